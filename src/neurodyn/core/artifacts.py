@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that outlive a process: tensors as safetensors, everything else as JSON or YAML; never pickle.
+
+Every file is written under another name and then renamed, so that a killed process leaves either the old
+file or the new one, never half of one.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neurodyn.core.errors import InputError, choices
+
+if TYPE_CHECKING:
+    import torch
+
+PRETRAINED = "pretrained:"
+_PRETRAINED_ROOT = Path(__file__).resolve().parent.parent / "pretrained"
+_TENSOR = "__tensor__"
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Yield a path to write to; on success it takes the place of `path`, on failure it vanishes.
+
+    Raises:
+        InputError: The file cannot be written (no space left, no permission, not a folder).
+    """
+    partial = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{path}: cannot be written ({reason}); give a path with space and permission to write"
+        ) from error
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data as a JSON file, atomically."""
+    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror or error}); expected a JSON file"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{path}: not a JSON file ({error})") from None
+
+
+def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
+    """Write named tensors as a safetensors file, atomically."""
+    from safetensors.torch import save_file
+
+    with atomic(path) as partial:
+        save_file(
+            {name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}, partial
+        )
+
+
+def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
+    """Read a safetensors file.
+
+    Raises:
+        InputError: The file is missing, truncated, or no safetensors file.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"{path}: not a readable safetensors file ({error}); expected one written by neurodyn"
+        ) from None
+
+
+def write_tree(folder: Path, name: str, tree: Any) -> None:
+    """Write nested dictionaries and lists with tensors inside as NAME.safetensors and NAME.json.
+
+    The JSON file is written last and names the generation of the tensor file beside it, so that a reader
+    never pairs the tensors of one write with the structure of another.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    structure = _take_tensors(tree, "", tensors)
+    previous = read_json(folder / f"{name}.json")["generation"] if (folder / f"{name}.json").exists() else 0
+    generation = previous + 1
+    write_tensors(folder / f"{name}-{generation}.safetensors", tensors)
+    write_json(folder / f"{name}.json", {"generation": generation, "tree": structure})
+    for stale in folder.glob(f"{name}-*.safetensors"):
+        if stale.name != f"{name}-{generation}.safetensors":
+            stale.unlink(missing_ok=True)
+
+
+def read_tree(folder: Path, name: str) -> Any:
+    """Read what `write_tree` wrote.
+
+    Raises:
+        InputError: The files are missing or malformed.
+    """
+    saved = read_json(folder / f"{name}.json")
+    tensors = read_tensors(folder / f"{name}-{saved['generation']}.safetensors")
+    return _put_tensors(saved["tree"], tensors)
+
+
+def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") -> Any:
+    import torch
+
+    if isinstance(tree, torch.Tensor):
+        tensors[prefix] = tree
+        return {_TENSOR: prefix}
+    if isinstance(tree, dict):
+        # Keys become strings in JSON; integer keys (optimiser state) are marked to find their way back.
+        return {
+            (f"int:{key}" if isinstance(key, int) else key): _take_tensors(value, f"{prefix}/{key}", tensors)
+            for key, value in tree.items()
+        }
+    if isinstance(tree, list | tuple):
+        return [_take_tensors(value, f"{prefix}/{index}", tensors) for index, value in enumerate(tree)]
+    return tree
+
+
+def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
+    if isinstance(tree, dict):
+        if set(tree) == {_TENSOR}:
+            return tensors[tree[_TENSOR]]
+        return {
+            (int(key[4:]) if key.startswith("int:") else key): _put_tensors(value, tensors)
+            for key, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_put_tensors(value, tensors) for value in tree]
+    return tree
+
+
+def pretrained_names() -> list[str]:
+    """Return the names of the models that ship with the package."""
+    if not _PRETRAINED_ROOT.is_dir():
+        return []
+    return sorted(
+        path.name for path in _PRETRAINED_ROOT.iterdir() if (path / "model" / "spec.json").is_file()
+    )
+
+
+def resolve_run(run: str | Path) -> Path:
+    """Return the run directory that `run` names: a path, or "pretrained:NAME".
+
+    Raises:
+        InputError: There is no such run directory.
+    """
+    text = str(run)
+    if text.startswith(PRETRAINED):
+        name = text.removeprefix(PRETRAINED)
+        if name not in pretrained_names():
+            raise InputError(
+                f"no pretrained model {name!r}; valid: {choices(PRETRAINED + n for n in pretrained_names())}"
+            )
+        return _PRETRAINED_ROOT / name
+    path = Path(text)
+    if not (path / "model" / "spec.json").is_file():
+        reason = "holds no model (model/spec.json is missing)" if path.is_dir() else "is no folder"
+        raise InputError(
+            f"{path}: {reason}; expected a run directory written by `neurodyn train`, or one of "
+            f"{choices(PRETRAINED + n for n in pretrained_names())}"
+        )
+    return path

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random numbers that can be repeated: one seed, many independent named streams."""
+
+import zlib
+
+import numpy as np
+
+
+def derive_seed(seed: int, *names: str | int) -> int:
+    """Return the seed of a named stream; streams of different names are independent.
+
+    Args:
+        seed: The seed that the user gave.
+        names: What the stream is for, for example ("generate", batch).
+    """
+    words = [zlib.crc32(name.encode()) if isinstance(name, str) else name for name in names]
+    return int(np.random.SeedSequence([seed, *words]).generate_state(1, dtype=np.uint64)[0] >> np.uint64(1))
+
+
+def generator(seed: int, *names: str | int) -> np.random.Generator:
+    """Return a NumPy generator for a named stream of `seed`."""
+    return np.random.default_rng(derive_seed(seed, *names))

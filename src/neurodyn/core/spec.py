@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a state and a control are: names, order, units and time step.
+
+Positions and velocities are generalised coordinates in the order of the joints. Units follow from the kind
+of joint: rad and rad/s for revolute joints, m and m/s for prismatic ones. A free joint has the position
+[x y z, qx qy qz qw] (m; quaternion scalar last, body to world) and the velocity [v of the centre of mass, w]
+(m/s, rad/s; world axes), which is Newton's convention.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import Config
+
+JointKind = Literal["revolute", "prismatic", "ball", "free"]
+
+_Q_SUFFIXES: dict[str, tuple[str, ...]] = {
+    "revolute": ("",),
+    "prismatic": ("",),
+    "ball": (".qx", ".qy", ".qz", ".qw"),
+    "free": (".x", ".y", ".z", ".qx", ".qy", ".qz", ".qw"),
+}
+_QD_SUFFIXES: dict[str, tuple[str, ...]] = {
+    "revolute": ("",),
+    "prismatic": ("",),
+    "ball": (".wx", ".wy", ".wz"),
+    "free": (".vx", ".vy", ".vz", ".wx", ".wy", ".wz"),
+}
+_Q_UNITS: dict[str, tuple[str, ...]] = {
+    "revolute": ("rad",),
+    "prismatic": ("m",),
+    "ball": ("1",) * 4,
+    "free": ("m",) * 3 + ("1",) * 4,
+}
+
+
+class JointSpec(Config, frozen=True):
+    """One joint with degrees of freedom.
+
+    Attributes:
+        name: Name of the joint in the robot's file.
+        kind: Kind of joint.
+        continuous: Whether the position is an angle that turns without end and is compared modulo 2 pi.
+        lower: Least position [rad or m]; None where the joint has no limit.
+        upper: Greatest position [rad or m]; None where the joint has no limit.
+    """
+
+    name: str
+    kind: JointKind
+    continuous: bool = False
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def q_names(self) -> tuple[str, ...]:
+        """Names of the joint's position coordinates."""
+        return tuple(self.name + suffix for suffix in _Q_SUFFIXES[self.kind])
+
+    @property
+    def qd_names(self) -> tuple[str, ...]:
+        """Names of the joint's velocity coordinates."""
+        return tuple(self.name + suffix for suffix in _QD_SUFFIXES[self.kind])
+
+    @property
+    def q_units(self) -> tuple[str, ...]:
+        """Units of the joint's position coordinates."""
+        return _Q_UNITS[self.kind]
+
+
+class StateSpec(Config, frozen=True):
+    """Names, order, units and time step of a robot's state and control.
+
+    Attributes:
+        robot: Name of the robot.
+        joints: Joints with degrees of freedom, in the order of the coordinates.
+        controls: Joints that are actuated, in the order of the control vector [N m or N].
+        dt: Length of one frame [s].
+        context: Number of earlier frames that a prediction can make use of; 0 for a state that is complete.
+    """
+
+    robot: str
+    joints: tuple[JointSpec, ...]
+    controls: tuple[str, ...]
+    dt: float
+    context: int = 0
+
+    @property
+    def q_names(self) -> tuple[str, ...]:
+        """Names of the position coordinates, shape [nq]."""
+        return tuple(name for joint in self.joints for name in joint.q_names)
+
+    @property
+    def qd_names(self) -> tuple[str, ...]:
+        """Names of the velocity coordinates, shape [nv]."""
+        return tuple(name for joint in self.joints for name in joint.qd_names)
+
+    @property
+    def q_units(self) -> tuple[str, ...]:
+        """Units of the position coordinates, shape [nq]."""
+        return tuple(unit for joint in self.joints for unit in joint.q_units)
+
+    @property
+    def nq(self) -> int:
+        """Number of position coordinates."""
+        return len(self.q_names)
+
+    @property
+    def nv(self) -> int:
+        """Number of velocity coordinates."""
+        return len(self.qd_names)
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return len(self.controls)
+
+    @property
+    def continuous(self) -> tuple[bool, ...]:
+        """For each position coordinate, whether it is an angle modulo 2 pi, shape [nq]."""
+        return tuple(joint.continuous for joint in self.joints for _ in joint.q_names)
+
+    @property
+    def control_dofs(self) -> tuple[int, ...]:
+        """For each control, the velocity coordinate on which it acts, shape [nu]."""
+        return tuple(self.qd_names.index(name) for name in self.controls)
+
+    def differences(self, other: "StateSpec") -> list[str]:
+        """List, in words, in what `other` differs from this spec; empty where a model of one fits the other."""
+        found = []
+        if self.q_names != other.q_names:
+            found.append(f"joint order is {list(other.q_names)} instead of {list(self.q_names)}")
+        else:
+            for mine, theirs in zip(self.joints, other.joints, strict=True):
+                if mine.kind != theirs.kind:
+                    found.append(f"joint {mine.name!r} is {theirs.kind} instead of {mine.kind}")
+                elif mine.continuous != theirs.continuous:
+                    words = {True: "continuous", False: "not continuous"}
+                    found.append(
+                        f"joint {mine.name!r} is {words[theirs.continuous]} instead of {words[mine.continuous]}"
+                    )
+        if self.controls != other.controls:
+            found.append(f"controls are {list(other.controls)} instead of {list(self.controls)}")
+        if abs(self.dt - other.dt) > 1e-6 * self.dt:
+            found.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")
+        return found
+
+    def with_context(self, frames: int) -> "StateSpec":
+        """Return this spec with another number of context frames."""
+        return msgspec.structs.replace(self, context=frames)

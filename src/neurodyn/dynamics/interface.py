@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one interface of all dynamics: analytic, hybrid, neural, and world models.
+
+A `Dynamics` steps a batch of worlds. It has no hidden mutable state: whatever history a kind of dynamics
+needs lives in the carry that the caller holds, and the state that is passed to `step` wins over anything
+the carry remembers, because simulators hand their own state to every step and users edit it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.spec import StateSpec
+
+Carry = Any
+"""History of a batch of worlds; its type is private to each kind of dynamics."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Generalised coordinates of a batch of worlds.
+
+    Attributes:
+        q: Positions [rad or m], shape [worlds, nq].
+        qd: Velocities [rad/s or m/s], shape [worlds, nv].
+    """
+
+    q: Tensor
+    qd: Tensor
+
+    @property
+    def worlds(self) -> int:
+        """Number of worlds."""
+        return self.q.shape[0]
+
+
+@dataclass(frozen=True)
+class Control:
+    """What drives the robot during one frame: torques, PD targets, or both (they add up).
+
+    Attributes:
+        torque: Joint torques or forces [N m or N], shape [worlds, nu]; None for zero.
+        target: PD targets [rad or m], shape [worlds, nu]; None without a PD controller.
+        kp: Stiffness of the PD controller [N m/rad or N/m], shape [worlds, nu] or broadcastable.
+        kd: Damping of the PD controller [N m s/rad or N s/m], shape [worlds, nu] or broadcastable.
+    """
+
+    torque: Tensor | None = None
+    target: Tensor | None = None
+    kp: Tensor | None = None
+    kd: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a world is in.
+
+    Attributes:
+        gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
+    """
+
+    gravity: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Recent history of a batch of worlds: T frames that led to the present state.
+
+    Attributes:
+        q: Positions at the starts of the T frames and at their end [rad or m], shape [worlds, T + 1, nq].
+        qd: Velocities, likewise [rad/s or m/s], shape [worlds, T + 1, nv].
+        torque: Torques during the T frames [N m or N], shape [worlds, T, nu].
+    """
+
+    q: Tensor
+    qd: Tensor
+    torque: Tensor
+
+    @property
+    def present(self) -> State:
+        """The state at the end of the window."""
+        return State(self.q[:, -1], self.qd[:, -1])
+
+
+@dataclass(frozen=True)
+class Step:
+    """One predicted frame.
+
+    Attributes:
+        state: The state at the end of the frame.
+    """
+
+    state: State
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A roll-out: the first state and one more for each frame.
+
+    Attributes:
+        q: Positions [rad or m], shape [worlds, T + 1, nq].
+        qd: Velocities [rad/s or m/s], shape [worlds, T + 1, nv].
+    """
+
+    q: Tensor
+    qd: Tensor
+
+
+@runtime_checkable
+class Dynamics(Protocol):
+    """A batch of worlds that can be stepped; torch tensors in, torch tensors out.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control; frames of context that help a prediction.
+        differentiable: Whether gradients flow through `step` and `rollout`.
+    """
+
+    spec: StateSpec
+    differentiable: bool
+
+    def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
+        """Return the carry of a batch of worlds whose history is `context` (a bare state has none)."""
+        ...
+
+    def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
+        """Predict one frame from `state` under `control`; the carry that is passed in stays valid."""
+        ...
+
+    def reset(self, carry: Carry, context: State | Window, mask: Tensor) -> Carry:
+        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone."""
+        ...
+
+    def rollout(
+        self, context: State | Window, controls: Tensor, environment: Environment | None = None
+    ) -> Trajectory:
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
+        ...
+
+
+def present_state(context: State | Window) -> State:
+    """Return the state in which a context ends."""
+    return context.present if isinstance(context, Window) else context
+
+
+def wrap_angle(angle: Tensor) -> Tensor:
+    """Wrap angles [rad] to [-pi, pi)."""
+    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
+
+
+def position_difference(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
+    """Return q - reference [rad or m], wrapped where a coordinate is continuous; shape [..., nq]."""
+    continuous = torch.tensor(spec.continuous, device=q.device)
+    difference = q - reference
+    return torch.where(continuous, wrap_angle(difference), difference)
