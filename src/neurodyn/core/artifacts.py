@@ -65,9 +65,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror or error}); expected a JSON file"
-        ) from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); expected a JSON file") from None
     except ValueError as error:
         raise InputError(f"{path}: not a JSON file ({error})") from None
 
@@ -77,9 +75,7 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
     from safetensors.torch import save_file
 
     with atomic(path) as partial:
-        save_file(
-            {name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}, partial
-        )
+        save_file({name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}, partial)
 
 
 def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
@@ -161,9 +157,7 @@ def pretrained_names() -> list[str]:
     """Return the names of the models that ship with the package."""
     if not _PRETRAINED_ROOT.is_dir():
         return []
-    return sorted(
-        path.name for path in _PRETRAINED_ROOT.iterdir() if (path / "model" / "spec.json").is_file()
-    )
+    return sorted(path.name for path in _PRETRAINED_ROOT.iterdir() if (path / "model" / "spec.json").is_file())
 
 
 def resolve_run(run: str | Path) -> Path:

@@ -61,9 +61,7 @@ def parse_text(text: str, suffix: str, where: str) -> Any:
             return json.loads(text)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{where}: not readable as {suffix[1:].upper()}: {error}") from None
-    raise InputError(
-        f"{where}: unknown kind of file {suffix or '(no suffix)'!r}; valid: .yaml, .yml, .toml, .json"
-    )
+    raise InputError(f"{where}: unknown kind of file {suffix or '(no suffix)'!r}; valid: .yaml, .yml, .toml, .json")
 
 
 def read_config(path: Path, kind: type[T]) -> T:

@@ -132,9 +132,7 @@ class Dynamics(Protocol):
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone."""
         ...
 
-    def rollout(
-        self, context: State | Window, controls: Tensor, environment: Environment | None = None
-    ) -> Trajectory:
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         ...
 
