@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trajectory store says about itself: where its data come from, and in which layout they lie.
+
+The header is written as HDF5 attributes: once as JSON, which is what is read back, and once as plain
+attributes (robot, joint names, units, dt, seed, versions), which any HDF5 viewer shows.
+"""
+
+import json
+from enum import IntEnum
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import h5py
+import msgspec
+import numpy as np
+
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.errors import InputError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.spec import StateSpec
+
+FORMAT = "neurodyn trajectories"
+SCHEMA_VERSION = 1
+
+EPISODE = np.dtype(
+    [
+        ("start", "<i8"),  # row of the episode's first state
+        ("length", "<i4"),  # transitions; the episode has length + 1 rows
+        ("world", "<i4"),  # world of the simulation; -1 where there is none
+        ("run", "<i4"),  # index into the header's runs; -1 where there is none
+        ("group", "<i2"),  # index into the header's groups; -1 where there is none
+        ("status", "i1"),  # Status
+        ("split", "i1"),  # Split
+    ]
+)
+
+
+class Status(IntEnum):
+    """How an episode ended."""
+
+    COMPLETE = 0
+    NOT_FINITE = 1
+    OUT_OF_RANGE = 2
+    LOG = 3
+
+
+class Split(IntEnum):
+    """What an episode is for."""
+
+    TRAIN = 0
+    VALIDATION = 1
+    TEST = 2
+
+
+class StoreHeader(Config, frozen=True):
+    """Origin and layout of the trajectories in a store.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control.
+        source: "teacher" for simulated trajectories, "log" for measured ones.
+        teacher: What simulated them: solver, substeps, sampling; None for logs.
+        seed: Seed of the sampling; None for logs.
+        fingerprint: Identity of the simulated articulation; None for logs.
+        versions: Versions of the packages that made the data.
+        notes: What the reader found and did: files, rates, alignment.
+        groups: Names of the groups that episodes belong to.
+        runs: Names of the runs that episodes were cut from.
+        schema_version: Version of the file layout.
+    """
+
+    spec: StateSpec
+    source: Literal["teacher", "log"]
+    teacher: dict[str, Any] | None = None
+    seed: int | None = None
+    fingerprint: Fingerprint | None = None
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def robot(self) -> str:
+        """Name of the robot."""
+        return self.spec.robot
+
+    def differences(self, other: "StoreHeader") -> list[str]:
+        """List, in words, in what `other` differs from this header."""
+        mine, theirs = _flatten(_plain(self)), _flatten(_plain(other))
+        absent = "absent"
+        return [
+            f"{key} is {theirs.get(key, absent)} instead of {mine.get(key, absent)}"
+            for key in {**mine, **theirs}
+            if mine.get(key, absent) != theirs.get(key, absent)
+        ]
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    """Return the installed versions of neurodyn, numpy, h5py and of further `packages`, for a header."""
+    found = {}
+    for name in ("neurodyn", "numpy", "h5py", *packages):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def write_header(file: h5py.File, header: StoreHeader) -> None:
+    """Write `header` as attributes of an open file."""
+    spec = header.spec
+    file.attrs["format"] = FORMAT
+    file.attrs["schema_version"] = header.schema_version
+    file.attrs["header"] = json.dumps(_plain(header))
+    file.attrs["robot"] = spec.robot
+    file.attrs["source"] = header.source
+    file.attrs["dt_s"] = spec.dt
+    file.attrs["joint_names"] = [joint.name for joint in spec.joints]
+    file.attrs["q_names"] = list(spec.q_names)
+    file.attrs["q_units"] = list(spec.q_units)
+    file.attrs["qd_names"] = list(spec.qd_names)
+    file.attrs["control_names"] = list(spec.controls) or h5py.Empty("S1")
+    file.attrs["seed"] = "none" if header.seed is None else header.seed
+    file.attrs["teacher"] = json.dumps(header.teacher)
+    file.attrs["versions"] = json.dumps(header.versions)
+
+
+def read_header(file: h5py.File, where: str) -> StoreHeader:
+    """Read the header of an open file.
+
+    Raises:
+        InputError: The file is no store, or one of another schema version.
+    """
+    if file.attrs.get("format") != FORMAT:
+        raise InputError(
+            f"{where}: an HDF5 file, but no trajectory store; expected one written by `neurodyn generate` or "
+            "`neurodyn import`"
+        )
+    found = file.attrs.get("schema_version")
+    if found != SCHEMA_VERSION:
+        raise InputError(f"{where}: has schema version {found}; this version of neurodyn reads {SCHEMA_VERSION}")
+    return from_dict(json.loads(str(file.attrs["header"])), StoreHeader, f"{where} (header)")
+
+
+def dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    """Return a dataset of an open file.
+
+    Raises:
+        InputError: The file has none of that name.
+    """
+    found = file.get(name)
+    if not isinstance(found, h5py.Dataset):
+        raise InputError(f"{file.filename}: damaged store: it has no dataset {name!r}; write it again")
+    return found
+
+
+def _plain(header: StoreHeader) -> dict[str, Any]:
+    return json.loads(json.dumps(to_dict(header)))
+
+
+def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(tree, dict | list) and tree:
+        pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        flat: dict[str, Any] = {}
+        for key, value in pairs:
+            flat |= _flatten(value, f"{prefix}.{key}" if prefix else str(key))
+        return flat
+    return {prefix: tree}

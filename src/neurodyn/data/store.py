@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trajectories in memory: the rows of all episodes in one array, and a table that says where each begins."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import h5py
+import numpy as np
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, package_versions, read_header
+from neurodyn.data.writer import StoreWriter, open_store_file
+
+__all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter", "package_versions"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """All trajectories of a store.
+
+    Attributes:
+        header: Origin and layout.
+        frames: Positions, velocities and controls side by side, float32, shape [N, nq + nv + nu]; one row for
+            each state; the control of a row acts during the frame that begins there; the control in the last
+            row of an episode is unused.
+        table: One EPISODE record for each episode, shape [E].
+    """
+
+    header: StoreHeader
+    frames: np.ndarray
+    table: np.ndarray
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Read a store from a file; of the PATH.part of an interrupted writer, what was committed.
+
+        Raises:
+            InputError: The file is missing, truncated, damaged, no store, or of another schema version.
+        """
+        path = Path(path)
+        try:
+            with open_store_file(path) as file:
+                header = read_header(file, str(path))
+                _, rows, episodes = (int(n) for n in dataset(file, "committed")[()])
+                table = dataset(file, "episodes")[:episodes]
+                frames = _read_frames(file, header.spec, rows)
+        except InputError:
+            raise
+        except Exception as error:  # HDF5 reports damage as whatever kind of exception it meets first
+            raise InputError(
+                f"{path}: damaged store ({type(error).__name__}: {error}); write it again with `neurodyn generate` "
+                "or `neurodyn import`"
+            ) from None
+        store = cls(header, frames, table)
+        store.check(str(path))
+        return store
+
+    def write(self, path: str | Path) -> None:
+        """Write the trajectories to a file, atomically.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        with StoreWriter(path, self.header) as writer:
+            writer.append_rows(self.q, self.qd, self.control, self.table)
+
+    def check(self, where: str) -> None:
+        """Check that the table and the rows fit together and that all values are finite.
+
+        Raises:
+            InputError: They do not.
+        """
+        rows, table = len(self.frames), self.table
+        lengths = table["length"].astype(np.int64)
+        if not len(table):
+            raise InputError(f"{where}: holds no episode; expected at least one")
+        ends = np.cumsum(lengths + 1)
+        if (
+            table.dtype != EPISODE
+            or lengths.min() < 0
+            or ends[-1] != rows
+            or (table["start"] != ends - lengths - 1).any()
+        ):
+            raise InputError(f"{where}: damaged store: its table of episodes does not fit its {rows} rows")
+        if not np.isin(table["split"], list(Split)).all() or not np.isin(table["status"], list(Status)).all():
+            raise InputError(f"{where}: damaged store: unknown split or status in its table of episodes")
+        for name, names in (("group", self.header.groups), ("run", self.header.runs)):
+            if table[name].max() >= len(names) and table[name].max() > -1:
+                raise InputError(f"{where}: damaged store: {name} {table[name].max()} has no name")
+        if not np.isfinite(self.frames).all():
+            row = int(np.argmin(np.isfinite(self.frames).all(axis=1)))
+            episode = int(np.searchsorted(ends, row, side="right"))
+            raise InputError(
+                f"{where}: a value that is not finite in episode {episode}, row {row}; expected finite numbers"
+            )
+
+    @property
+    def q(self) -> np.ndarray:
+        """Positions [rad or m], a view of shape [N, nq]."""
+        return self.frames[:, : self.header.spec.nq]
+
+    @property
+    def qd(self) -> np.ndarray:
+        """Velocities [rad/s or m/s], a view of shape [N, nv]."""
+        return self.frames[:, self.header.spec.nq : self.header.spec.nq + self.header.spec.nv]
+
+    @property
+    def control(self) -> np.ndarray:
+        """Torques [N m or N], a view of shape [N, nu]."""
+        return self.frames[:, self.header.spec.nq + self.header.spec.nv :]
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Rows at which episodes begin, and the end, shape [E + 1]; int64."""
+        return np.concatenate((self.table["start"], [len(self.frames)])).astype(np.int64)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Transitions of each episode, shape [E]; int64."""
+        return self.table["length"].astype(np.int64)
+
+    @property
+    def split(self) -> np.ndarray:
+        """What each episode is for, shape [E]; values of `Split`."""
+        return self.table["split"]
+
+    @property
+    def status(self) -> np.ndarray:
+        """How each episode ended, shape [E]; values of `Status`."""
+        return self.table["status"]
+
+    @property
+    def group(self) -> np.ndarray:
+        """Group of each episode, shape [E]; indexes of `group_names`, or -1."""
+        return self.table["group"]
+
+    @property
+    def run(self) -> np.ndarray:
+        """Run of each episode, shape [E]; indexes of `run_names`, or -1."""
+        return self.table["run"]
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups."""
+        return self.header.groups
+
+    @property
+    def run_names(self) -> tuple[str, ...]:
+        """Names of the runs."""
+        return self.header.runs
+
+    @property
+    def transitions(self) -> int:
+        """Number of transitions in all episodes."""
+        return int(self.lengths.sum())
+
+    def episodes(self, split: int | None = None) -> np.ndarray:
+        """Return the indexes of the episodes of a split, or of all."""
+        return np.arange(len(self.table)) if split is None else np.flatnonzero(self.split == split)
+
+    def episode(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return q [T + 1, nq], qd [T + 1, nv] and control [T, nu] of one episode, as views."""
+        begin, length = int(self.table["start"][index]), int(self.table["length"][index])
+        rows = slice(begin, begin + length + 1)
+        return self.q[rows], self.qd[rows], self.control[begin : begin + length]
+
+
+def _read_frames(file: h5py.File, spec: StateSpec, rows: int) -> np.ndarray:
+    widths = {"q": spec.nq, "qd": spec.nv, "control": spec.nu}
+    frames = np.empty((rows, sum(widths.values())), np.float32)
+    begin = 0
+    for name, width in widths.items():
+        if not width:
+            continue
+        array = dataset(file, name)
+        if array.ndim != 2 or array.shape[1] != width or array.shape[0] < rows or array.dtype != np.float32:
+            raise InputError(
+                f"{file.filename}: damaged store: {name} is {array.dtype} {array.shape}, but the header asks for "
+                f"float32 [{rows}, {width}]"
+            )
+        frames[:, begin : begin + width] = array[:rows]
+        begin += width
+    return frames

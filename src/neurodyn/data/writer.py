@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing a trajectory store in batches of episodes, so that a killed process loses no committed batch.
+
+The file is written as PATH.part in HDF5's single-writer-multiple-readers mode, which keeps it readable at
+every moment; a counter of committed rows is updated last. Closing the writer renames it onto PATH.
+"""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+import h5py
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
+
+_CHUNK_BYTES = 1 << 17
+_COPY_ROWS = 1 << 20
+_ARRAYS = ("q", "qd", "control")
+
+
+class StoreWriter:
+    """Appends batches of episodes to a store; a context manager.
+
+    Leaving the context without an error finishes the file. An error discards what was written; an
+    interruption (Ctrl-C, a kill) leaves PATH.part behind, which `resume` continues from.
+
+    Attributes:
+        batches: Number of batches that are safely in the file.
+    """
+
+    def __init__(self, path: str | Path, header: StoreHeader, *, resume: bool = False) -> None:
+        """Begin a store.
+
+        Args:
+            path: File to write; an existing one stays untouched until the writer finishes.
+            header: Origin and layout of the data.
+            resume: Whether to continue from the batches that an interrupted writer committed.
+
+        Raises:
+            InputError: The file cannot be written, or `resume` finds a file with another header.
+        """
+        self.path = Path(path)
+        self.header = header
+        self.batches = 0
+        self._part = self.path.with_name(self.path.name + ".part")
+        previous = next((p for p in (self._part, self.path) if p.exists()), None) if resume else None
+        fresh = self._part.with_name(self._part.name + ".new") if previous else self._part
+        self._create(fresh)
+        if previous:
+            try:
+                self._copy(previous)
+            except BaseException:
+                self._close()
+                fresh.unlink(missing_ok=True)
+                raise
+            os.replace(fresh, self._part)
+
+    def append(
+        self,
+        q: ArrayLike,
+        qd: ArrayLike,
+        control: ArrayLike,
+        *,
+        lengths: ArrayLike | None = None,
+        status: ArrayLike = Status.COMPLETE,
+        split: ArrayLike = Split.TRAIN,
+        group: ArrayLike = -1,
+        run: ArrayLike = -1,
+        world: ArrayLike = -1,
+    ) -> None:
+        """Append and commit E episodes of at most T transitions.
+
+        Args:
+            q: Positions [rad or m], shape [E, T + 1, nq].
+            qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
+            control: Torques during frame k -> k + 1 [N m or N], shape [E, T, nu].
+            lengths: Valid transitions of each episode, shape [E]; None for T.
+            status: How each episode ended, shape [E] or one for all.
+            split: What each episode is for, shape [E] or one for all.
+            group: Index into the header's groups, shape [E] or one for all.
+            run: Index into the header's runs, shape [E] or one for all.
+            world: World that each episode was simulated in, shape [E] or one for all.
+
+        Raises:
+            InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
+        """
+        states, rates, torques = (np.asarray(x, dtype=np.float32) for x in (q, qd, control))
+        count, frames = torques.shape[:2]
+        spec = self.header.spec
+        wanted = [(count, frames + 1, spec.nq), (count, frames + 1, spec.nv), (count, frames, spec.nu)]
+        if [x.shape for x in (states, rates, torques)] != wanted:
+            found = [x.shape for x in (states, rates, torques)]
+            raise InputError(f"{self.path}: q, qd, control have shapes {found}; valid: {wanted}")
+        table = np.empty(count, EPISODE)
+        table["length"] = frames if lengths is None else np.asarray(lengths)
+        if count and not (table["length"].min() >= 0 and table["length"].max() <= frames):
+            raise InputError(f"{self.path}: lengths of episodes are outside 0..{frames}")
+        for name, value in (("status", status), ("split", split), ("group", group), ("run", run), ("world", world)):
+            table[name] = np.asarray(value)
+        rows = _flatten(states, rates, torques, table["length"])
+        self.append_rows(rows[0], rows[1], rows[2], table)
+
+    def append_rows(self, q: np.ndarray, qd: np.ndarray, control: np.ndarray, table: np.ndarray) -> None:
+        """Append and commit episodes that lie one after another; `table` has one EPISODE record for each.
+
+        Args:
+            q: Positions [rad or m], shape [rows, nq].
+            qd: Velocities [rad/s or m/s], shape [rows, nv].
+            control: Torques [N m or N], shape [rows, nu]; the last row of an episode is unused.
+            table: Records of the episodes; `start` is filled in here.
+
+        Raises:
+            InputError: A value is not finite, or the file cannot be written.
+        """
+        for name, rows in zip(_ARRAYS, (q, qd, control), strict=True):
+            if not np.isfinite(rows).all():
+                raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
+        starts = np.cumsum(table["length"].astype(np.int64) + 1)
+        table = table.copy()
+        table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
+        try:
+            for name, rows in zip((*_ARRAYS, "episodes"), (q, qd, control, table), strict=True):
+                if rows.size:
+                    _extend(dataset(self._file, name), rows)
+            self._file.flush()
+            self._rows += len(q)
+            self._episodes += len(table)
+            self._commit(self.batches + 1)
+        except (OSError, RuntimeError) as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        """Finish the file and rename it onto its final path.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        try:
+            self._file.flush()
+            self._file.close()
+            with self._part.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(self._part, self.path)
+        except (OSError, RuntimeError) as error:
+            self._fail(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+            return
+        self._close()
+        if issubclass(kind, Exception):
+            self._part.unlink(missing_ok=True)
+
+    def _create(self, path: Path) -> None:
+        spec = self.header.spec
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = h5py.File(path, "w", libver="latest")
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written ({_reason(error)}); give a path with space") from None
+        self._file, self._rows, self._episodes, self._creating = file, 0, 0, path
+        try:
+            write_header(file, self.header)
+            for name, width in zip(_ARRAYS, (spec.nq, spec.nv, spec.nu), strict=True):
+                if width:  # a robot without controls has no such dataset
+                    chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
+                    file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
+            file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
+            file.create_dataset("committed", data=np.zeros(3, np.int64))
+            file["committed"].attrs["meaning"] = "batches, rows, episodes"
+            file.swmr_mode = True
+            file.flush()
+        except (OSError, RuntimeError) as error:
+            self._fail(error)
+
+    def _copy(self, previous: Path) -> None:
+        with open_store_file(previous) as old:
+            different = read_header(old, str(previous)).differences(self.header)
+            if different:
+                raise InputError(
+                    f"{previous}: cannot be continued: {'; '.join(different[:3])}; repeat the settings of the first "
+                    "call, or write to another file"
+                )
+            batches, rows, episodes = (int(n) for n in dataset(old, "committed")[()])
+            try:
+                for name in (name for name in _ARRAYS if name in old):
+                    for begin in range(0, rows, _COPY_ROWS):
+                        _extend(dataset(self._file, name), dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)])
+                _extend(dataset(self._file, "episodes"), dataset(old, "episodes")[:episodes])
+                self._file.flush()
+                self._rows, self._episodes = rows, episodes
+                self._commit(batches)
+            except (OSError, RuntimeError) as error:
+                self._fail(error)
+
+    def _commit(self, batches: int) -> None:
+        dataset(self._file, "committed")[...] = (batches, self._rows, self._episodes)
+        self._file.flush()
+        self.batches = batches
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError, RuntimeError):
+            self._file.close()
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """Discard the file; what HDF5 still holds in memory goes to the null device."""
+        # HDF5 writes its caches when it closes, and crashes the process if that fails too. Its descriptor is
+        # therefore pointed at a sink first.
+        if self._file:
+            sink = os.open(os.devnull, os.O_RDWR)
+            os.dup2(sink, self._file.id.get_vfd_handle())
+            os.close(sink)
+        self._close()
+        for path in (self._creating, self._part):
+            path.unlink(missing_ok=True)
+        raise InputError(
+            f"{self.path}: cannot be written ({_reason(error)}); give a path with space and permission to write"
+        ) from None
+
+
+def open_store_file(path: Path) -> h5py.File:
+    """Open a finished store, or the PATH.part of an interrupted one, for reading.
+
+    Raises:
+        InputError: The file is missing, truncated, or no HDF5 file.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; expected a store written by `neurodyn generate` or `neurodyn import`")
+    try:
+        try:
+            return h5py.File(path, "r")
+        except OSError:
+            if ".part" not in path.suffixes:
+                raise
+            return h5py.File(path, "r", swmr=True)
+    except OSError as error:
+        kind = "cut off" if "truncated" in str(error) else "damaged, unfinished or no HDF5 file"
+        raise InputError(f"{path}: cannot be read, it is {kind}; expected a store written by neurodyn") from None
+
+
+def _flatten(q: np.ndarray, qd: np.ndarray, control: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Lay the valid rows of E episodes one after another."""
+    count, rows = q.shape[:2]
+    padded = np.zeros((count, rows, control.shape[2]), np.float32)
+    padded[:, :-1] = control
+    if (lengths == rows - 1).all():
+        return tuple(x.reshape(count * rows, x.shape[2]) for x in (q, qd, padded))
+    index = np.arange(rows)[None]
+    padded[index >= lengths[:, None]] = 0.0
+    valid = index <= lengths[:, None]
+    return q[valid], qd[valid], padded[valid]
+
+
+def _extend(target: h5py.Dataset, rows: np.ndarray) -> None:
+    begin = target.shape[0]
+    target.resize(begin + len(rows), axis=0)
+    target[begin:] = rows
+
+
+def _reason(error: Exception) -> str:
+    found = re.search(r"error message = '([^']*)'", str(error))
+    return found.group(1) if found else getattr(error, "strerror", None) or str(error).split("\n")[0]
