@@ -1,1 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Declared robots: those that ship with the package, and anybody's own by path."""
+
+from pathlib import Path
+
+from neurodyn.core.config import read_config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.robots.asset import asset_path, is_installed
+from neurodyn.robots.declaration import Joint, Ranges, Robot, TeacherConfig
+
+__all__ = ["Joint", "Ranges", "Robot", "TeacherConfig", "asset_path", "is_installed", "load", "names"]
+
+_ROOT = Path(__file__).resolve().parent
+_FILES = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
+
+
+def names() -> list[str]:
+    """Return the names of the robots that ship with the package."""
+    return sorted(path.parent.name.replace("_", "-") for path in _ROOT.glob("*/robot.yaml"))
+
+
+def load(name_or_path: str | Path) -> Robot:
+    """Read a robot by name, or by the path of a declaration or of its folder.
+
+    Raises:
+        InputError: There is no such robot, or its declaration is bad.
+    """
+    text = str(name_or_path)
+    if text in names():
+        path = _ROOT / text.replace("-", "_") / "robot.yaml"
+    else:
+        path = _declaration(Path(text))
+    robot = read_config(path, Robot).located(path.resolve().parent)
+    if robot.package is None:
+        asset_path(robot)
+    return robot
+
+
+def _declaration(path: Path) -> Path:
+    if path.is_dir():
+        for file in _FILES:
+            if (path / file).is_file():
+                return path / file
+        raise InputError(f"{path}: holds no robot; expected one of {', '.join(_FILES)} in it")
+    if path.is_file():
+        return path
+    raise InputError(
+        f"unknown robot {str(path)!r}; valid: {choices(names())}, or the path of a declaration (YAML, TOML or JSON)"
+    )

@@ -1,1 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Newton as the simulator: worlds, teachers, energies, generated data and pictures."""
+
+from neurodyn.sim.build import build
+
+__all__ = ["build"]

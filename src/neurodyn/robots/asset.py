@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the asset of a declared robot lies, and what is wrong if it is not there."""
+
+import importlib.metadata
+from pathlib import Path
+
+from neurodyn.core.errors import InputError
+from neurodyn.robots.declaration import Robot
+
+
+def package_folder(package: str) -> Path | None:
+    """Return the folder of robots that a package installs, or None where the package is not installed."""
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    marker = f"share/{package}/robots/"
+    for file in files:
+        text = str(file)
+        if marker in text:
+            return Path(str(file.locate())).parents[len(text.split(marker, 1)[1].split("/")) - 1]
+    return None
+
+
+def is_installed(robot: Robot) -> bool:
+    """Say whether the package that holds the robot's asset, if any, is installed."""
+    return robot.package is None or package_folder(robot.package) is not None
+
+
+def asset_path(robot: Robot) -> Path:
+    """Return the path of the robot's asset.
+
+    Raises:
+        InputError: The asset is missing, or the package that holds it is not installed.
+    """
+    folder = Path(robot.folder)
+    if robot.package is not None:
+        installed = package_folder(robot.package)
+        if installed is None:
+            raise InputError(
+                f"robot {robot.name!r} needs the package {robot.package}, which is not installed; "
+                "install it with: pip install 'neurodyn[robots]'"
+            )
+        folder = installed
+    path = folder / robot.asset
+    if not path.is_file():
+        raise InputError(f"robot {robot.name!r}: asset {path} does not exist; give its path relative to {folder}")
+    return path

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a declared robot is: a small YAML or TOML file beside a URDF, MJCF or USD.
+
+The declaration says what a file of bodies and joints does not: which joints are driven and how strongly, the
+length of a frame, the solver that teaches, and the ranges that data are drawn from. It is read without a
+simulator, so that learning from logs needs none.
+"""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.spec import JointKind, JointSpec, StateSpec
+
+Interval = tuple[float, float]
+"""Least and greatest value."""
+
+ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
+
+
+class Joint(Config, frozen=True):
+    """One joint with degrees of freedom; what is left None is as the asset has it.
+
+    Attributes:
+        name: Name of the joint in the asset.
+        kind: "revolute", "prismatic", "ball" or "free".
+        continuous: Whether the position is an angle that turns without end: it has no limits and is compared
+            modulo 2 pi.
+        lower: Least position [rad or m]; None where the joint has no limit.
+        upper: Greatest position [rad or m]; None where the joint has no limit.
+        limit_ke: Stiffness of the limits [N m/rad or N/m].
+        limit_kd: Damping of the limits [N m s/rad or N s/m].
+        armature: Rotor inertia [kg m^2 or kg].
+        damping: Viscous friction [N m s/rad or N s/m].
+        friction: Coulomb friction [N m or N].
+    """
+
+    name: str
+    kind: JointKind
+    continuous: bool = False
+    lower: float | None = None
+    upper: float | None = None
+    limit_ke: float | None = None
+    limit_kd: float | None = None
+    armature: float | None = None
+    damping: float | None = None
+    friction: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(f"joint {self.name!r}: give both lower and upper, or neither")
+        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
+            raise ValueError(f"joint {self.name!r}: lower {self.lower:g} must be below upper {self.upper:g}")
+        if self.continuous and self.kind != "revolute":
+            raise ValueError(f"joint {self.name!r}: only a revolute joint can be continuous, this one is {self.kind}")
+        if self.continuous and self.lower is not None:
+            raise ValueError(f"joint {self.name!r}: a continuous joint has no lower and upper; remove them")
+        for field in ("limit_ke", "limit_kd", "armature", "damping", "friction"):
+            value = getattr(self, field)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"joint {self.name!r}: {field} is {value}; valid: a finite number of at least 0")
+
+    @property
+    def spec(self) -> JointSpec:
+        """The joint as part of a `StateSpec`."""
+        return JointSpec(name=self.name, kind=self.kind, continuous=self.continuous, lower=self.lower, upper=self.upper)
+
+
+class TeacherConfig(Config, frozen=True):
+    """The analytic solver that teaches.
+
+    Attributes:
+        solver: "featherstone" (no contacts, no Coulomb friction) or "mujoco" (MuJoCo Warp).
+        substeps: Solver steps in one frame.
+        mass_matrix_interval: Featherstone: substeps between two updates of the mass matrix; divides `substeps`.
+        iterations: MuJoCo: greatest number of iterations of the constraint solver; None for its default.
+        integrator: MuJoCo: integrator; None for its default.
+    """
+
+    solver: Literal["featherstone", "mujoco"] = "featherstone"
+    substeps: int = 4
+    mass_matrix_interval: int = 1
+    iterations: int | None = None
+    integrator: Literal["euler", "implicitfast"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.substeps < 1:
+            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
+        if self.mass_matrix_interval < 1 or self.substeps % self.mass_matrix_interval:
+            raise ValueError(
+                f"mass_matrix_interval is {self.mass_matrix_interval}; valid: a divisor of substeps ({self.substeps})"
+            )
+        if self.solver == "mujoco" and self.mass_matrix_interval != 1:
+            raise ValueError("mass_matrix_interval is an option of featherstone; remove it for mujoco")
+        if self.solver == "featherstone" and (self.iterations is not None or self.integrator is not None):
+            raise ValueError("iterations and integrator are options of mujoco; remove them for featherstone")
+
+
+class Ranges(Config, frozen=True):
+    """Intervals by joint name.
+
+    Attributes:
+        q: Positions [rad or m].
+        qd: Velocities [rad/s or m/s].
+        control: Torques or forces [N m or N]; only for sampling.
+    """
+
+    q: dict[str, Interval] = {}
+    qd: dict[str, Interval] = {}
+    control: dict[str, Interval] = {}
+
+
+class Robot(Config, frozen=True):
+    """A declared robot.
+
+    Attributes:
+        name: Name of the robot.
+        asset: File of bodies and joints (.urdf, .xml for MJCF, .usd), relative to the declaration, or to the
+            robots of `package`.
+        joints: Joints with degrees of freedom in the order of the built articulation.
+        actuated: Greatest torque or force of each driven joint [N m or N], in the order of the control vector.
+        dt: Length of one frame [s].
+        description: One line on what the robot is and where its parameters come from.
+        package: "example-robot-data" where the asset comes from that package.
+        fixed_base: Whether the base is bolted to the world; otherwise the first joint is free.
+        locked: Joints of the asset that are held at zero, as if fixed.
+        teacher: The analytic solver that teaches.
+        gravity: Gravity in world axes, z up [m/s^2].
+        density: Density of links whose asset gives no mass [kg/m^3].
+        meshes: Whether meshes are loaded; a robot without contacts builds faster without them.
+        sampling: Ranges of random states and torques for data.
+        reset: Ranges of initial states for evaluation.
+        range: Bounds beyond which a trajectory is ended early.
+        frames: Length of a generated trajectory in frames.
+        invariant: Joints on whose absolute position nothing depends but their own limits; None for the rule
+            that these are the prismatic joints with which a bolted chain begins.
+        log: Column map of logs known for this robot, relative to the declaration.
+        folder: Where the declaration lies; filled in when it is read.
+    """
+
+    name: str
+    asset: str
+    joints: tuple[Joint, ...]
+    actuated: dict[str, float]
+    dt: float
+    description: str = ""
+    package: Literal["example-robot-data"] | None = None
+    fixed_base: bool = True
+    locked: tuple[str, ...] = ()
+    teacher: TeacherConfig = TeacherConfig()
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    density: float = 1000.0
+    meshes: bool = True
+    sampling: Ranges = Ranges()
+    reset: Ranges = Ranges()
+    range: Ranges = Ranges()
+    frames: int = 100
+    invariant: tuple[str, ...] | None = None
+    log: str | None = None
+    folder: str = ""
+
+    def __post_init__(self) -> None:
+        self._check_scalars()
+        self._check_joints()
+        self._check_ranges()
+
+    def _check_scalars(self) -> None:
+        if not (math.isfinite(self.dt) and self.dt > 0):
+            raise ValueError(f"dt is {self.dt}; valid: the length of a frame in seconds, above 0")
+        if self.frames < 1:
+            raise ValueError(f"frames is {self.frames}; valid: at least 1")
+        if not all(math.isfinite(component) for component in self.gravity):
+            raise ValueError(f"gravity is {list(self.gravity)}; valid: three finite numbers [m/s^2]")
+        if not (math.isfinite(self.density) and self.density > 0):
+            raise ValueError(f"density is {self.density}; valid: a number above 0 [kg/m^3]")
+        if not self.asset.lower().endswith(ASSET_SUFFIXES):
+            raise ValueError(f"asset {self.asset!r} is of no known kind; valid: {', '.join(ASSET_SUFFIXES)}")
+        if self.locked and not self.asset.lower().endswith((".urdf", ".xml")):
+            raise ValueError("locked works for .urdf and .xml only; fix the joints in the USD file")
+
+    def _check_joints(self) -> None:
+        names = [joint.name for joint in self.joints]
+        if not names:
+            raise ValueError("joints is empty; list the joints that move, in order")
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"joints lists {name!r} twice")
+        scalar = {joint.name for joint in self.joints if joint.kind in {"revolute", "prismatic"}}
+        for what, listed in (("actuated", self.actuated), ("invariant", self.invariant or ())):
+            for name in listed:
+                if name not in scalar:
+                    raise ValueError(f"{what} names the unknown joint {name!r}; valid: {choices(scalar)}")
+        for name, effort in self.actuated.items():
+            if not (math.isfinite(effort) and effort > 0):
+                raise ValueError(f"actuated: effort of {name!r} is {effort}; valid: a number above 0 [N m or N]")
+        for name in self.locked:
+            if name in names:
+                raise ValueError(f"joint {name!r} is both in joints and in locked; remove it from one")
+        if self.fixed_base == (self.joints[0].kind == "free"):
+            raise ValueError("fixed_base must be true exactly if the first joint is not free")
+        if self.teacher.solver == "featherstone":
+            for joint in self.joints:
+                if joint.friction:
+                    raise ValueError(
+                        f"joint {joint.name!r} has Coulomb friction, which featherstone ignores; use solver: mujoco"
+                    )
+
+    def _check_ranges(self) -> None:
+        scalar = [joint.name for joint in self.joints if joint.kind in {"revolute", "prismatic"}]
+        for what in ("sampling", "reset", "range"):
+            ranges: Ranges = getattr(self, what)
+            if ranges.control and what != "sampling":
+                raise ValueError(f"{what}.control has no meaning; valid: {what}.q and {what}.qd")
+            for field, valid in (("q", scalar), ("qd", scalar), ("control", list(self.actuated))):
+                for name, (lower, upper) in getattr(ranges, field).items():
+                    if name not in valid:
+                        raise ValueError(f"{what}.{field} names the unknown joint {name!r}; valid: {choices(valid)}")
+                    if not lower <= upper:
+                        raise ValueError(f"{what}.{field} of {name!r} is [{lower:g}, {upper:g}]; lower is above upper")
+
+    @property
+    def spec(self) -> StateSpec:
+        """Names, order, units and time step of state and control."""
+        return StateSpec(
+            robot=self.name,
+            joints=tuple(joint.spec for joint in self.joints),
+            controls=tuple(self.actuated),
+            dt=self.dt,
+        )
+
+    @property
+    def invariant_joints(self) -> tuple[str, ...]:
+        """Joints on whose absolute position nothing depends but their own limits."""
+        if self.invariant is not None:
+            return self.invariant
+        leading = []
+        for joint in self.joints:
+            if not self.fixed_base or joint.kind != "prismatic":
+                break
+            leading.append(joint.name)
+        return tuple(leading)
+
+    @property
+    def log_path(self) -> Path | None:
+        """Path of the column map of known logs."""
+        return None if self.log is None else Path(self.folder) / self.log
+
+    def sampling_interval(self, field: Literal["q", "qd", "control"], name: str) -> Interval:
+        """Return the range from which a coordinate is drawn for data.
+
+        What is not declared follows from the robot: the limits of a joint, +-pi of a continuous one, the effort.
+
+        Raises:
+            InputError: The range is neither declared nor implied.
+        """
+        declared = getattr(self.sampling, field)
+        if name in declared:
+            return declared[name]
+        if field == "control":
+            return (-self.actuated[name], self.actuated[name])
+        joint = next(joint for joint in self.joints if joint.name == name)
+        if field == "q" and joint.continuous:
+            return (-math.pi, math.pi)
+        if field == "q" and joint.lower is not None and joint.upper is not None:
+            return (joint.lower, joint.upper)
+        raise InputError(
+            f"robot {self.name!r}: no range to draw {field} of joint {name!r} from; declare it as "
+            f"sampling: {{{field}: {{{name}: [lower, upper]}}}}"
+        )
+
+    def reset_interval(self, field: Literal["q", "qd"], name: str) -> Interval:
+        """Return the range from which a coordinate of an initial state is drawn.
+
+        Undeclared positions are drawn as for data, undeclared velocities are zero.
+        """
+        declared = getattr(self.reset, field)
+        if name in declared:
+            return declared[name]
+        return self.sampling_interval("q", name) if field == "q" else (0.0, 0.0)
+
+    def located(self, folder: Path) -> "Robot":
+        """Return this robot with the folder in which its declaration lies."""
+        return msgspec.structs.replace(self, folder=str(folder))

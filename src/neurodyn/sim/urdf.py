@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A URDF as the importer gets it: checked, locked joints fixed, meshes found or left out."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from neurodyn.core.errors import InputError, choices
+
+_SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
+
+
+def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True) -> str:
+    """Read a URDF and return it as text for the importer.
+
+    Args:
+        path: The URDF.
+        locked: Joints that are turned into fixed ones.
+        meshes: Whether meshes stay; without them, primitives and given inertias remain.
+
+    Raises:
+        InputError: The file is no URDF, has joints of an unsupported type, or lacks a locked joint.
+    """
+    root = parse_xml(path, "robot", "URDF")
+    names = [joint.get("name", "") for joint in root.findall("joint")]
+    for name in locked:
+        if name not in names:
+            raise InputError(f"{path}: locked joint {name!r} does not exist; valid: {choices(names)}")
+    links = {link.get("name") for link in root.findall("link")}
+    for joint in root.findall("joint"):
+        if joint.get("name") in locked:
+            joint.set("type", "fixed")
+            _remove(joint, ("axis", "limit", "mimic", "dynamics"))
+        _check_joint(path, joint, links)
+    for link in root.findall("link"):
+        for shape in [*link.findall("visual"), *link.findall("collision")]:
+            mesh = shape.find("geometry/mesh")
+            if mesh is None:
+                continue
+            if meshes:
+                mesh.set("filename", _mesh_path(path, mesh.get("filename", "")))
+            else:
+                link.remove(shape)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
+    """Parse an XML file whose root must have the given tag.
+
+    Raises:
+        InputError: The file cannot be read, is no XML, or has another root.
+    """
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable as {what} ({error})") from None
+    if root.tag != tag:
+        raise InputError(f"{path}: not a {what}: its root is <{root.tag}> instead of <{tag}>")
+    return root
+
+
+def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None]) -> None:
+    name, kind = joint.get("name"), joint.get("type")
+    if kind not in _SUPPORTED:
+        raise InputError(f"{path}: joint {name!r} has the unsupported type {kind!r}; valid: {choices(_SUPPORTED)}")
+    if joint.find("mimic") is not None:
+        raise InputError(f"{path}: joint {name!r} mimics another one, which is unsupported; list it under `locked`")
+    for end in ("parent", "child"):
+        element = joint.find(end)
+        link = None if element is None else element.get("link")
+        if link not in links:
+            raise InputError(f"{path}: {end} of joint {name!r} is the unknown link {link!r}; valid: {_names(links)}")
+
+
+def _names(links: set[str | None]) -> str:
+    return choices(str(link) for link in links)
+
+
+def _remove(element: ElementTree.Element, tags: tuple[str, ...]) -> None:
+    for tag in tags:
+        for child in element.findall(tag):
+            element.remove(child)
+
+
+def _mesh_path(path: Path, name: str) -> str:
+    """Return the absolute path of a mesh; package://PACKAGE/REST is looked for above the URDF."""
+    if name.startswith(("package://", "model://")):
+        relative = name.split("://", 1)[1]
+        # The package folder itself may or may not repeat its name, so both readings are tried at each level.
+        candidates = [relative, relative.split("/", 1)[-1]]
+        for folder in path.resolve().parents:
+            for candidate in candidates:
+                if (folder / candidate).is_file():
+                    return str(folder / candidate)
+    else:
+        found = path.resolve().parent / name.removeprefix("file://")
+        if found.is_file():
+            return str(found)
+    raise InputError(f"{path}: mesh {name!r} does not exist; put it in place, or declare `meshes: false`")
