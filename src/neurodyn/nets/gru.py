@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gated recurrent network (Cho et al. 2014, in the variant of cuDNN): memory in a hidden state per layer."""
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.nets.mlp import MLP, Activation
+from neurodyn.nets.sequence import SequenceNet
+
+
+class GRU(SequenceNet):
+    """Layers of gated recurrent units and a small head.
+
+    Per layer, with input x and hidden state h:
+        r = sigmoid(W_ir x + b_ir + W_hr h + b_hr),  z likewise,
+        n = tanh(W_in x + b_in + r (W_hn h + b_hn)),
+        h' = (1 - z) n + z h.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        width: int,
+        depth: int = 1,
+        *,
+        head: tuple[int, ...] = (),
+        activation: Activation = "silu",
+        warmup: int = 10,
+    ) -> None:
+        """Build the net.
+
+        Args:
+            inputs: Size of an input vector.
+            outputs: Size of an output vector.
+            width: Size of the hidden state of each layer.
+            depth: Number of layers.
+            head: Sizes of hidden layers between the hidden state and the output.
+            activation: Activation of the hidden layers of the head.
+            warmup: Number of frames that suffice to build up the hidden state; declared as `context`.
+        """
+        super().__init__()
+        self.inputs, self.outputs, self.width, self.depth, self.warmup = inputs, outputs, width, depth, warmup
+        self.cells = nn.GRU(inputs, width, depth, batch_first=True)
+        self.head = MLP(width, outputs, head, activation)
+
+    @property
+    def context(self) -> int:
+        """Declared number of frames of warm-up; in principle a hidden state remembers without end."""
+        return self.warmup
+
+    @property
+    def output_layer(self) -> nn.Linear:
+        """The last layer of the head."""
+        return self.head.output_layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map chunks from an empty history, [worlds, time, inputs] -> [worlds, time, outputs]."""
+        return self.head(self.cells(x)[0])
+
+    def begin(
+        self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+    ) -> tuple[Tensor, ...]:
+        """Return zero hidden states, one a layer, shape [worlds, width] each."""
+        like = self._like_weights(device, dtype)
+        return tuple(torch.zeros(batch, self.width, **like) for _ in range(self.depth))
+
+    def _weights(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        wi, wh, bi, bh = (getattr(self.cells, f"{name}_l{layer}") for name in names)
+        return wi, wh, bi, bh
+
+    def step(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame, [worlds, inputs] -> [worlds, outputs]."""
+        new = []
+        for layer, h in enumerate(carry):
+            wi, wh, bi, bh = self._weights(layer)
+            ri, zi, ni = torch.addmm(bi, x, wi.t()).chunk(3, 1)
+            rh, zh, nh = torch.addmm(bh, h, wh.t()).chunk(3, 1)
+            n = torch.tanh(ni + torch.sigmoid(ri + rh) * nh)
+            x = n + torch.sigmoid(zi + zh) * (h - n)
+            new.append(x)
+        return self.head(x), tuple(new)
+
+    @torch.no_grad()
+    def step_(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame without gradients; the hidden states are updated in place."""
+        width = self.width
+        for layer, h in enumerate(carry):
+            wi, wh, bi, bh = self._weights(layer)
+            gates = torch.addmm(bi, x, wi.t())
+            recurrent = torch.addmm(bh, h, wh.t())
+            rz = gates[:, : 2 * width].add_(recurrent[:, : 2 * width]).sigmoid_()
+            n = gates[:, 2 * width :].addcmul_(rz[:, :width], recurrent[:, 2 * width :]).tanh_()
+            # h' = n + z (h - n), written over h.
+            torch.lerp(n, h, rz[:, width:], out=h)
+            x = h
+        return self.head.step_(x)[0], carry
+
+    def reset(self, carry: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
+        """Set the hidden states of the worlds where `mask` is true to zero."""
+        return tuple(h.masked_fill(mask[:, None], 0.0) for h in carry)
+
+    def merge(self, carry: tuple[Tensor, ...], other: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
+        """Take the worlds where `mask` is true from `other`."""
+        return tuple(torch.where(mask[:, None], b, a) for a, b in zip(carry, other, strict=True))
+
+    def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
+        """Return an empty history; a hidden state knows no frame number."""
+        return tuple(torch.zeros_like(h) for h in carry)

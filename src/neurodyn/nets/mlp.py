@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The multi-layer perceptron: a sequence network without memory."""
+
+import itertools
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from neurodyn.nets.sequence import SequenceNet
+
+Activation = Literal["silu", "gelu", "relu", "tanh"]
+
+_ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
+_IN_PLACE = {
+    "silu": lambda x: functional.silu(x, inplace=True),
+    "gelu": functional.gelu,
+    "relu": torch.relu_,
+    "tanh": torch.tanh_,
+}
+
+
+class MLP(SequenceNet):
+    """Fully connected layers with one activation between them; every frame is mapped by itself."""
+
+    def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: Activation = "silu") -> None:
+        """Build the net.
+
+        Args:
+            inputs: Size of an input vector.
+            outputs: Size of an output vector.
+            widths: Sizes of the hidden layers; none makes the net linear.
+            activation: What follows each hidden layer.
+        """
+        super().__init__()
+        self.inputs, self.outputs, self.activation = inputs, outputs, activation
+        sizes = (inputs, *widths, outputs)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+
+    @property
+    def context(self) -> int:
+        """No earlier frame matters."""
+        return 0
+
+    @property
+    def output_layer(self) -> nn.Linear:
+        """The last layer."""
+        return cast(nn.Linear, self.layers[-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map every frame by itself, shape [..., inputs] -> [..., outputs]."""
+        activation = _ACTIVATIONS[self.activation]
+        for layer in self.layers[:-1]:
+            x = activation(layer(x))
+        return self.output_layer(x)
+
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
+        """There is no history: the carry is None."""
+        return
+
+    def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
+        """Map one frame, [worlds, inputs] -> [worlds, outputs]."""
+        return self.forward(x), None
+
+    @torch.no_grad()
+    def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
+        """Map one frame without gradients; activations are computed in place."""
+        activation = _IN_PLACE[self.activation]
+        for layer in self.layers[:-1]:
+            x = activation(layer(x))
+        return self.output_layer(x), None
+
+    def reset(self, carry: None, mask: Tensor) -> None:
+        """Nothing to forget."""
+        return
+
+    def merge(self, carry: None, other: None, mask: Tensor) -> None:
+        """Nothing to merge."""
+        return
+
+    def rewound(self, carry: None, frames: int) -> None:
+        """There is no history."""
+        return
+
+    def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
+        """A net without memory ignores history."""
+        return

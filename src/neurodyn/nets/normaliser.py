@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalisation by mean and spread of the training set, fitted once and then part of the model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.errors import InputError, NeurodynError
+
+_CHUNK = 65536
+
+
+class Normaliser(nn.Module):
+    """(x - mean) / sqrt(variance + eps), dimension by dimension; the identity until it is fitted.
+
+    A dimension that was constant in the training set says nothing, and dividing by sqrt(eps) would blow up
+    whatever it does later. With `drop_constant` such a dimension is always mapped to zero, and the inverse
+    returns its mean.
+
+    Attributes:
+        mean: Mean of the training set, shape [size].
+        std: sqrt(variance + eps) of the training set, shape [size].
+        gain: 1 / std, or zero for a dropped dimension, shape [size].
+    """
+
+    mean: Tensor
+    std: Tensor
+    gain: Tensor
+    fitted: Tensor
+
+    def __init__(self, size: int, *, eps: float = 1e-5, drop_constant: bool = True) -> None:
+        super().__init__()
+        self.eps = eps
+        self.drop_constant = drop_constant
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("std", torch.ones(size))
+        self.register_buffer("gain", torch.ones(size))
+        self.register_buffer("fitted", torch.tensor(False))
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions."""
+        return self.mean.shape[0]
+
+    def fit(self, x: Any) -> "Normaliser":
+        """Take mean and variance from `x`, once; afterwards they are frozen.
+
+        Args:
+            x: Tensor, NumPy array or HDF5 dataset, shape [..., size]; read in pieces along its first axis.
+
+        Raises:
+            InputError: The data are empty, have another size, or are not finite.
+            NeurodynError: The normaliser has been fitted before.
+        """
+        if bool(self.fitted):
+            raise NeurodynError("this normaliser is fitted; its statistics are part of the model and stay")
+        mean, variance = moments(x, self.size)
+        std = torch.sqrt(variance + self.eps)
+        # Rounding of a constant c in float32 is about 1e-7 |c|: what varies less than that does not vary.
+        constant = torch.sqrt(variance) <= 1e-6 * mean.abs()
+        gain = torch.where(constant, 0.0, 1.0 / std) if self.drop_constant else 1.0 / std
+        self.mean.copy_(mean)
+        self.std.copy_(std)
+        self.gain.copy_(gain)
+        self.fitted.fill_(True)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `x`, shape [..., size]."""
+        return (x - self.mean) * self.gain
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """Undo `forward`, shape [..., size]; a dropped dimension becomes its mean."""
+        return torch.addcmul(self.mean, x, self.std * (self.gain != 0))
+
+
+def moments(x: Any, size: int) -> tuple[Tensor, Tensor]:
+    """Return mean and (population) variance of `x` over all but its last axis, in float64, shape [size] each.
+
+    The pieces are merged by Chan, Golub and LeVeque's formula, which does not cancel where the mean is large
+    beside the spread.
+
+    Raises:
+        InputError: The data are empty, have another size, or are not finite.
+    """
+    count, mean, squares = 0, torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
+    for piece in pieces(x, size):
+        n = piece.shape[0]
+        piece_mean = piece.mean(0)
+        delta = piece_mean - mean
+        squares += ((piece - piece_mean) ** 2).sum(0) + delta**2 * (count * n / (count + n))
+        mean += delta * (n / (count + n))
+        count += n
+    if count == 0:
+        raise InputError("no data to take the normalisation from; expected at least one frame")
+    if not bool(torch.isfinite(squares).all()):
+        bad = [i for i in range(size) if not bool(torch.isfinite(squares[i]))]
+        raise InputError(f"dimensions {bad} of the data hold values that are not finite; expected finite numbers")
+    return mean, squares / count
+
+
+def pieces(x: Any, size: int) -> Iterator[Tensor]:
+    """Yield `x`, shape [..., size], in float64 pieces of shape [rows, size], without copying it whole.
+
+    Raises:
+        InputError: The last axis has another size.
+    """
+    shape = tuple(x.shape)
+    if len(shape) < 2 or shape[-1] != size:
+        raise InputError(f"data of shape {list(shape)} where [frames, {size}] was expected")
+    rows = max(1, _CHUNK // max(1, int(np.prod(shape[1:-1]))))
+    for start in range(0, shape[0], rows):
+        piece = torch.as_tensor(x[start : start + rows]).detach().to("cpu", torch.float64).reshape(-1, size)
+        if piece.shape[0]:
+            yield piece

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sequence network in physical units: normalised on both sides, with a linear short cut.
+
+The short cut is initialised by least squares and the network's last layer by zero, so that training starts
+at the best linear model and the network learns only what a linear map cannot say.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.nets.normaliser import Normaliser, pieces
+from neurodyn.nets.sequence import Carry, SequenceNet
+
+
+class Predictor(nn.Module):
+    """y = mean_y + std_y (W n + b + net(n)) with n = (x - mean_x) / std_x.
+
+    Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's.
+    """
+
+    def __init__(
+        self, net: SequenceNet, *, skip: bool = True, input_eps: float = 1e-5, output_eps: float = 1e-12
+    ) -> None:
+        """Wrap a network.
+
+        Args:
+            net: Network between normalised inputs and normalised outputs.
+            skip: Whether there is a linear short cut.
+            input_eps: Added to the variance of the inputs.
+            output_eps: Added to the variance of the outputs; far below any real spread, so that outputs of
+                small magnitude (a position residual beside a velocity) weigh the same in the loss.
+        """
+        super().__init__()
+        self.net = net
+        self.normaliser = Normaliser(net.inputs, eps=input_eps)
+        self.denormaliser = Normaliser(net.outputs, eps=output_eps)
+        self.skip = nn.Linear(net.inputs, net.outputs) if skip else None
+        if self.skip is not None:
+            nn.init.zeros_(self.skip.weight)
+            nn.init.zeros_(self.skip.bias)
+            net.zero_output()
+
+    @property
+    def inputs(self) -> int:
+        """Size of an input vector."""
+        return self.net.inputs
+
+    @property
+    def outputs(self) -> int:
+        """Size of an output vector."""
+        return self.net.outputs
+
+    @property
+    def context(self) -> int:
+        """How many earlier frames an output can depend on."""
+        return self.net.context
+
+    @torch.no_grad()
+    def fit(self, x: Any, y: Any, *, ridge: float = 1e-9) -> "Predictor":
+        """Fit both normalisers and initialise the short cut by least squares in float64.
+
+        Args:
+            x: Inputs, shape [N, inputs] or [..., inputs]; tensor, array or HDF5 dataset.
+            y: Outputs, likewise.
+            ridge: Tikhonov weight per sample on the normalised coefficients; keeps collinear inputs harmless.
+
+        Raises:
+            InputError: The data are empty, have another size, or are not finite.
+        """
+        self.normaliser.fit(x)
+        self.denormaliser.fit(y)
+        if self.skip is not None:
+            solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
+            self.skip.weight.copy_(solution[:-1].t())
+            self.skip.bias.copy_(solution[-1])
+            self.net.zero_output()
+        return self
+
+    def normalise_target(self, y: Tensor) -> Tensor:
+        """Return outputs in units of their spread, in which losses are taken, shape [..., outputs]."""
+        return self.denormaliser(y)
+
+    def forward_normalised(self, x: Tensor) -> Tensor:
+        """Predict chunks in units of the outputs' spread, [worlds, time, inputs] -> [worlds, time, outputs]."""
+        n = self.normaliser(x)
+        y = self.net(n)
+        return y if self.skip is None else y + self.skip(n)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predict chunks from an empty history, [worlds, time, inputs] -> [worlds, time, outputs]."""
+        return self.denormaliser.inverse(self.forward_normalised(x))
+
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Carry:
+        """Return the carry of `batch` worlds with an empty history."""
+        return self.net.begin(batch, device=device, dtype=dtype)
+
+    def step(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Predict one frame, [worlds, inputs] -> [worlds, outputs]; differentiable, `carry` stays valid."""
+        n = self.normaliser(x)
+        y, carry = self.net.step(n, carry)
+        return self.denormaliser.inverse(y if self.skip is None else y + self.skip(n)), carry
+
+    @torch.no_grad()
+    def step_(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Predict one frame without gradients, fast; the carry is used up."""
+        n = self.normaliser(x)
+        y, carry = self.net.step_(n, carry)
+        if self.skip is not None:
+            y = torch.addmm(y, n, self.skip.weight.t()).add_(self.skip.bias)
+        return self.denormaliser.inverse(y), carry
+
+    def reset(self, carry: Carry, mask: Tensor) -> Carry:
+        """Empty the history of the worlds where `mask` [worlds] is true; the others stay bitwise alone."""
+        return self.net.reset(carry, mask)
+
+    def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
+        """Give the worlds of `mask` the history `x`, shape [worlds, T, inputs]; see `SequenceNet.prime`."""
+        return self.net.prime(carry, self.normaliser(x), mask)
+
+
+def least_squares(inputs: Normaliser, outputs: Normaliser, x: Any, y: Any, ridge: float) -> Tensor:
+    """Solve for the best affine map between normalised inputs and outputs, in float64.
+
+    Minimises mean |A w - y|^2 + ridge |w|^2 over the rows a = [n(x), 1] of A; the constant is not penalised.
+
+    Returns:
+        Coefficients and, in the last row, the constants, shape [inputs + 1, outputs].
+    """
+    gram = torch.zeros(inputs.size + 1, inputs.size + 1, dtype=torch.float64)
+    moment = torch.zeros(inputs.size + 1, outputs.size, dtype=torch.float64)
+    count = 0
+    for a, b in zip(pieces(x, inputs.size), pieces(y, outputs.size), strict=True):
+        rows = torch.cat((_normalised(inputs, a), torch.ones(a.shape[0], 1, dtype=torch.float64)), 1)
+        gram += rows.t() @ rows
+        moment += rows.t() @ _normalised(outputs, b)
+        count += a.shape[0]
+    weight = torch.full((inputs.size + 1,), ridge, dtype=torch.float64)
+    weight[-1] = 0.0
+    return torch.linalg.solve(gram / count + torch.diag(weight), moment / count)
+
+
+def _normalised(normaliser: Normaliser, x: Tensor) -> Tensor:
+    return (x - normaliser.mean.to("cpu", torch.float64)) * normaliser.gain.to("cpu", torch.float64)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The protocol of all sequence networks: one training pass over chunks, one step at a time in a roll-out.
+
+A network maps a sequence of inputs to a sequence of outputs, causally. `forward` does so for whole chunks
+that start from an empty history; `begin`, `step` and `reset` do the same one frame at a time, with the
+history in a carry that the caller holds. Both give the same numbers, which the tests of every kind hold.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Carry = Any
+"""History of a batch of worlds; its type is private to each kind of network."""
+
+
+class SequenceNet(nn.Module, ABC):
+    """A causal map from sequences of inputs to sequences of outputs.
+
+    Attributes:
+        inputs: Size of an input vector.
+        outputs: Size of an output vector.
+    """
+
+    inputs: int
+    outputs: int
+
+    @property
+    @abstractmethod
+    def context(self) -> int:
+        """How many earlier frames an output can depend on; 0 for a net without memory.
+
+        Where the memory fades instead of ending (a recurrent net), this is the declared number of frames
+        after which what came before no longer matters.
+        """
+
+    @property
+    @abstractmethod
+    def output_layer(self) -> nn.Linear:
+        """The last layer; the net's output is exactly zero where its weight and bias are."""
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Map chunks that start from an empty history: [worlds, time, inputs] -> [worlds, time, outputs]."""
+
+    @abstractmethod
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> Carry:
+        """Return the carry of `batch` worlds with an empty history.
+
+        Args:
+            batch: Number of worlds.
+            device: Device of the carry; that of the weights by default.
+            dtype: Floating-point type of the carry; that of the weights by default.
+        """
+
+    @abstractmethod
+    def step(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Map one frame, [worlds, inputs] -> [worlds, outputs]; differentiable, and `carry` stays valid."""
+
+    @abstractmethod
+    def step_(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Map one frame without gradients, as fast as possible.
+
+        The carry is used up: neither it nor a carry that `reset` made of it may be used again, only the
+        returned one.
+        """
+
+    @abstractmethod
+    def reset(self, carry: Carry, mask: Tensor) -> Carry:
+        """Empty the history of the worlds where `mask` [worlds] is true; the others stay bitwise alone."""
+
+    @abstractmethod
+    def merge(self, carry: Carry, other: Carry, mask: Tensor) -> Carry:
+        """Take the worlds where `mask` [worlds] is true from `other`, the rest from `carry`.
+
+        Both must be at the same frame, as `rewound` arranges it.
+        """
+
+    @abstractmethod
+    def rewound(self, carry: Carry, frames: int) -> Carry:
+        """Return an empty carry for the same worlds that will be at the frame of `carry` after `frames` steps."""
+
+    def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
+        """Give worlds a history: as if they had been reset and then stepped through the inputs `x`.
+
+        Args:
+            carry: Carry of all worlds; it stays valid.
+            x: Inputs of the T frames that led to the present, shape [worlds, T, inputs]. Rows of worlds
+                outside of `mask` are ignored.
+            mask: Worlds that get this history, shape [worlds]; all by default. The others stay bitwise alone.
+        """
+        primed = self.rewound(carry, x.shape[1])
+        for frame in x.unbind(1):
+            _, primed = self.step(frame, primed)
+        return primed if mask is None else self.merge(carry, primed, mask)
+
+    def zero_output(self) -> None:
+        """Set the last layer to exactly zero, so that the net's output is zero for every input."""
+        nn.init.zeros_(self.output_layer.weight)
+        if self.output_layer.bias is not None:
+            nn.init.zeros_(self.output_layer.bias)
+
+    def _like_weights(self, device: torch.device | None, dtype: torch.dtype | None) -> dict[str, Any]:
+        weight = self.output_layer.weight
+        return {"device": device or weight.device, "dtype": dtype or weight.dtype}
