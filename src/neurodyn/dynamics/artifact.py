@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trained model as files: RUN/model/{model.safetensors, config.json, spec.json}."""
+
+from pathlib import Path
+from typing import Literal
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.encoding import Encoding, EncodingConfig
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.nets.build import NetConfig, build_predictor
+
+
+class ModelConfig(Config, frozen=True):
+    """Everything but the weights: what config.json holds.
+
+    Attributes:
+        kind: Kind of dynamics.
+        net: The network.
+        encoding: Constants of the encoding.
+        robot: Name or path of the declaration that the model was trained for.
+    """
+
+    kind: Literal["neural"]
+    net: NetConfig
+    encoding: EncodingConfig
+    robot: str
+
+
+class ModelSpec(Config, frozen=True):
+    """What the model is a model of: what spec.json holds.
+
+    Attributes:
+        state: Names, order, units and dt.
+        fingerprint: The articulation that it was trained on; None for a model of logs.
+    """
+
+    state: StateSpec
+    fingerprint: Fingerprint | None
+
+
+def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
+    """Build a model with fresh weights."""
+    encoding = Encoding(spec.state.with_context(0), config.encoding)
+    predictor = build_predictor(config.net, encoding.inputs, encoding.outputs)
+    return NeuralDynamics(encoding, predictor, spec.fingerprint)
+
+
+def save_model(run: Path, model: NeuralDynamics, config: ModelConfig) -> None:
+    """Write a model into a run directory; each file replaces its predecessor atomically."""
+    folder = run / "model"
+    artifacts.write_tensors(folder / "model.safetensors", model.state_dict())
+    artifacts.write_json(folder / "config.json", to_dict(config))
+    artifacts.write_json(folder / "spec.json", to_dict(ModelSpec(state=model.spec, fingerprint=model.fingerprint)))
+
+
+def read_model_config(run: str | Path) -> tuple[ModelConfig, ModelSpec]:
+    """Read what a run directory says about its model, without the weights.
+
+    Raises:
+        InputError: There is no such run, or its files are malformed.
+    """
+    folder = artifacts.resolve_run(run) / "model"
+    config = from_dict(artifacts.read_json(folder / "config.json"), ModelConfig, str(folder / "config.json"))
+    spec = from_dict(artifacts.read_json(folder / "spec.json"), ModelSpec, str(folder / "spec.json"))
+    return config, spec
+
+
+def load(run: str | Path, *, device: str = "cpu") -> NeuralDynamics:
+    """Load the model of a run directory, or one that ships with the package, with frozen weights.
+
+    Args:
+        run: A run directory, or "pretrained:NAME".
+        device: Torch device of the weights.
+
+    Raises:
+        InputError: There is no such run, or its files are missing, truncated or of another version.
+    """
+    config, spec = read_model_config(run)
+    model = build_model(config, spec)
+    path = artifacts.resolve_run(run) / "model" / "model.safetensors"
+    try:
+        model.load_state_dict(artifacts.read_tensors(path))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"{path}: weights do not fit config.json beside them ({reason})") from None
+    return model.requires_grad_(False).eval().to(device)
+
+
+def require_match(model: NeuralDynamics, spec: StateSpec, built: Fingerprint | None, where: str) -> None:
+    """Refuse a robot that the model was not made for.
+
+    Args:
+        model: The model.
+        spec: The state that it is to be used on.
+        built: The articulation as built; None where there is none to compare.
+        where: What is compared, for the error message.
+
+    Raises:
+        MismatchError: Joints, controls, dt or the built articulation differ; the message names the differences.
+    """
+    differences = model.spec.differences(spec)
+    if model.fingerprint is not None and built is not None:
+        differences += model.fingerprint.differences(built)
+    if differences:
+        shown = "; ".join(differences[:4]) + (f"; and {len(differences) - 4} more" if len(differences) > 4 else "")
+        raise MismatchError(f"{where}: not the robot that the model of {model.spec.robot!r} was trained on: {shown}")

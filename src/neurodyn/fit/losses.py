@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses of neural dynamics: teacher forcing, and forecasts from the model's own states."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.data.windows import Batch
+from neurodyn.dynamics.interface import Control, State, Window, position_difference
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.fit.settings import Phase
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Spread of one frame's change, by which errors of a forecast are measured.
+
+    Attributes:
+        dq: Standard deviation of position changes [rad or m], shape [nq].
+        dqd: Standard deviation of velocity changes [rad/s or m/s], shape [nv].
+    """
+
+    dq: Tensor
+    dqd: Tensor
+
+
+def training_loss(model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
+    """Return the loss of a batch in a phase of training, a scalar."""
+    if phase.forecast:
+        return forecast_loss(model, batch, phase, scale)
+    return teacher_forced_loss(model, batch, phase)
+
+
+def teacher_forced_loss(model: NeuralDynamics, batch: Batch, phase: Phase) -> Tensor:
+    """Return the mean error of one-frame predictions from true states, in normalised units."""
+    q, qd = batch.q, batch.qd
+    target = model.encoding.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:])
+    prediction = model(q[:, :-1], qd[:, :-1], batch.control)
+    return _measure(prediction - model.predictor.normalise_target(target), phase).mean()
+
+
+def forecast_loss(model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
+    """Return the mean error of states predicted in a row, in units of one frame's change.
+
+    The first `phase.context` frames of a window are history; the rest are forecast.
+    """
+    first, frames = phase.context, batch.control.shape[1]
+    past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
+    carry = model.begin(past if first else past.present)
+    state = past.present
+    total = batch.q.new_zeros(())
+    for t in range(first, frames):
+        carry, step = model.step(carry, state, Control(torque=batch.control[:, t]))
+        state = step.state
+        total = total + _state_error(model, state, State(batch.q[:, t + 1], batch.qd[:, t + 1]), phase, scale)
+    return total / (frames - first)
+
+
+def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase, scale: Scale) -> Tensor:
+    position = position_difference(model.spec, state.q, truth.q) / scale.dq
+    velocity = (state.qd - truth.qd) / scale.dqd
+    return _measure(torch.cat([position, velocity], dim=-1), phase).mean()
+
+
+def _measure(error: Tensor, phase: Phase) -> Tensor:
+    return error.abs() if phase.loss == "absolute" else error.square()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training reports as it goes: JSON lines always, TensorBoard, and a progress bar."""
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+
+class Progress(Protocol):
+    """Shows how far a training is."""
+
+    def update(self, done: float, text: str) -> None:
+        """Show the share of the work that is done, and a line on how it goes."""
+        ...
+
+
+class MetricsLog:
+    """RUN/metrics.jsonl and RUN/tensorboard, cut back to where a resumed training goes on."""
+
+    def __init__(self, run: Path, step: int = 0) -> None:
+        """Open the log; lines that were written after `step` by a killed training are dropped."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        run.mkdir(parents=True, exist_ok=True)
+        path = run / "metrics.jsonl"
+        kept = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step] if step else []
+        path.write_text("".join(kept), encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step or None)
+
+    def write(self, step: int, **values: Any) -> None:
+        """Append one line; numbers also go to TensorBoard."""
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        for name, value in _scalars(values):
+            self._board.add_scalar(name, value, step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._board.close()
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """Return the lines of RUN/metrics.jsonl; none where there is no such file."""
+    return [json.loads(line) for line in _complete_lines(run / "metrics.jsonl")]
+
+
+def _complete_lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _scalars(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+    found = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found += _scalars(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.append((prefix + name, float(value)))
+    return found

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training settings: files, so that anyone can repeat a training.
+
+A settings file is looked for beside the robot's declaration first (train-SIZE.yaml) and then among the
+general ones that ship with this room. What is trained with is written resolved into RUN/config.yaml.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import Config, read_config
+from neurodyn.core.errors import InputError
+from neurodyn.nets.build import NetConfig
+from neurodyn.robots import Robot
+
+Size = Literal["small", "paper"]
+_GENERAL = Path(__file__).resolve().parent / "presets"
+
+
+class Phase(Config, frozen=True):
+    """One stage of a training: its own loss, batch and learning-rate schedule.
+
+    Attributes:
+        share: Share of the budget (of all phases' shares together).
+        rate: Highest learning rate.
+        batch: Windows in a batch.
+        forecast: Frames predicted in a row from the model's own states; 0 for teacher forcing, where every
+            frame is predicted from the true state.
+        frames: Teacher forcing: frames in a chunk. Chunks longer than the network's context train it on
+            exactly what it computes in a long roll-out.
+        context: Forecasting: true frames that the network sees before it predicts from its own states.
+        loss: "squared" or "absolute" error.
+    """
+
+    share: float
+    rate: float
+    batch: int
+    forecast: int = 0
+    frames: int = 1
+    context: int = 0
+    loss: Literal["squared", "absolute"] = "absolute"
+
+    def __post_init__(self) -> None:
+        if not (self.share > 0 and self.rate > 0 and self.batch >= 1 and self.frames >= 1):
+            raise ValueError("share and rate must be above 0, batch and frames at least 1")
+        if self.forecast < 0 or self.context < 0:
+            raise ValueError("forecast and context must be at least 0")
+
+    @property
+    def window(self) -> int:
+        """Frames in a training window."""
+        return self.context + self.forecast if self.forecast else self.frames
+
+
+class Settings(Config, frozen=True):
+    """How a model is trained.
+
+    Attributes:
+        net: The network.
+        phases: Stages, in order.
+        minutes: Time budget [min]; None to train for `steps`.
+        steps: Optimiser steps; used where `minutes` is None.
+        optimiser: "soap" (Shampoo's eigenbasis with Adam in it, arXiv 2409.11321) or "adam".
+        weight_decay: Decoupled weight decay.
+        clip: Greatest norm of a gradient.
+        warmup: Share of a phase in which the rate rises.
+        final: Rate at the end of a phase, as a share of its highest.
+        velocity_products: Whether products of velocities enter the inputs (Coriolis and centrifugal terms).
+        validations: How often the roll-out error is measured in the course of the training.
+        validation_rollouts: Held-out windows in a validation.
+        validation_frames: Frames of a validation roll-out (shortened to what the episodes hold).
+        seed: Seed of weights and batches.
+    """
+
+    net: NetConfig
+    phases: tuple[Phase, ...]
+    minutes: float | None = 10.0
+    steps: int | None = None
+    optimiser: Literal["soap", "adam"] = "soap"
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    warmup: float = 0.02
+    final: float = 0.01
+    velocity_products: bool = True
+    validations: int = 40
+    validation_rollouts: int = 256
+    validation_frames: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.phases:
+            raise ValueError("phases is empty; give at least one")
+        if (self.minutes is None) == (self.steps is None):
+            raise ValueError("give either minutes or steps")
+        for name in ("minutes", "steps"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} is {value}; valid: above 0")
+
+
+def load_settings(robot: Robot, size: str, net: str | None = None) -> Settings:
+    """Read the settings of a size: those that come with the robot, or the general ones.
+
+    Args:
+        robot: The robot.
+        size: "small", "paper", or the path of a settings file.
+        net: Kind of network whose settings are wanted; None for the robot's default.
+
+    Raises:
+        InputError: There are no such settings, or the file is malformed.
+    """
+    if size not in ("small", "paper"):
+        return read_config(Path(size), Settings)
+    stem = f"train-{size}" + (f"-{net}" if net else "")
+    candidates = [Path(robot.folder) / f"{stem}.yaml", _GENERAL / f"{stem}.yaml"]
+    for path in candidates:
+        if path.is_file():
+            return read_config(path, Settings)
+    kinds = sorted(path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml"))
+    raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {', '.join(kinds)}")
+
+
+def with_budget(settings: Settings, minutes: float | None, steps: int | None, seed: int | None) -> Settings:
+    """Return settings with another budget or seed, where given.
+
+    Raises:
+        InputError: Both budgets are given, or one is not above 0.
+    """
+    changes: dict[str, float | int | None] = {}
+    if minutes is not None or steps is not None:
+        changes |= {"minutes": minutes, "steps": steps}
+    if seed is not None:
+        changes["seed"] = seed
+    try:
+        return msgspec.structs.replace(settings, **changes)
+    except ValueError as error:
+        raise InputError(f"training budget: {error}") from None

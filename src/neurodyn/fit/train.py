@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train a neural model from a trajectory store, or adapt one to other data."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Config, read_config, to_yaml
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, load, read_model_config, require_match
+from neurodyn.dynamics.encoding import fit_encoding
+from neurodyn.dynamics.interface import position_difference
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.fit.losses import Scale
+from neurodyn.fit.metrics import Progress
+from neurodyn.fit.settings import Settings
+from neurodyn.fit.trainer import Position, Trainer, has_state
+from neurodyn.robots import Robot
+
+
+class RunConfig(Config, frozen=True):
+    """How a run was made: RUN/config.yaml.
+
+    Attributes:
+        kind: Kind of dynamics.
+        robot: Name or path of the robot's declaration.
+        data: Path of the trajectory store.
+        settings: Resolved training settings.
+        versions: Versions of the packages that trained it.
+        base: Run that a fine-tuning started from; None for a training from scratch.
+    """
+
+    kind: str
+    robot: str
+    data: str
+    settings: Settings
+    versions: dict[str, str]
+    base: str | None = None
+
+
+def train(
+    robot: Robot,
+    robot_name: str,
+    data: str,
+    store: Store,
+    out: Path,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Position:
+    """Train a neural model of a robot and write it to a run directory.
+
+    Args:
+        robot: The robot.
+        robot_name: Name or path by which the robot is found again.
+        data: Where the trajectories came from, for the record.
+        store: The trajectories.
+        out: Run directory.
+        settings: How to train.
+        resume: Go on where a killed training of the same run stopped.
+        progress: Shown how far the training is.
+
+    Returns:
+        Where the training ended.
+
+    Raises:
+        InputError: The data are another robot's or too short, the run exists (and `resume` is not asked
+            for), or it cannot be resumed.
+    """
+    require_data(robot, store)
+    record = RunConfig(
+        kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
+    )
+    _open_run(out, record, resume)
+    qd, dq, dqd, frames = _transitions(store)
+    encoding = fit_encoding(
+        store.header.spec, qd, dq, dqd, invariant=_invariant(robot), velocity_products=settings.velocity_products
+    )
+    config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
+    torch.manual_seed(derive_seed(settings.seed, "weights"))
+    model = build_model(config, ModelSpec(state=store.header.spec, fingerprint=store.header.fingerprint))
+    spec = store.header.spec
+    q, torque = frames[:, : spec.nq], frames[:, spec.nq + spec.nv :]
+    model.predictor.fit(model.encoding.encode(q, qd, torque), model.encoding.target(q, qd, q + dq, qd + dqd))
+    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
+    if resume:
+        trainer.resume()
+    return trainer.run(progress)
+
+
+def finetune(
+    base: str,
+    data: str,
+    store: Store,
+    out: Path,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Position:
+    """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
+
+    Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the
+    base model itself included, so that the result is not worse on the validation episodes.
+
+    Args:
+        base: Run directory, or "pretrained:NAME".
+        data: Where the trajectories came from, for the record.
+        store: The trajectories.
+        out: Run directory of the adapted model.
+        settings: How to train; the network is the base model's.
+        resume: Go on where a killed fine-tuning of the same run stopped.
+        progress: Shown how far the fine-tuning is.
+
+    Raises:
+        InputError: The data are another robot's, or the run exists, or it cannot be resumed.
+    """
+    config, _ = read_model_config(base)
+    model = load(base).requires_grad_(True).train()
+    require_match(model, store.header.spec, None, data)
+    record = RunConfig(
+        kind="neural",
+        robot=config.robot,
+        data=data,
+        settings=settings,
+        versions=package_versions("torch", "newton"),
+        base=base,
+    )
+    _open_run(out, record, resume)
+    _, dq, dqd, _ = _transitions(store)
+    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
+    if resume:
+        trainer.resume()
+    return trainer.run(progress)
+
+
+def require_data(robot: Robot, store: Store) -> None:
+    """Refuse data of another robot, joint order or rate.
+
+    Raises:
+        MismatchError: The data differ; the message names the differences.
+    """
+    differences = robot.spec.differences(store.header.spec)
+    if store.header.robot != robot.name:
+        differences.insert(0, f"robot is {store.header.robot!r} instead of {robot.name!r}")
+    if differences:
+        raise MismatchError(f"data do not fit robot {robot.name!r}: {'; '.join(differences)}")
+
+
+def read_run_config(run: str | Path) -> RunConfig:
+    """Read how a run was made."""
+    return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
+
+
+def _open_run(out: Path, record: RunConfig, resume: bool) -> None:
+    path = out / "config.yaml"
+    if resume:
+        if not has_state(out):
+            raise InputError(f"{out}: holds no training to resume (state/ is missing); leave out --resume to start one")
+        before = read_config(path, RunConfig)
+        for name in ("robot", "settings", "base"):
+            if getattr(before, name) != getattr(record, name):
+                raise InputError(
+                    f"{path}: --resume needs the {name} that the run was started with; "
+                    "leave out the flags that differ, or give another --out"
+                )
+        return
+    if path.exists():
+        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; give a folder for the run")
+    artifacts.write_text(path, to_yaml(record))
+
+
+def _invariant(robot: Robot) -> tuple[int, ...]:
+    return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
+
+
+def _transitions(store: Store) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return qd, dq, dqd and rows at the starts of all training frames."""
+    rows = torch.from_numpy(store.frames)
+    spec = store.header.spec
+    inside = torch.zeros(len(rows), dtype=torch.bool)
+    for episode in episodes_of(store, Split.TRAIN):
+        inside[store.offsets[episode] : store.offsets[episode + 1] - 1] = True
+    start = inside.nonzero().squeeze(1)
+    before, after = rows[start], rows[start + 1]
+    q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
+    return before[:, qd], position_difference(spec, after[:, q], before[:, q]), after[:, qd] - before[:, qd], before
+
+
+def _scale(dq: Tensor, dqd: Tensor) -> Scale:
+    return Scale(dq.std(0).clamp_min(1e-9), dqd.std(0).clamp_min(1e-9))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The roll-out error on held-out episodes: what a training is steered by, instead of its loss.
+
+One-frame errors get worse while roll-outs improve, so checkpoints are chosen by this error.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.store import Split, Store
+from neurodyn.data.windows import Batch, WindowSampler
+from neurodyn.dynamics.interface import Window, position_difference
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.fit.settings import Settings
+
+
+@dataclass(frozen=True)
+class RolloutError:
+    """Errors of open-loop roll-outs, means over all frames and roll-outs.
+
+    Attributes:
+        score: Mean absolute error of all coordinates, each in units of its spread over the data; inf where a
+            roll-out is not finite.
+        q: Mean absolute error of each position [rad or m], shape [nq].
+        qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
+    """
+
+    score: float
+    q: tuple[float, ...]
+    qd: tuple[float, ...]
+
+
+class Validation:
+    """A fixed set of held-out windows, rolled out open loop."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._context = max(phase.context for phase in settings.phases)
+        frames = min(self._context + settings.validation_frames, _longest(store))
+        sampler = WindowSampler(
+            store,
+            max(frames, self._context + 1),
+            split=Split.VALIDATION,
+            batch=settings.validation_rollouts,
+            seed=derive_seed(settings.seed, "validation"),
+        )
+        self._batch: Batch = sampler.draw()
+        spread = lambda values: torch.from_numpy(values).double().std(0).float().clamp_min(1e-6)  # noqa: E731
+        self._q_spread, self._qd_spread = spread(store.q), spread(store.qd)
+
+    @torch.no_grad()
+    def measure(self, model: NeuralDynamics) -> RolloutError:
+        """Roll the model out along the held-out windows."""
+        batch, first = self._batch, self._context
+        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
+        predicted = model.rollout(past if first else past.present, batch.control[:, first:])
+        q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
+        qd = (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
+        score = torch.cat([q / self._q_spread, qd / self._qd_spread], -1).mean()
+        return RolloutError(
+            score=float(score) if torch.isfinite(score) else float("inf"),
+            q=tuple(q.mean((0, 1)).tolist()),
+            qd=tuple(qd.mean((0, 1)).tolist()),
+        )
+
+
+def _longest(store: Store) -> int:
+    from neurodyn.data.split import episodes_of
+
+    return int(store.lengths[episodes_of(store, Split.VALIDATION)].max())
+
+
