@@ -26,10 +26,7 @@ def load(name_or_path: str | Path) -> Robot:
         InputError: There is no such robot, or its declaration is bad.
     """
     text = str(name_or_path)
-    if text in names():
-        path = _ROOT / text.replace("-", "_") / "robot.yaml"
-    else:
-        path = _declaration(Path(text))
+    path = _ROOT / text.replace("-", "_") / "robot.yaml" if text in names() else _declaration(Path(text))
     robot = read_config(path, Robot).located(path.resolve().parent)
     if robot.package is None:
         asset_path(robot)

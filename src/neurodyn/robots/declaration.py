@@ -109,9 +109,9 @@ class Ranges(Config, frozen=True):
         control: Torques or forces [N m or N]; only for sampling.
     """
 
-    q: dict[str, Interval] = {}
-    qd: dict[str, Interval] = {}
-    control: dict[str, Interval] = {}
+    q: dict[str, Interval] = msgspec.field(default_factory=dict)
+    qd: dict[str, Interval] = msgspec.field(default_factory=dict)
+    control: dict[str, Interval] = msgspec.field(default_factory=dict)
 
 
 class Robot(Config, frozen=True):
@@ -155,9 +155,9 @@ class Robot(Config, frozen=True):
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
     density: float = 1000.0
     meshes: bool = True
-    sampling: Ranges = Ranges()
-    reset: Ranges = Ranges()
-    range: Ranges = Ranges()
+    sampling: Ranges = msgspec.field(default_factory=Ranges)
+    reset: Ranges = msgspec.field(default_factory=Ranges)
+    range: Ranges = msgspec.field(default_factory=Ranges)
     frames: int = 100
     invariant: tuple[str, ...] | None = None
     log: str | None = None

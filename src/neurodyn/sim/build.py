@@ -17,31 +17,35 @@ from neurodyn.sim.urdf import prepare_urdf
 if TYPE_CHECKING:
     import newton
 
+Gravity = Sequence[float] | np.ndarray
+
 _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
-def build(
-    robot: Robot, worlds: int = 1, *, device: str = "cpu", gravity: Sequence[float] | None = None
-) -> "newton.Model":
+def build(robot: Robot, worlds: int = 1, *, device: str = "cpu", gravity: "Gravity | None" = None) -> "newton.Model":
     """Build N worlds with one robot each.
 
     Args:
         robot: The declared robot.
         worlds: Number of worlds.
         device: Warp device.
-        gravity: Gravity in world axes [m/s^2], shape [3]; None for the robot's own.
+        gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3], or the latter flattened; None for the
+            robot's own.
 
     Raises:
         InputError: The asset is missing or unsupported, or what is built is not what is declared.
     """
     if worlds < 1:
         raise InputError(f"worlds is {worlds}; valid: at least 1")
+    vectors = np.asarray(robot.gravity if gravity is None else gravity, dtype=np.float32)
+    if vectors.size not in (3, 3 * worlds) or not np.isfinite(vectors).all():
+        raise InputError(f"gravity has {vectors.size} numbers; valid: 3 finite ones, or 3 for each of {worlds} worlds")
     newton = import_newton()
     world = build_world(robot)
     scene = newton.ModelBuilder()
     scene.replicate(world, copy_count=worlds)
     model = scene.finalize(device=device)
-    model.set_gravity(np.asarray(robot.gravity if gravity is None else gravity, dtype=np.float32))
+    model.set_gravity(vectors.reshape(-1, 3) if vectors.size > 3 else vectors.reshape(3))
     return model
 
 

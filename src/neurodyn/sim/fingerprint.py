@@ -69,7 +69,7 @@ def fingerprint(model: "newton.Model") -> Fingerprint:
             for body in _in_first_world(model.body_world, model)
             if groups[body][0] == body
         ),
-        gravity=_vector(_numpy(model.gravity).reshape(-1, 3)[0]),
+        gravity=_vector(_base_gravity(model, arrays, groups)),
     )
 
 
@@ -119,6 +119,16 @@ def _merge_fixed(model: Any, arrays: _Arrays) -> dict[int, tuple[int, Pose]]:
     for body in _in_first_world(model.body_world, model):
         groups.setdefault(body, (body, identity))
     return groups
+
+
+def _base_gravity(model: Any, arrays: _Arrays, groups: dict[int, tuple[int, Pose]]) -> np.ndarray:
+    """Return gravity in the axes on which the robot's first joint stands: a tilted robot is another one."""
+    gravity = _numpy(model.gravity).reshape(-1, 3)[0].astype(float)
+    for joint in world_joints(model):
+        leader, offset = groups[int(arrays.parent[joint])]
+        if leader < 0:
+            return _rotation(_compose(offset, arrays.parent_pose[joint])).T @ gravity
+    return gravity
 
 
 def _joint_print(model: Any, arrays: _Arrays, groups: dict[int, tuple[int, Pose]], joint: int) -> JointPrint:

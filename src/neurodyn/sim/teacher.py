@@ -5,7 +5,6 @@ A frame is a function of state and torque alone: whatever a solver carries from 
 that is kept, a warm start) is renewed at the start of every frame. All worlds are independent of each other.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.sim.build import build
+from neurodyn.sim.build import Gravity, build
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import columns
 
@@ -35,7 +34,7 @@ class Teacher:
         *,
         substeps: int | None = None,
         device: str = "cpu",
-        gravity: Sequence[float] | None = None,
+        gravity: Gravity | None = None,
         capture: bool = True,
     ) -> None:
         """Build the worlds and the solver.
@@ -46,7 +45,7 @@ class Teacher:
             substeps: Solver steps in one frame; None for the declared number. Another number updates the mass
                 matrix at every step.
             device: Warp device.
-            gravity: Gravity in world axes [m/s^2], shape [3]; None for the robot's own.
+            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's own.
             capture: Whether a frame is captured as a graph and replayed, or launched kernel by kernel.
 
         Raises:
@@ -65,7 +64,7 @@ class Teacher:
         self._solver = self._make_solver(substeps is None)
         # A frame reads the first state and ends in one of the other two, so that any number of substeps works.
         self._states = [self.model.state() for _ in range(3)]
-        self._control = self.model.control()
+        self._control: Any = self.model.control()
         q_columns, qd_columns = columns(self.model)
         self._q_in, self._qd_in = self._views(self._states[0])
         self._q_out, self._qd_out = self._views(self._final)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data from a teacher: many short trajectories from random states under random torques.
+
+Batch k of a data set is a function of (seed, k) alone, so that an interrupted run goes on where it stopped
+and ends with the same file.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.config import Config, to_dict
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import derive_seed, generator
+from neurodyn.data.header import Status, StoreHeader, dataset, package_versions
+from neurodyn.data.split import assign_splits
+from neurodyn.data.writer import StoreWriter, open_store_file
+from neurodyn.robots import Robot
+from neurodyn.robots.declaration import Interval
+from neurodyn.sim.fingerprint import fingerprint
+from neurodyn.sim.sampling import sample_states, sample_torques
+from neurodyn.sim.teacher import Teacher
+
+VALIDATION_FRACTION = 0.05
+TEST_FRACTION = 0.05
+_SLACK = 1e-6
+SUFFIXES = (".h5", ".hdf5")
+
+Progress = Callable[[int, int], None]
+"""Called with the transitions simulated so far and the number asked for."""
+
+
+class Summary(Config, frozen=True):
+    """What a run of `generate` left behind.
+
+    Attributes:
+        path: The file.
+        episodes: Trajectories in the file, those of zero length included.
+        transitions: Transitions in the file; early ends leave fewer than were asked for.
+        early_ends: Trajectories that ended early, by reason.
+        empty: Trajectories that ended before their first transition.
+        simulated: Transitions that this run simulated; a resumed one simulates fewer than the file holds.
+        seconds: Wall time of this run [s].
+        cpu_seconds: Process time of this run [s].
+        bytes: Size of the file.
+    """
+
+    path: str
+    episodes: int
+    transitions: int
+    early_ends: dict[str, int]
+    empty: int
+    simulated: int
+    seconds: float
+    cpu_seconds: float
+    bytes: int
+
+    @property
+    def rate(self) -> float:
+        """Simulated transitions per CPU-second, writing included."""
+        return self.simulated / max(self.cpu_seconds, 1e-9)
+
+
+def generate(
+    robot: Robot,
+    *,
+    transitions: int,
+    out: str | Path,
+    worlds: int = 512,
+    seed: int = 0,
+    frames: int | None = None,
+    passive_fraction: float = 0.0,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write a data set of a robot from its teacher.
+
+    Args:
+        robot: The declared robot.
+        transitions: Transitions to simulate; rounded up to whole trajectories.
+        out: File to write (.h5).
+        worlds: Worlds that are simulated at once.
+        seed: Seed of states and torques.
+        frames: Length of a trajectory in frames; None for the robot's own.
+        passive_fraction: Fraction of trajectories without torque, between 0 and 1.
+        resume: Whether to go on from an interrupted run with the same settings.
+        progress: Called after every batch.
+
+    Returns:
+        What is in the file, early ends included.
+
+    Raises:
+        InputError: A setting is out of range, the robot cannot be sampled, or the file cannot be written.
+    """
+    frames = robot.frames if frames is None else frames
+    path = Path(out)
+    _check(path, transitions, worlds, frames, passive_fraction)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    episodes = math.ceil(transitions / frames)
+    worlds = min(worlds, episodes)
+    teacher = Teacher(robot, worlds)
+    sampling = {"worlds": worlds, "frames": frames, "episodes": episodes, "passive_fraction": passive_fraction}
+    header = StoreHeader(
+        spec=robot.spec,
+        source="teacher",
+        teacher={**to_dict(robot.teacher), "sampling": {**sampling, **to_dict(robot.sampling)}},
+        seed=seed,
+        fingerprint=fingerprint(teacher.model),
+        versions=package_versions("newton", "warp-lang"),
+    )
+    recorder = Recorder(teacher, frames)
+    simulated = 0
+    with StoreWriter(path, header, resume=resume) as writer:
+        for batch in range(writer.batches, math.ceil(episodes / worlds)):
+            count = min(worlds, episodes - batch * worlds)
+            q, qd, control = recorder.record(generator(seed, "generate", batch), passive_fraction)
+            lengths, status = early_ends(robot, q, qd)
+            split = assign_splits(
+                count, derive_seed(seed, "split", batch), validation=VALIDATION_FRACTION, test=TEST_FRACTION
+            )
+            writer.append(
+                q[:count], qd[:count], control[:count],
+                lengths=lengths[:count], status=status[:count], split=split, world=np.arange(count),
+            )  # fmt: skip
+            simulated += count * frames
+            if progress is not None:
+                progress(min(transitions, (batch * worlds + count) * frames), transitions)
+    cpu_seconds = time.process_time() - cpu_start
+    return _summarise(path, simulated, time.perf_counter() - start, cpu_seconds)
+
+
+class Recorder:
+    """Buffers for one batch of trajectories, filled anew by every call."""
+
+    def __init__(self, teacher: Teacher, frames: int) -> None:
+        spec = teacher.robot.spec
+        self._teacher = teacher
+        self._frames = frames
+        # Time comes first, so that a frame is written to memory in one piece.
+        self._q = torch.empty(frames + 1, teacher.worlds, spec.nq)
+        self._qd = torch.empty(frames + 1, teacher.worlds, spec.nv)
+
+    def record(self, rng: np.random.Generator, passive_fraction: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
+        """Simulate one batch from random states under random torques.
+
+        Returns:
+            Positions, shape [worlds, frames + 1, nq], velocities, shape [worlds, frames + 1, nv], both views
+            of the buffers, and torques, shape [worlds, frames, nu].
+        """
+        teacher, frames = self._teacher, self._frames
+        self._q[0], self._qd[0] = sample_states(teacher.robot, teacher.worlds, rng)
+        control = sample_torques(teacher.robot, teacher.worlds, frames, rng)
+        if passive_fraction > 0:
+            control[torch.from_numpy(rng.random(teacher.worlds) < passive_fraction)] = 0.0
+        for frame in range(frames):
+            q, qd = teacher.step_(self._q[frame], self._qd[frame], control[:, frame])
+            self._q[frame + 1], self._qd[frame + 1] = q, qd
+        return self._q.transpose(0, 1), self._qd.transpose(0, 1), control
+
+
+def early_ends(robot: Robot, q: Tensor, qd: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Find where trajectories leave the finite or the declared range.
+
+    Args:
+        robot: The declared robot.
+        q: Positions [rad or m], shape [E, T + 1, nq].
+        qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
+
+    Returns:
+        Valid transitions of each trajectory, shape [E], and how it ended (`data.header.Status`), shape [E].
+
+    Raises:
+        InputError: A trajectory does not even begin in a valid state.
+    """
+    finite = (q.isfinite().all(-1) & qd.isfinite().all(-1)).numpy()
+    spec = robot.spec
+    inside = _inside(q, spec.q_names, robot.range.q).numpy() & _inside(qd, spec.qd_names, robot.range.qd).numpy()
+    valid = finite & inside
+    if not valid[:, 0].all():
+        raise InputError(
+            f"robot {robot.name!r}: random states lie outside the declared range; keep `sampling` within `range`"
+        )
+    frames = valid.shape[1] - 1
+    first_bad = np.where(valid.all(1), frames + 1, valid.argmin(1))
+    ended_finite = finite[np.arange(len(valid)), np.minimum(first_bad, frames)]
+    status = np.where(
+        first_bad > frames, Status.COMPLETE, np.where(ended_finite, Status.OUT_OF_RANGE, Status.NOT_FINITE)
+    )
+    return first_bad - 1, status.astype(np.int8)
+
+
+def _inside(values: Tensor, names: tuple[str, ...], ranges: dict[str, Interval]) -> Tensor:
+    inside = torch.ones(values.shape[:-1], dtype=torch.bool)
+    for name, (lower, upper) in ranges.items():
+        column = values[..., names.index(name)]
+        slack = _SLACK * max(1.0, abs(lower), abs(upper))  # a state drawn at a bound may be rounded beyond it
+        inside &= (column >= lower - slack) & (column <= upper + slack)
+    return inside
+
+
+def _check(path: Path, transitions: int, worlds: int, frames: int, passive_fraction: float) -> None:
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in {' or '.join(SUFFIXES)}")
+    for name, value in (("transitions", transitions), ("worlds", worlds), ("frames", frames)):
+        if value < 1:
+            raise InputError(f"{name} is {value}; valid: at least 1")
+    if not 0 <= passive_fraction <= 1:
+        raise InputError(f"passive_fraction is {passive_fraction:g}; valid: between 0 and 1")
+
+
+def _summarise(path: Path, simulated: int, seconds: float, cpu_seconds: float) -> Summary:
+    with open_store_file(path) as file:
+        table = dataset(file, "episodes")[()]
+    reasons = {Status.NOT_FINITE: "not finite", Status.OUT_OF_RANGE: "out of range"}
+    return Summary(
+        path=str(path),
+        episodes=len(table),
+        transitions=int(table["length"].sum()),
+        early_ends={word: int((table["status"] == status).sum()) for status, word in reasons.items()},
+        empty=int((table["length"] == 0).sum()),
+        simulated=simulated,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        bytes=path.stat().st_size,
+    )
