@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 
@@ -84,6 +83,7 @@ class WindowSampler:
         self._store, self._episodes = store, episodes_of(store, split)
         self._frames = torch.from_numpy(store.frames).to(device)
         self._generator = torch.Generator().manual_seed(seed)
+        self._widths = (store.header.spec.nq, store.header.spec.nv)
         self.batch = batch
         self.set_length(length)
 
@@ -107,7 +107,7 @@ class WindowSampler:
         """Return the next batch."""
         choice = torch.randint(self.count, (self.batch,), generator=self._generator)
         starts = self._starts.index_select(0, choice).to(self._frames.device)
-        return Batch(*_gather(self._windows, starts, self._store.header.spec))
+        return Batch(*_gather(self._windows, starts, *self._widths))
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
@@ -162,7 +162,7 @@ def all_windows(
     for begin in range(0, len(starts), batch):
         rows = starts[begin : begin + batch]
         episode = np.searchsorted(store.offsets, rows, side="right") - 1
-        arrays = _gather(windows, torch.from_numpy(rows), store.header.spec)
+        arrays = _gather(windows, torch.from_numpy(rows), store.header.spec.nq, store.header.spec.nv)
         yield Windows(*arrays, episode, rows - store.offsets[episode], store.group[episode])
 
 
@@ -172,9 +172,9 @@ def _windows(frames: Tensor, length: int) -> Tensor:
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
 
-def _gather(windows: Tensor, starts: Tensor, spec: StateSpec) -> tuple[Tensor, Tensor, Tensor]:
+def _gather(windows: Tensor, starts: Tensor, nq: int, nv: int) -> tuple[Tensor, Tensor, Tensor]:
     # One copy of B contiguous pieces; the three results are views of it.
-    width = spec.nq + spec.nv + spec.nu
+    width = windows.stride(0)
     picked = windows.index_select(0, starts).view(len(starts), -1, width)
-    end = spec.nq + spec.nv
-    return picked[..., : spec.nq], picked[..., spec.nq : end], picked[:, :-1, end:]
+    end = nq + nv
+    return picked[..., :nq], picked[..., nq:end], picked[:, :-1, end:]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of a log's columns: what each means, in which unit, sign and alignment.
+
+A column map is a small YAML or TOML file:
+
+    robot: my-arm
+    format: csv
+    time: t_ms
+    time_unit: ms
+    q: {shoulder: {column: pos, unit: deg, sign: -1, offset: 12.5}}
+    qd: differentiate
+    control: {shoulder: {column: [tau_feedback, tau_feedforward], unit: N m}}
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.data.readers.units import control_units, factor, position_units, velocity_units
+
+
+class Column(Config, frozen=True):
+    """Where one coordinate is found, and how it becomes an SI value: sign scale unit (raw + offset).
+
+    Attributes:
+        column: Name of the column (CSV), "array[index]" or "array" (npz); several are added up.
+        unit: Unit of the column; empty for the SI unit of the coordinate.
+        sign: -1 where the log counts the other way round.
+        scale: Further factor, for example a gear ratio, or N m per ampere.
+        offset: Added to the raw value, in the column's own unit.
+        wrapped: Whether the logged angle jumps by a full turn, and has to be unwrapped.
+    """
+
+    column: str | tuple[str, ...]
+    unit: str = ""
+    sign: Literal[1, -1] = 1
+    scale: float = 1.0
+    offset: float = 0.0
+    wrapped: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are added up."""
+        return (self.column,) if isinstance(self.column, str) else self.column
+
+
+class ColumnMap(Config, frozen=True):
+    """What the columns of a log mean.
+
+    Attributes:
+        format: Format of the files.
+        q: Column of each position coordinate, by its name in the robot's spec.
+        control: Column of each control, by the name of its joint.
+        qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference
+            over the frame around each sample.
+        robot: Name or path of the robot that the log is of.
+        time: Column of the time stamps; None for a constant `period`.
+        time_unit: Unit of the time stamps.
+        period: Constant time between two rows [s], where there are no time stamps.
+        rate: Rate that the log is expected to have [Hz]; another one (by more than a fifth) is an error.
+        velocity: Whether logged velocities are sampled at the frame (by linear interpolation), or averaged over
+            the frame around it.
+        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment; "auto"
+            takes the one that explains the motion best, if it is significantly better than none.
+        max_gap: Longest time between two rows that is interpolated [s]; a longer one begins a new episode.
+        episodes: npz: array of offsets (run k is rows offsets[k]:offsets[k + 1]); CSV: column whose change begins
+            a new run.
+        split: Array (npz, one value a run) or column (CSV) that is 0 for training, 1 validation, 2 test; may be
+            absent from a file.
+        group: Array (npz) or column (CSV) that says which group a run belongs to; may be absent from a file.
+        group_names: npz: array of the names of groups, where `group` holds indexes.
+        run_names: npz: array of the names of runs.
+        select_groups: Patterns (with * and ?) of the groups that are read; empty for all.
+        select_runs: Patterns (with * and ?) of the runs that are read; empty for all.
+        delimiter: CSV: what separates columns.
+        comment: CSV: what a line of comment begins with.
+    """
+
+    format: Literal["csv", "npz"]
+    q: dict[str, Column]
+    control: dict[str, Column]
+    qd: dict[str, Column] | Literal["differentiate"]
+    robot: str | None = None
+    time: str | None = None
+    time_unit: str = "s"
+    period: float | None = None
+    rate: float | None = None
+    velocity: Literal["sampled", "averaged"] = "sampled"
+    alignment: Literal["auto"] | float = "auto"
+    max_gap: float = 0.1
+    episodes: str | None = None
+    split: str | None = None
+    group: str | None = None
+    group_names: str | None = None
+    run_names: str | None = None
+    select_groups: tuple[str, ...] = ()
+    select_runs: tuple[str, ...] = ()
+    delimiter: str = ","
+    comment: str = "#"
+
+    def __post_init__(self) -> None:
+        if (self.time is None) == (self.period is None):
+            raise ValueError("give either time (a column) or period (seconds)")
+        for name in ("period", "rate", "max_gap"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} is {value}; valid: a number above 0")
+        if isinstance(self.alignment, float) and not abs(self.alignment) <= 1.0:
+            raise ValueError(f"alignment is {self.alignment} s; valid: 'auto' or at most one second")
+        if len(self.delimiter) != 1:
+            raise ValueError(f"delimiter is {self.delimiter!r}; valid: one character")
+        coordinates = [
+            *self.q.values(),
+            *self.control.values(),
+            *(self.qd.values() if self.qd != "differentiate" else ()),
+        ]
+        if any(not column.columns for column in coordinates):
+            raise ValueError("a column is an empty list; valid: the name of a column, or several to add up")
+
+    @property
+    def velocities(self) -> dict[str, Column]:
+        """Columns of the velocities; empty where positions are differentiated."""
+        return {} if isinstance(self.qd, str) else self.qd
+
+    def factors(self, spec: StateSpec, where: str) -> dict[str, dict[str, float]]:
+        """Return, for q, qd and control, the factor from logged to SI value of each coordinate, in order of `spec`.
+
+        Raises:
+            InputError: A coordinate is missing or unknown, or a unit does not fit.
+        """
+        wanted = {"q": position_units(spec), "control": control_units(spec)}
+        given = {"q": self.q, "control": self.control}
+        if self.qd == "differentiate":
+            free = [joint.name for joint in spec.joints if joint.kind in {"ball", "free"}]
+            if free:
+                raise InputError(f"{where}: qd of {free[0]!r} cannot be differentiated; give its columns")
+        else:
+            wanted["qd"], given["qd"] = velocity_units(spec), self.velocities
+        found: dict[str, dict[str, float]] = {"qd": {}}
+        for what, units in wanted.items():
+            columns = given[what]
+            wrong = [name for name in columns if name not in units]
+            missing = [name for name in units if name not in columns]
+            if wrong or missing:
+                trouble = f"has no column for {missing[0]!r}" if missing else f"names the unknown {wrong[0]!r}"
+                raise InputError(
+                    f"{where}: {what} {trouble}; coordinates of {spec.robot!r}: {', '.join(units) or '(none)'}"
+                )
+            found[what] = {
+                name: factor(columns[name].unit, unit, f"{where}: {what} of {name!r}")
+                * columns[name].scale
+                * columns[name].sign
+                for name, unit in units.items()
+            }
+        return found
+
+
+def read_column_map(path: Path) -> ColumnMap:
+    """Read a column map; its key `extends` names another one, whose keys it adds to or replaces.
+
+    Raises:
+        InputError: A file is missing or malformed.
+    """
+    return from_dict(_read_tree(path, ()), ColumnMap, str(path))
+
+
+def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    try:
+        tree = parse_text(path.read_text(encoding="utf-8"), path.suffix.lower(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a column map") from None
+    if not isinstance(tree, dict):
+        raise InputError(f"{path}: is no column map; expected keys {', '.join(ColumnMap.__struct_fields__)}")
+    parent = tree.pop("extends", None)
+    if parent is None:
+        return tree
+    base = path.parent / str(parent)
+    if base.resolve() in seen:
+        raise InputError(f"{path}: extends itself through {base}; remove `extends`")
+    return _read_tree(base, (*seen, base.resolve())) | tree
+
+
+def with_alignment(columns: ColumnMap, alignment: Literal["auto"] | float) -> ColumnMap:
+    """Return the map with another alignment [s]."""
+    return msgspec.structs.replace(columns, alignment=alignment)
