@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurodyn.nets.rotary import rotate
+from neurodyn.nets.rotary import rotate, rotate_
 
 
 @dataclass(frozen=True)
@@ -82,35 +82,34 @@ class SlidingAttention(nn.Module):
         mixed = (seen[:, 1] * scores.softmax(0)[:, :, None]).sum(0)
         return self.out(mixed.reshape(self.width, -1).t()), ring
 
-    def step_(self, x: Tensor, ring: Tensor, frame: Frame, onto: Tensor) -> Tensor:
-        """Attend from one frame, write it into the ring, and add the result to `onto` [worlds, width] in place.
+    def step_(self, x: Tensor, ring: Tensor, frame: Frame, onto: Tensor, scratch: Tensor) -> Tensor:
+        """Attend from one frame and write it into the ring, without gradients.
 
-        All worlds are at the same position, so the weights of queries and keys are turned instead of their
-        values, and the products land in the ring without a copy.
+        Args:
+            x: Shape [worlds, width].
+            ring: Updated in place.
+            frame: What all layers share.
+            onto: What the result is added to, in place, shape [worlds, width].
+            scratch: Room for products, shape [window, heads, channels, worlds]; a fresh one for every call
+                would cost more in page faults than the arithmetic.
+
+        Returns:
+            `onto`.
         """
-        width, x = self.width, x.t()
-        turned = self._turned_weights(frame)
-        q = torch.mm(turned[0], x).view(self.heads, self.channels, -1)
-        torch.mm(turned[1], x, out=ring[frame.slot, 0].view(width, -1))
-        values = ring[frame.slot, 1]
-        torch.mm(self.qkv.weight[2 * width :], x, out=values.view(width, -1))
+        width, flat, x = self.width, (self.width, -1), x.t()
+        wq, wk, wv = self.qkv.weight.chunk(3)
+        q = torch.mm(wq, x).view(self.heads, self.channels, -1)
+        # Worlds are innermost in the ring, so the products land there without a copy.
+        k, v = ring[frame.slot].unbind()
+        torch.mm(wk, x, out=k.view(flat))
+        torch.mm(wv, x, out=v.view(flat))
+        scale = self.channels**-0.5
+        rotate_(q, frame.cos[:, None] * scale, frame.sin[:, None] * scale)
+        rotate_(k, frame.cos[:, None], frame.sin[:, None])
         # What a world leaves behind at a reset gets weight zero, and zero times NaN would be NaN.
-        torch.nan_to_num(values, out=values)
-        product = ring[:, 0] * q
-        scores = product.sum(2)
+        torch.nan_to_num(v, out=v)
+        scores = torch.mul(ring[:, 0], q, out=scratch).sum(2)
         if frame.valid is not None:
             scores.masked_fill_(~frame.valid[:, None], -torch.inf)
-        torch.mul(ring[:, 1], scores.softmax(0)[:, :, None], out=product)
-        return onto.addmm_(product.sum(0).view(width, -1).t(), self.out.weight.t())
-
-    def _turned_weights(self, frame: Frame) -> Tensor:
-        """Return weights that give rotated queries, divided by sqrt(channels), and keys: [2, width, width]."""
-        half = self.channels // 2
-        weight = self.qkv.weight[: 2 * self.width].view(2, self.heads, 2, half, self.width)
-        cos, sin = frame.cos[:, None], frame.sin[:, None]
-        a, b = weight[:, :, 0], weight[:, :, 1]
-        turned = torch.empty_like(weight)
-        torch.mul(a, cos, out=turned[:, :, 0]).addcmul_(b, sin, value=-1)
-        torch.mul(b, cos, out=turned[:, :, 1]).addcmul_(a, sin)
-        turned[0] *= self.channels**-0.5
-        return turned.view(2, self.width, self.width)
+        mixed = torch.mul(ring[:, 1], scores.softmax(0)[:, :, None], out=scratch).sum(0)
+        return onto.addmm_(mixed.view(width, -1).t(), self.out.weight.t())

@@ -60,3 +60,11 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, dim: int = -1) -> Tensor:
     """Turn the channel pairs (i, i + n/2) of `x` along `dim` by the angles of `cos` and `sin` (broadcast)."""
     a, b = x.chunk(2, dim)
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim)
+
+
+def rotate_(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """Turn the channel pairs of `x`, shape [heads, channels, worlds], in place; cos, sin: [channels / 2, 1]."""
+    a, b = x.chunk(2, 1)
+    rest = a * sin
+    a.mul_(cos).addcmul_(b, sin, value=-1)
+    b.mul_(cos).add_(rest)

@@ -29,12 +29,14 @@ class RingCarry:
         filled: Number of frames of each world's history, at most `window`, shape [worlds].
         frame: Number of the next frame; all worlds share it, it says nothing about their histories.
         settled: Number of steps since any world began anew; from `window` on all slots are everybody's.
+        scratch: Room for the products of the fast path, once it was used; its content means nothing.
     """
 
     rings: tuple[Tensor, ...]
     filled: Tensor
     frame: int = 0
     settled: int = 0
+    scratch: Tensor | None = None
 
 
 class Block(nn.Module):
@@ -59,9 +61,9 @@ class Block(nn.Module):
         x = x + mixed
         return x + self.narrow(functional.gelu(self.widen(self.norm2(x)))), ring
 
-    def step_(self, x: Tensor, ring: Tensor, frame: Frame) -> Tensor:
+    def step_(self, x: Tensor, ring: Tensor, frame: Frame, scratch: Tensor) -> Tensor:
         """Map one frame; `x` and `ring` are updated in place."""
-        self.attention.step_(self.norm1(x), ring, frame, onto=x)
+        self.attention.step_(self.norm1(x), ring, frame, x, scratch)
         return x.addmm_(functional.gelu(self.widen(self.norm2(x))), self.narrow.weight.t())
 
 
@@ -152,9 +154,11 @@ class Transformer(SequenceNet):
     @torch.no_grad()
     def step_(self, x: Tensor, carry: RingCarry) -> tuple[Tensor, RingCarry]:
         """Map one frame without gradients; the rings are updated in place."""
-        x, frame = self.embed(x), self._frame(carry)
+        if carry.scratch is None:
+            carry = replace(carry, scratch=carry.rings[0][:, 0].clone(memory_format=torch.contiguous_format))
+        x, frame, scratch = self.embed(x), self._frame(carry), carry.scratch
         for block, ring in zip(self._blocks(), carry.rings, strict=True):
-            x = block.step_(x, ring, frame)
+            x = block.step_(x, ring, frame, cast(Tensor, scratch))
         return self.head.step_(self.norm(x))[0], self._advanced(carry)
 
     def reset(self, carry: RingCarry, mask: Tensor) -> RingCarry:

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks share: one thread, CPU time, medians of rounds taken side by side, and the form of the result."""
+
+import ctypes
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def single_thread() -> None:
+    """Make torch compute on one thread, so that process CPU time is the time of the work."""
+    import torch
+
+    torch.set_num_threads(1)
+    keep_memory()
+
+
+def keep_memory() -> None:
+    """Make glibc keep freed memory instead of handing it back, where there is glibc.
+
+    Otherwise each large temporary is mapped and zeroed anew by the kernel. That cost depends on the system
+    and hits whoever has the largest temporaries, which is no property of the methods that are compared.
+    """
+    mmap_threshold, trim_threshold, top_pad = -3, -1, -2  # names in malloc.h: M_MMAP_THRESHOLD, ...
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(mmap_threshold, 32 << 20)
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(top_pad, 128 << 20)
+
+
+def cpu_seconds(work: Callable[[], object], repeat: int) -> float:
+    """Return the CPU seconds of one call of `work`, averaged over `repeat` calls."""
+    start = time.process_time()
+    for _ in range(repeat):
+        work()
+    return (time.process_time() - start) / repeat
+
+
+def compare(works: dict[str, Callable[[], object]], *, seconds: float = 1.0, rounds: int = 5) -> dict[str, float]:
+    """Time several pieces of work side by side.
+
+    The pieces take turns, round by round, so that whatever else the machine does meanwhile hits all alike.
+
+    Args:
+        works: What to time, by name; called once beforehand to warm up.
+        seconds: CPU seconds to spend on each piece in each round.
+        rounds: Number of rounds.
+
+    Returns:
+        CPU seconds of one call, the median of the rounds, by name.
+    """
+    repeats = {}
+    for name, work in works.items():
+        work()
+        repeats[name] = max(1, round(seconds / max(cpu_seconds(work, 2), 1e-7)))
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            times[name].append(cpu_seconds(work, repeats[name]))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def machine() -> dict[str, object]:
+    """Describe the machine and the versions that the figures depend on."""
+    import numpy
+    import torch
+
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = lines[0].split(":", 1)[1].strip() if lines else model
+    return {
+        "cpu": model,
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+def write_result(path: Path | None, name: str, figures: dict[str, float], ratios: dict[str, float]) -> None:
+    """Print the figures and write them in the form that all benchmarks share.
+
+    Args:
+        path: JSON file; None to print only.
+        name: Name of the benchmark.
+        figures: Measured figures; their keys name their units.
+        ratios: Our time over the peer's, keyed WORK_vs_PEER_bN (N: batch or worlds); below 1 is faster.
+    """
+    result = {"name": name, "machine": machine(), "checked": True, "figures": figures, "ratios": ratios}
+    for key, value in {**figures, **ratios}.items():
+        print(f"{key:60s} {value:14.4g}")
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def require(condition: bool, what: str) -> None:
+    """Stop the benchmark where a result is wrong: a wrong result has no speed."""
+    if not condition:
+        raise SystemExit(f"not timed, the check failed: {what}")
