@@ -122,12 +122,28 @@ def load_settings(robot: Robot, size: str, net: str | None = None) -> Settings:
     raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {', '.join(kinds)}")
 
 
+def load_finetuning(size: str, net: NetConfig) -> Settings:
+    """Read the settings of a fine-tuning, for the network of the model that is adapted.
+
+    Args:
+        size: "finetune", or the path of a settings file.
+        net: Network of the base model.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    path = _GENERAL / "finetune.yaml" if size == "finetune" else Path(size)
+    return msgspec.structs.replace(read_config(path, Settings), net=net)
+
+
 def with_budget(settings: Settings, minutes: float | None, steps: int | None, seed: int | None) -> Settings:
     """Return settings with another budget or seed, where given.
 
     Raises:
         InputError: Both budgets are given, or one is not above 0.
     """
+    if minutes is not None and steps is not None:
+        raise InputError("training budget: both minutes and steps are given; give one")
     changes: dict[str, float | int | None] = {}
     if minutes is not None or steps is not None:
         changes |= {"minutes": minutes, "steps": steps}

@@ -69,5 +69,3 @@ def _longest(store: Store) -> int:
     from neurodyn.data.split import episodes_of
 
     return int(store.lengths[episodes_of(store, Split.VALIDATION)].max())
-
-

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every verb works on a fresh machine with Python >= 3.11: it makes .venv and installs what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+
+.PHONY: demo test lint types layers bench images clean
+
+demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
+	$(BIN)/neurodyn demo
+
+test: .venv/dev.stamp  ## Run the tests.
+	$(BIN)/python -m pytest
+
+lint: .venv/dev.stamp  ## Check style and formatting.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev.stamp  ## Check types.
+	$(BIN)/pyright
+
+layers: .venv/dev.stamp  ## Check that imports run one way.
+	$(BIN)/lint-imports
+
+bench: .venv/dev.stamp  ## Run all benchmarks on one thread; figures go to benchmarks/results/.
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+clean:  ## Remove what the other verbs made.
+	rm -rf .venv demo build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("neurodyn needs Python >= 3.11, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+
+# torch goes first: once it is there, no other package can pull in another build of it.
+.venv/demo.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) torch
+	$(PIP) --editable '.[sim]'
+	touch $@
+
+.venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) torch
+	$(PIP) --editable '.[sim,robots,view,dev]'
+	touch $@

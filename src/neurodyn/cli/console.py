@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all verbs show on the terminal in the same way."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from neurodyn.fit.trainer import Position
+
+
+class TrainingBar:
+    """A progress bar that carries the held-out roll-out error; plain lines where there is no terminal."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self._console = Console()
+        self._title = title
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._printed = -1.0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        self._task = self._progress.add_task(self._title, total=1.0, text="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def update(self, done: float, text: str) -> None:
+        """Show the share of the work that is done, and a line on how it goes."""
+        self._progress.update(self._task, completed=done, text=text)
+        if not self._console.is_terminal and (done - self._printed >= 0.1 or done >= 1.0):
+            self._printed = done
+            self._console.print(f"{self._title}: {done:4.0%}  {text}", soft_wrap=True)
+
+
+def report_training(out: Path, end: "Position") -> None:
+    """Say what a training did and what to do next."""
+    print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
+    if end.skipped:
+        print(f"{end.skipped} steps were left out because their gradient was not finite")
+    print(f"next: neurodyn evaluate {out}")

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn evaluate`: errors by horizon, beside the simulator or beside a log."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+def evaluate(
+    run: Annotated[str, tyro.conf.Positional],
+    /,
+    *,
+    horizon: int | None = None,
+    rollouts: int | None = None,
+    seed: int = 500,
+    data: str | None = None,
+    split: Literal["train", "validation", "test", "all"] | None = None,
+    json: Path | None = None,
+    report: Path | None = None,
+) -> None:
+    """Measure a model beside its simulator, or with --data beside recorded trajectories.
+
+    Args:
+        run: Run directory, or pretrained:NAME.
+        horizon: Frames of a roll-out; by default 1000 beside the simulator and half a second on logs.
+        rollouts: Number of roll-outs; by default 2048 beside the simulator and 20000 on logs.
+        seed: Seed of initial states and torques.
+        data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the
+            model was trained on, where it was trained on one.
+        split: Which episodes of the data; by default the test episodes where there are any.
+        json: File for the result as JSON.
+        report: Write a report page to this file as well as to the run directory.
+    """
+    from neurodyn.cli.tables import print_evaluation
+    from neurodyn.core.artifacts import write_json
+    from neurodyn.fit.evaluation import evaluate_run
+
+    result = evaluate_run(run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split)
+    print_evaluation(result)
+    if json is not None:
+        write_json(json, result)
+        print(f"figures: {json}")
+    page = _report(run, result, report)
+    if page is not None:
+        print(f"report: {page}")
+
+
+def _report(run: str, result: dict, path: Path | None) -> Path | None:
+    from neurodyn.core.artifacts import PRETRAINED, resolve_run
+    from neurodyn.fit.report import write_report
+
+    if path is None and run.startswith(PRETRAINED):
+        return None  # what ships with the package is not written to
+    return write_report(resolve_run(run), result, path=path)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn finetune`: the same model, adapted to other data."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def finetune(
+    run: Annotated[str, tyro.conf.Positional],
+    /,
+    *,
+    data: str,
+    out: Path,
+    size: str = "finetune",
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+) -> None:
+    """Adapt a trained model to other data of the same robot and write it to a new run directory.
+
+    Args:
+        run: Run directory, or pretrained:NAME.
+        data: HDF5 store, or an npz log that the robot declares.
+        out: Run directory to write.
+        size: Settings: finetune, or the path of a settings file.
+        minutes: Time budget; by default that of the settings.
+        steps: Optimiser steps instead of a time budget.
+        seed: Seed of the batches.
+        resume: Go on with a fine-tuning that was killed.
+    """
+    from neurodyn.cli.console import TrainingBar, report_training
+    from neurodyn.dynamics.artifact import read_model_config
+    from neurodyn.fit.data import open_robot_data
+    from neurodyn.fit.settings import load_finetuning, with_budget
+    from neurodyn.fit.train import finetune as finetune_model
+    from neurodyn.robots import load
+
+    config, _ = read_model_config(run)
+    declared = load(config.robot)
+    settings = with_budget(load_finetuning(size, config.net), minutes, steps, seed)
+    store = open_robot_data(declared, data)
+    with TrainingBar(f"fine-tuning {declared.name}") as bar:
+        end = finetune_model(run, data, store, out, settings, resume=resume, progress=bar)
+    report_training(out, end)

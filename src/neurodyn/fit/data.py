@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trajectories for training and evaluation: a store, or a log that the robot declares a column map for."""
+
+from pathlib import Path
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.readers import open_data
+from neurodyn.data.store import Store
+from neurodyn.robots import Robot
+
+
+def open_robot_data(robot: Robot, data: str | Path) -> Store:
+    """Open `--data`: an HDF5 store, or an npz or CSV log in the layout that the robot declares.
+
+    Raises:
+        InputError: The file is missing, damaged or of another robot, or the robot declares no log layout.
+    """
+    path = Path(data)
+    if path.suffix.lower() in {".npz", ".csv"} and robot.log_path is None:
+        raise InputError(
+            f"{path}: robot {robot.name!r} declares no column map for logs; make a store of it with "
+            "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
+        )
+    return open_data(path, robot.spec, robot.log_path)

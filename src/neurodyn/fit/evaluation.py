@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluate a run with the defaults that suit it: beside its simulator, or beside the log it learned from."""
+
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.artifacts import resolve_run
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Split
+from neurodyn.dynamics.artifact import load, read_model_config, require_match
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.fit.data import open_robot_data
+from neurodyn.fit.evaluate import SEED, evaluate
+from neurodyn.fit.evaluate_log import evaluate_log
+from neurodyn.fit.train import read_run_config, require_data
+from neurodyn.robots import Robot
+from neurodyn.robots import load as load_robot
+
+_SPLITS = {"train": Split.TRAIN, "validation": Split.VALIDATION, "test": Split.TEST}
+
+
+def evaluate_run(
+    run: str,
+    *,
+    horizon: int | None = None,
+    rollouts: int | None = None,
+    seed: int = SEED,
+    data: str | None = None,
+    split: str | None = None,
+) -> dict[str, Any]:
+    """Measure the model of a run.
+
+    Args:
+        run: Run directory, or "pretrained:NAME".
+        horizon: Frames of a roll-out; None for 1000 beside the simulator and half a second on logs.
+        rollouts: Number of roll-outs; None for 2048 beside the simulator and 20000 starts on logs.
+        seed: Seed of initial states and torques.
+        data: Recorded trajectories; None for the log that the model was trained on, if it was.
+        split: "train", "validation", "test" or "all"; None for the test episodes where there are any.
+
+    Returns:
+        The report of `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log`.
+
+    Raises:
+        InputError: The run or the data are missing or damaged, or of another robot.
+    """
+    for name, value in (("horizon", horizon), ("rollouts", rollouts)):
+        if value is not None and value < 1:
+            raise InputError(f"--{name} is {value}; valid: at least 1")
+    config, _ = read_model_config(run)
+    model, robot = load(run), load_robot(config.robot)
+    if data is None and model.fingerprint is None:
+        data = _training_log(run)
+    if data is not None:
+        store = open_robot_data(robot, data)
+        require_data(robot, store)
+        chosen = _split(split, len(store.episodes(Split.TEST)))
+        return evaluate_log(model, robot, store, split=chosen, horizon=horizon, rollouts=rollouts, seed=seed)
+    if split is not None:
+        raise InputError("--split picks episodes of recorded data; give --data too")
+    require_robot(model, robot)
+    return evaluate(model, robot, horizon=horizon or 1000, rollouts=rollouts or 2048, seed=seed)
+
+
+def require_robot(model: NeuralDynamics, robot: Robot) -> None:
+    """Refuse a robot whose declaration or asset changed since the model was trained.
+
+    Raises:
+        MismatchError: They differ; the message names the differences.
+    """
+    from neurodyn.sim.build import build
+    from neurodyn.sim.fingerprint import fingerprint
+
+    require_match(model, robot.spec, fingerprint(build(robot, worlds=1)), f"robot {robot.name!r}")
+
+
+def _training_log(run: str) -> str:
+    path = Path(read_run_config(run).data)
+    if not path.exists():
+        raise InputError(f"{resolve_run(run)}: was trained on the log {path}, which is gone; name one with --data")
+    return str(path)
+
+
+def _split(name: str | None, tests: int) -> int | None:
+    if name is None:
+        return Split.TEST if tests else None
+    return None if name == "all" else _SPLITS[name]
