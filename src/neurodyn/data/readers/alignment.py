@@ -3,7 +3,8 @@
 
 For each candidate delay, the change of velocity over a frame is regressed on generic features of the state
 and on the control of that frame, shifted by the candidate; the delay whose held-out prediction is best fits
-best. Nothing about the robot is assumed but the kinds of its joints.
+best. Candidates are compared by the geometric mean of the error over short blocks of frames, which a few
+blocks with impacts or glitches do not decide. Nothing about the robot is assumed but the kinds of its joints.
 """
 
 import math
@@ -20,9 +21,10 @@ _FOLDS = 5
 _BLOCK = 50
 _MOST_FRAMES = 30_000
 _MOST_FEATURES = 400
-_RIDGE = 1e-4
+_RIDGE = 1e-3
+_CLIP = 4.0
 _SIGNIFICANT = 3.0
-_LEAST_GAIN = 1e-3
+_LEAST_GAIN = 5e-3
 
 
 class Alignment(Config, frozen=True):
@@ -30,16 +32,18 @@ class Alignment(Config, frozen=True):
 
     Attributes:
         delays: Candidates [s]: multiples of the log's median step.
-        r2: Held-out coefficient of determination of each candidate.
-        groups: The same by group of runs.
-        best: Best candidate [s].
+        r2: Held-out coefficient of determination of each candidate, mean over groups of runs.
+        error: Held-out error of each candidate relative to no delay, geometric mean over blocks of frames.
+        groups: The relative error by group of runs.
+        best: Candidate of the least error [s].
         chosen: Delay that is applied [s].
-        significance: Mean gain of the best candidate over no delay, in standard errors over blocks of frames.
+        significance: Mean logarithmic gain of the best candidate over no delay, in standard errors over blocks.
         reason: Why `chosen` was chosen, in words.
     """
 
     delays: tuple[float, ...]
     r2: tuple[float, ...]
+    error: tuple[float, ...]
     groups: dict[str, tuple[float, ...]]
     best: float
     chosen: float
@@ -72,29 +76,38 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
     if not found:
         reason = "not measured: " + ("the robot has no control" if not spec.nu else "too few frames, or no control")
         applied = declared or 0.0
-        return Alignment(delays=(), r2=(), groups={}, best=applied, chosen=applied, significance=0.0, reason=reason)
-    # Blocks are weighed by the variance of their group, so that a wild group does not decide alone.
-    gains = np.concatenate([errors / total for errors, total in found.values()])
-    r2 = tuple(float(x) for x in 1 - np.mean([e.sum(axis=0) / t for e, t in found.values()], axis=0))
-    best, zero = int(np.argmax(r2)), list(SHIFTS).index(0)
-    difference = gains[:, zero] - gains[:, best]
-    spread = float(difference.std(ddof=1) * math.sqrt(len(difference))) if len(difference) > 1 else 0.0
-    significance = float(difference.sum() / spread) if spread > 0 else 0.0
-    clear = significance >= _SIGNIFICANT and r2[best] - r2[zero] >= _LEAST_GAIN
+        return Alignment(
+            delays=(), r2=(), error=(), groups={}, best=applied, chosen=applied, significance=0.0, reason=reason
+        )
+    zero = list(SHIFTS).index(0)
+    by_block = {name: _relative(errors, total, zero) for name, (errors, total) in found.items()}
+    error = np.concatenate(list(by_block.values()))
+    best = int(np.argmin(error.mean(axis=0)))
+    gain = -error[:, best]
+    significance = float(gain.mean() / (gain.std() / math.sqrt(len(gain)) + 1e-12))
+    clear = significance >= _SIGNIFICANT and gain.mean() >= _LEAST_GAIN
     chosen, reason = _choose(delays[best], clear, significance, declared)
-    groups = {
-        name or "all": tuple(float(x) for x in 1 - errors.sum(axis=0) / total)
-        for name, (errors, total) in found.items()
-    }
     return Alignment(
         delays=delays,
-        r2=r2,
-        groups=groups,
+        r2=_floats(1 - np.mean([errors.sum(axis=0) / total for errors, total in found.values()], axis=0)),
+        error=_floats(np.exp(error.mean(axis=0))),
+        groups={name or "all": _floats(np.exp(errors.mean(axis=0))) for name, errors in by_block.items()},
         best=delays[best],
         chosen=chosen,
         significance=significance,
         reason=reason,
     )
+
+
+def _relative(errors: np.ndarray, total: float, zero: int) -> np.ndarray:
+    """Logarithm of the error of each block and delay over that without delay."""
+    floor = 1e-9 * total / len(errors)
+    logarithm = np.log(errors + floor)
+    return logarithm - logarithm[:, zero : zero + 1]
+
+
+def _floats(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
 
 
 def _choose(best: float, clear: bool, significance: float, declared: float | None) -> tuple[float, str]:
@@ -144,7 +157,7 @@ def _residuals(
 def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Squared error of each row under a ridge regression on the other folds; shape [rows]."""
     mean, scale = features.mean(axis=0), features.std(axis=0)
-    x = np.where(scale > 0, (features - mean) / np.where(scale > 0, scale, 1.0), 0.0)
+    x = np.where(scale > 0, (features - mean) / np.where(scale > 0, scale, 1.0), 0.0).clip(-_CLIP, _CLIP)
     x[:, 0] = 1.0
     gram = [x[fold == k].T @ x[fold == k] for k in range(_FOLDS)]
     moment = [x[fold == k].T @ target[fold == k] for k in range(_FOLDS)]
