@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.errors import InputError
 from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
@@ -67,8 +68,11 @@ class Predictor(nn.Module):
             ridge: Tikhonov weight per sample on the normalised coefficients; keeps collinear inputs harmless.
 
         Raises:
-            InputError: The data are empty, have another size, or are not finite.
+            InputError: The data are empty, differ in length, have another size, or are not finite.
         """
+        if tuple(x.shape[:-1]) != tuple(y.shape[:-1]):
+            rows = " x ".join(map(str, x.shape[:-1])), " x ".join(map(str, y.shape[:-1]))
+            raise InputError(f"{rows[0]} rows of inputs and {rows[1]} of outputs; expected one output for each input")
         self.normaliser.fit(x)
         self.denormaliser.fit(y)
         if self.skip is not None:
