@@ -6,6 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from neurodyn.fit.trainer import Position
 
 
@@ -28,11 +30,10 @@ class TrainingBar:
             console=self._console,
             disable=not self._console.is_terminal,
         )
+        self._task: TaskID | None = None
         self._printed = -1.0
 
     def __enter__(self) -> Self:
-        self._progress.start()
-        self._task = self._progress.add_task(self._title, total=1.0, text="")
         return self
 
     def __exit__(
@@ -40,8 +41,15 @@ class TrainingBar:
     ) -> None:
         self._progress.stop()
 
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(text, soft_wrap=True)
+
     def update(self, done: float, text: str) -> None:
         """Show the share of the work that is done, and a line on how it goes."""
+        if self._task is None:
+            self._progress.start()
+            self._task = self._progress.add_task(self._title, total=1.0, text="")
         self._progress.update(self._task, completed=done, text=text)
         if not self._console.is_terminal and (done - self._printed >= 0.1 or done >= 1.0):
             self._printed = done

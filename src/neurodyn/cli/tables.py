@@ -35,8 +35,9 @@ def _print_simulated(console: Console, result: dict[str, Any]) -> None:
     energy = result["energy"]
     drift = " / ".join(f"{energy[k]['drift_J']:.3g}" if energy[k] else "not finite" for k in ("model", "teacher"))
     console.print(
-        f"means over all frames and roll-outs (medians of roll-outs in brackets); "
-        f"finite {result['finite_fraction']:.1%}; driven by random torques, {result['horizon']} frames: {driven}; energy drift model / teacher {drift} J",
+        "means over all frames and roll-outs (medians of roll-outs in brackets); finite "
+        f"{result['finite_fraction']:.1%}; driven by random torques, {result['horizon']} frames: {driven}; "
+        f"energy drift model / teacher {drift} J",
         soft_wrap=True,
     )
     console.print(

@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.readers import open_data
+from neurodyn.data.readers.logs import open_data
 from neurodyn.data.store import Store
 from neurodyn.robots import Robot
 

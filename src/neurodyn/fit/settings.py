@@ -71,6 +71,8 @@ class Settings(Config, frozen=True):
         validations: How often the roll-out error is measured in the course of the training.
         validation_rollouts: Held-out windows in a validation.
         validation_frames: Frames of a validation roll-out (shortened to what the episodes hold).
+        threads: Threads of tensor operations. One is fastest for small networks, and the order of sums, and
+            with it every bit of the result, depends on their number.
         seed: Seed of weights and batches.
     """
 
@@ -87,6 +89,7 @@ class Settings(Config, frozen=True):
     validations: int = 40
     validation_rollouts: int = 256
     validation_frames: int = 100
+    threads: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -2,6 +2,8 @@
 """The training loop: phases, validation by roll-out, checkpoints that a killed run resumes from."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,11 +92,12 @@ class Trainer:
 
     def run(self, progress: Progress | None = None) -> Position:
         """Train to the end of the budget and return where the training ended."""
-        with MetricsLog(self._run, self._at.step) as metrics:
+        with _threads(self._settings.threads), MetricsLog(self._run, self._at.step) as metrics:
             if self._at.step == 0:
                 self._validate(metrics, loss=float("nan"), rate=0.0)
             while self._at.phase < len(self._settings.phases):
                 self._run_phase(metrics, progress)
+            metrics.write(self._at.step, finished=True, seconds=self._at.seconds, cpu_seconds=self._at.cpu_seconds)
         return self._at
 
     @property
@@ -192,6 +195,16 @@ class Trainer:
             "sampler": self._sampler.state_dict(),
         }
         artifacts.write_tree(self._run / "state", _STATE, tree)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def has_state(run: Path) -> bool:
