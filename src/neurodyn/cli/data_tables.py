@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets as tables on the terminal."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from neurodyn.data.store import Store
+
+
+def print_import(store: "Store", out: Path) -> None:
+    """Print what `neurodyn import` found and wrote."""
+    from neurodyn.data.inspection import inspect_store
+
+    console = Console()
+    found = inspect_store(store)
+    _print_log(console, found)
+    splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
+    console.print(
+        f"{found['transitions']:,} frames of {found['dt_s']:g} s in {found['episodes']} episodes ({splits}), "
+        f"{out.stat().st_size / 1e6:.1f} MB: {out}",
+        soft_wrap=True,
+    )
+
+
+def print_inspection(found: dict[str, Any]) -> None:
+    """Print what `data.inspection.inspect_store` found."""
+    console = Console()
+    length = found["length"]
+    console.print(
+        f"{found['robot']} ({found['source']}, seed {found['seed']}): {found['transitions']:,} transitions of "
+        f"{found['dt_s']:.4g} s ({found['duration_s'] / 60:.1f} minutes) in {found['episodes']:,} episodes of "
+        f"{length['min']} to {length['max']} (median {length['median']:g})",
+        soft_wrap=True,
+    )
+    for what in ("splits", "ends"):
+        parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in found[what].items() if c["episodes"]]
+        console.print(f"{what}, episodes (transitions): {', '.join(parts)}", soft_wrap=True)
+    table = _table("", "", "[dim]unit", "min", "mean", "max", "std", "range", "covered", "outside")
+    for c in found["coordinates"]:
+        if "min" in c:
+            numbers = [f"{c[key]:.3g}" for key in ("min", "mean", "max", "std")]
+            interval = "-" if c["range"] is None else f"{c['range'][0]:.3g}..{c['range'][1]:.3g}"
+            covered, outside = f"{c['coverage']:.0%}", f"{c['outside']:.1%}"
+            table.add_row(c["what"], c["name"], c["unit"], *numbers, interval, covered, outside)
+    console.print(table)
+    planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in found["planes"].items())
+    if planes:
+        console.print(f"covered part of the plane of position and velocity: {planes}", soft_wrap=True)
+    if found["log"] is not None:
+        _print_log(console, found)
+
+
+def _print_log(console: Console, found: dict[str, Any]) -> None:
+    notes = found["log"]
+    table = _table("group", "runs", "rate [Hz]", "slowest", "frames", "")
+    for name, rates in notes["rates_hz"].items():
+        frames = found["groups"].get(name, found)["transitions"]
+        remark = "interpolated" if name in notes["interpolated_groups"] else ""
+        numbers = (f"{rates['median']:.4g}", f"{rates['slowest']:.4g}", f"{frames:,}")
+        table.add_row(name, str(rates["runs"]), *numbers, remark)
+    console.print(table)
+    alignment = notes["alignment"]
+    if alignment["delays"]:
+        table = _table("delay of control [ms]", "error beside no delay", "held-out R^2")
+        for delay, error, r2 in zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True):
+            table.add_row(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}")
+        console.print(table)
+    console.print(f"alignment: {1e3 * alignment['chosen']:g} ms applied ({alignment['reason']})", soft_wrap=True)
+    console.print(f"velocities: {notes['velocity']}", soft_wrap=True)
+    gaps = notes["gaps"]
+    longest = (
+        f", longest {gaps['longest'][0]['length_s']:.3g} s in {gaps['longest'][0]['run']}" if gaps["count"] else ""
+    )
+    console.print(
+        f"gaps: {gaps['count']}{longest}; {notes['pieces_shorter_than_a_frame']} pieces too short for a frame",
+        soft_wrap=True,
+    )
+
+
+def _table(*headers: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    return table

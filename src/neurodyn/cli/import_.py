@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn import`: a dataset from logs."""
+
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+
+def import_(
+    files: tyro.conf.Positional[tuple[Path, ...]],
+    reader: str,
+    out: Path,
+    robot: str | None = None,
+    split: Literal["declared", "train", "validation", "test", "random"] = "declared",
+    alignment: float | None = None,
+    seed: int = 0,
+) -> None:
+    """Read logs into a dataset: resampled to the robot's frames, with measured alignment of control and motion.
+
+    Args:
+        files: Log files (CSV or npz).
+        reader: Robot whose declared column map fits, for example dfki-c1, or path of a column map (YAML, TOML).
+        out: File to write (.h5).
+        robot: Robot that the log is of, by name or path; by default the one that the column map names.
+        split: Training, validation or test for all runs; or by the log itself (random by run where it does not
+            say); or random by run.
+        alignment: Delay from logged control to motion [s], in place of the column map's.
+        seed: Seed of a random split.
+    """
+    from neurodyn.cli.data_tables import print_import
+    from neurodyn.data.readers import import_logs
+    from neurodyn.data.readers.column_map import with_alignment
+    from neurodyn.robots.logs import find_reader
+
+    columns, spec = find_reader(reader, robot)
+    if alignment is not None:
+        columns = with_alignment(columns, alignment)
+    store = import_logs(files, columns, spec, out, split=split, seed=seed)
+    print_import(store, out)

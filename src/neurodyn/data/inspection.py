@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store holds, in figures: counts, ranges, coverage, rates, gaps, and how episodes ended."""
+
+from typing import Any
+
+import numpy as np
+
+from neurodyn.data.header import Split, Status
+from neurodyn.data.readers.units import control_units, position_units, velocity_units
+from neurodyn.data.store import Store
+
+Ranges = dict[str, dict[str, tuple[float, float]]]
+"""For "q", "qd" and "control": the interval that each coordinate is meant to cover, by name."""
+
+_BINS = 50
+_PLANE_BINS = 20
+
+
+def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
+    """Return what a store holds as plain data.
+
+    Args:
+        store: The trajectories.
+        ranges: Intervals against which coverage is counted; None or missing ones: the data's own range.
+    """
+    header, lengths = store.header, store.lengths
+    return {
+        "robot": header.robot,
+        "source": header.source,
+        "dt_s": header.spec.dt,
+        "seed": header.seed,
+        "teacher": header.teacher,
+        "versions": header.versions,
+        "episodes": len(store.table),
+        "transitions": store.transitions,
+        "duration_s": store.transitions * header.spec.dt,
+        "length": {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())},
+        "splits": {split.name.lower(): _count(store, store.split == split) for split in Split},
+        "ends": {status.name.lower(): _count(store, store.status == status) for status in Status},
+        "groups": {name: _count(store, store.group == index) for index, name in enumerate(store.group_names)},
+        "coordinates": coordinates(store, ranges or {}),
+        "planes": _planes(store, ranges or {}),
+        "log": header.notes if header.source == "log" else None,
+    }
+
+
+def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
+    """Return, for each coordinate of q, qd and control, its unit, range, moments and coverage.
+
+    Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state.
+    """
+    spec = store.header.spec
+    units = {"q": position_units(spec), "qd": velocity_units(spec), "control": control_units(spec)}
+    # The last row of an episode has no control.
+    acting = np.ones(len(store.frames), bool)
+    acting[store.offsets[1:] - 1] = False
+    columns = {"q": store.q, "qd": store.qd, "control": store.control[acting]}
+    found = []
+    for what, values in columns.items():
+        for index, (name, unit) in enumerate(units[what].items()):
+            column = wrapped(store, what, index, values[:, index])
+            interval = ranges.get(what, {}).get(name)
+            entry = {"what": what, "name": name, "unit": unit, "range": None if interval is None else list(interval)}
+            if len(column):
+                entry |= _moments(column, interval)
+            found.append(entry)
+    return found
+
+
+def wrapped(store: Store, what: str, index: int, column: np.ndarray) -> np.ndarray:
+    """Return a column in float64, wrapped to [-pi, pi) where it is the position of a continuous joint."""
+    column = column.astype(np.float64)
+    if what == "q" and store.header.spec.continuous[index]:
+        return np.mod(column + np.pi, 2 * np.pi) - np.pi
+    return column
+
+
+def _moments(column: np.ndarray, interval: tuple[float, float] | None) -> dict[str, Any]:
+    low, high = interval or (float(column.min()), float(column.max()))
+    counts = np.histogram(column, bins=_BINS, range=(low, high) if high > low else (low - 1, low + 1))[0]
+    return {
+        "min": float(column.min()),
+        "max": float(column.max()),
+        "mean": float(column.mean()),
+        "std": float(column.std()),
+        "p01": float(np.percentile(column, 1)),
+        "p99": float(np.percentile(column, 99)),
+        "coverage": float((counts > 0).mean()),
+        "outside": float(((column < low) | (column > high)).mean()),
+    }
+
+
+def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
+    """Fraction of the 20 x 20 bins of position and velocity that hold a state, for each single-axis joint."""
+    spec = store.header.spec
+    found = {}
+    for joint in spec.joints:
+        if joint.kind not in {"revolute", "prismatic"}:
+            continue
+        row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
+        pair = [wrapped(store, "q", row, store.q[:, row]), store.qd[:, dof].astype(np.float64)]
+        limits = [
+            ranges.get(what, {}).get(joint.name) or (float(values.min()), float(values.max()) + 1e-9)
+            for what, values in zip(("q", "qd"), pair, strict=True)
+        ]
+        counts = np.histogram2d(pair[0], pair[1], bins=_PLANE_BINS, range=limits)[0]
+        found[joint.name] = float((counts > 0).mean())
+    return found
+
+
+def _count(store: Store, chosen: np.ndarray) -> dict[str, int]:
+    return {"episodes": int(chosen.sum()), "transitions": int(store.lengths[chosen].sum())}
