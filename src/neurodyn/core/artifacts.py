@@ -8,7 +8,7 @@ file or the new one, never half of one.
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +35,19 @@ def atomic(path: Path) -> Iterator[Path]:
         yield partial
         os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        _remove(partial)
         reason = error.strerror or str(error)
         raise InputError(
             f"{path}: cannot be written ({reason}); give a path with space and permission to write"
         ) from error
     except BaseException:
-        partial.unlink(missing_ok=True)
+        _remove(partial)
         raise
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # what cannot be removed was never made
+        path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -72,10 +77,14 @@ def read_json(path: Path) -> Any:
 
 def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
     """Write named tensors as a safetensors file, atomically."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     with atomic(path) as partial:
-        save_file({name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}, partial)
+        try:
+            save_file({name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}, partial)
+        except SafetensorError as error:  # so it calls a full disk
+            raise OSError(str(error)) from None
 
 
 def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
@@ -103,8 +112,7 @@ def write_tree(folder: Path, name: str, tree: Any) -> None:
     """
     tensors: dict[str, torch.Tensor] = {}
     structure = _take_tensors(tree, "", tensors)
-    previous = read_json(folder / f"{name}.json")["generation"] if (folder / f"{name}.json").exists() else 0
-    generation = previous + 1
+    generation = _generation(folder, name) + 1 if (folder / f"{name}.json").exists() else 1
     write_tensors(folder / f"{name}-{generation}.safetensors", tensors)
     write_json(folder / f"{name}.json", {"generation": generation, "tree": structure})
     for stale in folder.glob(f"{name}-*.safetensors"):
@@ -118,9 +126,20 @@ def read_tree(folder: Path, name: str) -> Any:
     Raises:
         InputError: The files are missing or malformed.
     """
-    saved = read_json(folder / f"{name}.json")
-    tensors = read_tensors(folder / f"{name}-{saved['generation']}.safetensors")
-    return _put_tensors(saved["tree"], tensors)
+    path = folder / f"{name}.json"
+    tensors = read_tensors(folder / f"{name}-{_generation(folder, name)}.safetensors")
+    try:
+        return _put_tensors(read_json(path)["tree"], tensors)
+    except KeyError as error:
+        raise InputError(f"{path}: damaged: {error} is missing; expected a file written by neurodyn") from None
+
+
+def _generation(folder: Path, name: str) -> int:
+    path = folder / f"{name}.json"
+    saved = read_json(path)
+    if not isinstance(saved, dict) or not isinstance(saved.get("generation"), int):
+        raise InputError(f"{path}: damaged: it names no generation; expected a file written by neurodyn")
+    return saved["generation"]
 
 
 def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") -> Any:

@@ -44,6 +44,8 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
         valid = ", ".join(getattr(kind, "__struct_fields__", ()))
         hint = f" (keys of {kind.__name__}: {valid})" if "$" not in str(error) and valid else ""
         raise InputError(f"{where}: {error}{hint}") from None
+    except InputError as error:  # raised by a struct that checks itself
+        raise InputError(f"{where}: {error}") from None
 
 
 def parse_text(text: str, suffix: str, where: str) -> Any:

@@ -19,8 +19,8 @@ class JointPrint(Config, frozen=True):
         name: Name without the prefix of the articulation or world.
         kind: "revolute", "prismatic", "ball", "free" or "fixed".
         axis: Axes of the degrees of freedom in the joint frame, flattened, shape [3 * axes].
-        parent_pose: Joint frame in the parent body [x y z, qx qy qz qw]; empty for a root joint, which only
-            says where the robot stands.
+        parent_pose: Joint frame in the parent body [x y z, qx qy qz qw]; of a root joint only how it leans
+            against gravity, empty where it is upright: where the robot stands and heads is not part of it.
         child_pose: Joint frame in the child body [x y z, qx qy qz qw].
         lower: Least positions [rad or m].
         upper: Greatest positions [rad or m].
@@ -96,11 +96,15 @@ def _field_differences(what: str, a: Config, b: Config, tolerance: float) -> lis
 
 
 def _close(a: float | Vector, b: float | Vector, tolerance: float) -> bool:
-    left, right = (a, b) if isinstance(a, tuple) and isinstance(b, tuple) else ((a,), (b,))
+    left, right = _tuple(a), _tuple(b)
     if len(left) != len(right):
         return False
     scale = max((abs(x) for x in (*left, *right) if math.isfinite(x)), default=0.0)
     return all(x == y or abs(x - y) <= tolerance * scale + 1e-9 for x, y in zip(left, right, strict=True))
+
+
+def _tuple(value: float | Vector) -> Vector:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _show(value: str | float | Vector) -> str:

@@ -5,15 +5,23 @@ import zlib
 
 import numpy as np
 
+from neurodyn.core.errors import InputError
+
 
 def derive_seed(seed: int, *names: str | int) -> int:
     """Return the seed of a named stream; streams of different names are independent.
 
     Args:
         seed: The seed that the user gave.
-        names: What the stream is for, for example ("generate", batch).
+        names: What the stream is for, for example ("generate", batch); numbers are at least 0.
+
+    Raises:
+        InputError: The seed is negative.
     """
-    words = [zlib.crc32(name.encode()) if isinstance(name, str) else name for name in names]
+    if seed < 0:
+        raise InputError(f"seed is {seed}; valid: a whole number of at least 0")
+    # SeedSequence takes missing words for zeros: one is added so that ("a", 0) is another stream than ("a",).
+    words = [zlib.crc32(name.encode()) if isinstance(name, str) else name + 1 for name in names]
     return int(np.random.SeedSequence([seed, *words]).generate_state(1, dtype=np.uint64)[0] >> np.uint64(1))
 
 

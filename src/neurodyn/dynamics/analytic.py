@@ -47,6 +47,7 @@ class AnalyticDynamics:
             )
         return self._teachers[worlds, key]
 
+    @torch.no_grad()
     def step(self, carry: "Teacher", state: State, control: Control) -> tuple["Teacher", Step]:
         """Simulate one frame from `state` under the torques at its start."""
         q, qd = carry.step(state.q, state.qd, frame_torque(self.spec, state, control))
@@ -57,9 +58,7 @@ class AnalyticDynamics:
         return carry
 
     @torch.no_grad()
-    def rollout(
-        self, context: State | Window, controls: Tensor, environment: Environment | None = None
-    ) -> Trajectory:
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         state = present_state(context)
         q, qd = self.begin(context, environment).rollout(state.q, state.qd, controls)

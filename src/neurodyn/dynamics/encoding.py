@@ -64,6 +64,9 @@ class Encoding(nn.Module):
 
     dt: Tensor
     kappa: Tensor
+    _bound: Tensor
+    _side: Tensor
+    _margin: Tensor
 
     def __init__(self, spec: StateSpec, config: EncodingConfig) -> None:
         super().__init__()
@@ -76,7 +79,9 @@ class Encoding(nn.Module):
         self.register_buffer("dt", torch.tensor(spec.dt), persistent=False)
         self.register_buffer("kappa", torch.tensor(config.kappa), persistent=False)
         self._limit_rows = [limit.coordinate for limit in config.limits]
-        pairs = torch.triu_indices(spec.nv, spec.nv) if config.velocity_products else torch.zeros(2, 0, dtype=torch.long)
+        pairs = (
+            torch.triu_indices(spec.nv, spec.nv) if config.velocity_products else torch.zeros(2, 0, dtype=torch.long)
+        )
         self._pairs = (pairs[0].tolist(), pairs[1].tolist())
         for name in ("bound", "side", "margin"):
             values = torch.tensor([float(getattr(limit, name)) for limit in config.limits])
@@ -157,7 +162,7 @@ def fit_encoding(
         velocity_products: Whether products of velocities enter the inputs.
     """
     require_scalar_joints(spec)
-    excess = (dq.double() / spec.dt - qd.double())
+    excess = dq.double() / spec.dt - qd.double()
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
     # A limit matters once the joint could reach it within a frame or two at the speeds seen.
     reach = 2.0 * spec.dt * _quantile(qd.abs())

@@ -81,9 +81,7 @@ class NeuralDynamics(nn.Module):
             return NeuralCarry(self.predictor.prime(carry.memory, self._window_inputs(context), mask))
         return NeuralCarry(self.predictor.reset(carry.memory, mask))
 
-    def rollout(
-        self, context: State | Window, controls: Tensor, environment: Environment | None = None
-    ) -> Trajectory:
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         Runs the fast path (no copies of the history) unless something asks for gradients: the context, the

@@ -17,7 +17,6 @@ from neurodyn.fit.metrics import Progress, read_metrics
 from neurodyn.fit.report import write_report
 from neurodyn.fit.settings import load_settings, with_budget
 from neurodyn.fit.train import train
-from neurodyn.fit.trainer import has_state
 from neurodyn.robots import load
 
 ROBOT = "cartpole"
@@ -72,7 +71,16 @@ def run_demo(
         say(f"2/4  training: {run} is trained already")
     else:
         say(f"2/4  training: {minutes:g} minutes, {settings.net.kind}")
-        end = train(robot, ROBOT, str(data), Store.open(data), run, settings, resume=has_state(run), progress=progress)
+        end = train(
+            robot,
+            ROBOT,
+            str(data),
+            Store.open(data),
+            run,
+            settings,
+            resume=(run / "config.yaml").exists(),
+            progress=progress,
+        )
         say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
     say(f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on")
     result = evaluate_run(str(run), rollouts=rollouts)

@@ -180,7 +180,7 @@ def _curve(errors: Tensor, columns: Columns, points: int = 200) -> dict[str, Any
     for name, picked in columns.groups().items():
         at = errors[:, frames - 1][..., list(picked)].double().mean(-1)
         result[name] = {
-            "mean": at.mean(0).tolist(),
+            "mean": at.mean(0).tolist() if len(at) else [],
             "median": at.median(0).values.tolist() if len(at) else [],
             "p90": torch.quantile(at, 0.9, dim=0).tolist() if len(at) else [],
         }

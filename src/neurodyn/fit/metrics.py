@@ -2,9 +2,12 @@
 """What a training reports as it goes: JSON lines always, TensorBoard, and a progress bar."""
 
 import json
+import math
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
+
+from neurodyn.core.artifacts import write_text
 
 
 class Progress(Protocol):
@@ -19,19 +22,19 @@ class MetricsLog:
     """RUN/metrics.jsonl and RUN/tensorboard, cut back to where a resumed training goes on."""
 
     def __init__(self, run: Path, step: int = 0) -> None:
-        """Open the log; lines that were written after `step` by a killed training are dropped."""
+        """Open the log; lines that a killed training wrote after `step`, and the note of an end, are dropped."""
         from torch.utils.tensorboard import SummaryWriter
 
         run.mkdir(parents=True, exist_ok=True)
         path = run / "metrics.jsonl"
-        kept = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step] if step else []
-        path.write_text("".join(kept), encoding="utf-8")
+        kept = [line for line in _complete_lines(path) if _before(json.loads(line), step)] if step else []
+        write_text(path, "".join(kept))
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step or None)
 
     def write(self, step: int, **values: Any) -> None:
-        """Append one line; numbers also go to TensorBoard."""
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        """Append one line; numbers also go to TensorBoard. What is not finite becomes null, as JSON has no NaN."""
+        self._file.write(json.dumps({"step": step, **_finite(values)}, allow_nan=False) + "\n")
         self._file.flush()
         for name, value in _scalars(values):
             self._board.add_scalar(name, value, step)
@@ -55,6 +58,16 @@ def _complete_lines(path: Path) -> list[str]:
     if not path.exists():
         return []
     return [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _before(entry: dict[str, Any], step: int) -> bool:
+    return entry["step"] <= step and not entry.get("finished")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _scalars(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:

@@ -76,19 +76,22 @@ def train(
     record = RunConfig(
         kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
     )
-    _open_run(out, record, resume)
+    going_on = _open_run(out, record, resume)
     qd, dq, dqd, frames = _transitions(store)
-    encoding = fit_encoding(
-        store.header.spec, qd, dq, dqd, invariant=_invariant(robot), velocity_products=settings.velocity_products
-    )
-    config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
+    if going_on:
+        config, _ = read_model_config(out)
+    else:
+        encoding = fit_encoding(
+            store.header.spec, qd, dq, dqd, invariant=_invariant(robot), velocity_products=settings.velocity_products
+        )
+        config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     model = build_model(config, ModelSpec(state=store.header.spec, fingerprint=store.header.fingerprint))
     spec = store.header.spec
     q, torque = frames[:, : spec.nq], frames[:, spec.nq + spec.nv :]
     model.predictor.fit(model.encoding.encode(q, qd, torque), model.encoding.target(q, qd, q + dq, qd + dqd))
     trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
-    if resume:
+    if going_on:
         trainer.resume()
     return trainer.run(progress)
 
@@ -131,10 +134,10 @@ def finetune(
         versions=package_versions("torch", "newton"),
         base=base,
     )
-    _open_run(out, record, resume)
+    going_on = _open_run(out, record, resume)
     _, dq, dqd, _ = _transitions(store)
     trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
-    if resume:
+    if going_on:
         trainer.resume()
     return trainer.run(progress)
 
@@ -157,11 +160,12 @@ def read_run_config(run: str | Path) -> RunConfig:
     return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
 
 
-def _open_run(out: Path, record: RunConfig, resume: bool) -> None:
+def _open_run(out: Path, record: RunConfig, resume: bool) -> bool:
+    """Write what a run is about, or compare it; return whether there is a state to go on from."""
     path = out / "config.yaml"
     if resume:
-        if not has_state(out):
-            raise InputError(f"{out}: holds no training to resume (state/ is missing); leave out --resume to start one")
+        if not path.exists():
+            raise InputError(f"{out}: holds no training to resume (no config.yaml); leave out --resume to start one")
         before = read_config(path, RunConfig)
         for name in ("robot", "settings", "base"):
             if getattr(before, name) != getattr(record, name):
@@ -169,12 +173,13 @@ def _open_run(out: Path, record: RunConfig, resume: bool) -> None:
                     f"{path}: --resume needs the {name} that the run was started with; "
                     "leave out the flags that differ, or give another --out"
                 )
-        return
+        return has_state(out)  # a training that was killed before its first save begins anew
     if path.exists():
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; give a folder for the run")
     artifacts.write_text(path, to_yaml(record))
+    return False
 
 
 def _invariant(robot: Robot) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 """The training loop: phases, validation by roll-out, checkpoints that a killed run resumes from."""
 
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -69,6 +70,7 @@ class Trainer:
         self._run, self._model, self._config = run, model, config
         self._store, self._settings, self._scale = store, settings, scale
         self._validation = Validation(store, settings)
+        self._data = zlib.crc32(memoryview(store.frames).cast("B"))
         self._at = Position()
         self._shares = sum(phase.share for phase in settings.phases)
         self._enter_phase()
@@ -77,9 +79,14 @@ class Trainer:
         """Go on from RUN/state.
 
         Raises:
-            InputError: The state is missing or damaged.
+            InputError: The state is missing or damaged, or the data are others than before.
         """
         saved = artifacts.read_tree(self._run / "state", _STATE)
+        if saved.get("data") != self._data:
+            raise InputError(
+                f"{self._run}: --resume needs the data that the run was started with, and these differ; "
+                "give the same --data, or another --out"
+            )
         self._at = Position(**{**saved["position"], "best": float(saved["position"]["best"])})
         if self._at.phase < len(self._settings.phases):
             self._enter_phase()
@@ -161,17 +168,17 @@ class Trainer:
 
     def _validate(self, metrics: MetricsLog, loss: float, rate: float, progress: Progress | None = None) -> None:
         at, error = self._at, self._validation.measure(self._model)
-        if error.score < at.best:
+        if error.score < at.best or at.step == 0:
             at.best = error.score
             save_model(self._run, self._model, self._config)
         values: dict[str, Any] = {
             "phase": at.phase,
-            "loss": loss if loss == loss else None,  # JSON has no NaN
+            "loss": loss,
             "rate": rate,
             "seconds": round(at.seconds, 3),
             "cpu_seconds": round(at.cpu_seconds, 3),
             "skipped": at.skipped,
-            "rollout_score": error.score if error.score < float("inf") else None,
+            "rollout_score": error.score,
             "rollout_q": dict(zip(self._model.spec.q_names, error.q, strict=True)),
             "rollout_qd": dict(zip(self._model.spec.qd_names, error.qd, strict=True)),
         }
@@ -189,6 +196,7 @@ class Trainer:
 
     def _save(self) -> None:
         tree = {
+            "data": self._data,
             "position": {**asdict(self._at), "best": str(self._at.best)},
             "model": self._model.state_dict(),
             "optimiser": self._optimiser.state_dict(),

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures that several rooms' tests share; built once a session."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from neurodyn.data.store import Store
+from neurodyn.fit.settings import Phase, Settings
+from neurodyn.fit.train import train
+from neurodyn.nets.build import NetConfig
+from neurodyn.robots import Robot, load
+from tests import plant
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Tests neither depend on the number of cores nor take them all."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def cartpole() -> Robot:
+    return load("cartpole")
+
+
+@pytest.fixture(scope="session")
+def plant_store() -> Store:
+    """60 episodes of 50 frames of the known plant."""
+    return plant.make_store()
+
+
+@pytest.fixture(scope="session")
+def plant_file(plant_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plant") / "plant.h5"
+    plant_store.write(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def teacher_file(cartpole: Robot, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 episodes of 25 frames of the declared cartpole, from Newton."""
+    pytest.importorskip("newton")
+    from neurodyn.sim.generate import generate
+
+    path = tmp_path_factory.mktemp("teacher") / "cartpole.h5"
+    generate(cartpole, transitions=1000, out=path, worlds=40, seed=3, frames=25)
+    return path
+
+
+@pytest.fixture(scope="session")
+def quick() -> Settings:
+    """A training of a few hundred steps: teacher forcing, then forecasts."""
+    return Settings(
+        net=NetConfig(kind="mlp", width=32, depth=2),
+        phases=(
+            Phase(share=0.5, rate=1e-2, batch=64),
+            Phase(share=0.5, rate=3e-3, batch=64, forecast=4),
+        ),
+        minutes=None,
+        steps=300,
+        validations=4,
+        validation_rollouts=32,
+        validation_frames=40,
+    )
+
+
+@pytest.fixture(scope="session")
+def trained_run(
+    cartpole: Robot, plant_store: Store, plant_file: Path, quick: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A run that was trained on the plant."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    train(cartpole, "cartpole", str(plant_file), plant_store, run, quick)
+    return run

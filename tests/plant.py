@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small known system for tests: a cart with friction that a pendulum hangs from, without any simulator.
+
+It has the names, order and frame of the declared cartpole, so that everything that takes a robot takes it:
+
+    x''     = (u - 20 x') / 50
+    theta'' = -(g sin(theta) + x'' cos(theta)) / l,   l = 1 m
+
+integrated by semi-implicit Euler in float64, five substeps a frame.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.spec import StateSpec
+from neurodyn.data.header import EPISODE, StoreHeader
+from neurodyn.data.split import assign_splits
+from neurodyn.data.store import Store
+from neurodyn.dynamics.encoding import Encoding, EncodingConfig, Limit
+from neurodyn.dynamics.interface import Control, State, Step, Trajectory, present_state
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.robots import Robot, load
+
+SUBSTEPS = 5
+NETS = {
+    "mlp": NetConfig(kind="mlp", width=12, depth=2),
+    "gru": NetConfig(kind="gru", width=8, depth=2, head=6, warmup=4),
+    "transformer": NetConfig(kind="transformer", width=8, depth=2, heads=2, window=3, head=6),
+}
+
+
+def robot() -> Robot:
+    """The declared cartpole, whose names the plant has."""
+    return load("cartpole")
+
+
+def step(q: Tensor, qd: Tensor, torque: Tensor, gravity: float = 9.81) -> tuple[Tensor, Tensor]:
+    """Advance by one frame; shapes [..., 2], [..., 2], [..., 1]."""
+    h = robot_dt() / SUBSTEPS
+    x, angle = q.double().unbind(-1)
+    v, w = qd.double().unbind(-1)
+    u = torque.double()[..., 0]
+    for _ in range(SUBSTEPS):
+        a = (u - 20.0 * v) / 50.0
+        v, w = v + h * a, w - h * (gravity * torch.sin(angle) + a * torch.cos(angle))
+        x, angle = x + h * v, angle + h * w
+    return torch.stack([x, angle], -1).to(q.dtype), torch.stack([v, w], -1).to(q.dtype)
+
+
+def robot_dt() -> float:
+    """Length of a frame [s]."""
+    return 1.0 / 60.0
+
+
+def simulate(q: Tensor, qd: Tensor, torque: Tensor, gravity: float = 9.81) -> tuple[Tensor, Tensor]:
+    """Advance by T frames; q, qd of shape [worlds, T + 1, 2] from torque [worlds, T, 1]."""
+    states = [(q, qd)]
+    for u in torque.unbind(1):
+        states.append(step(*states[-1], u, gravity))
+    return torch.stack([s[0] for s in states], 1), torch.stack([s[1] for s in states], 1)
+
+
+def make_store(episodes: int = 60, frames: int = 50, seed: int = 0, gravity: float = 9.81) -> Store:
+    """Trajectories from random states under random torques, as from a log (no fingerprint)."""
+    generator = torch.Generator().manual_seed(seed)
+    q = (torch.rand(episodes, 2, generator=generator) * 2 - 1) * torch.tensor([1.0, torch.pi])
+    qd = (torch.rand(episodes, 2, generator=generator) * 2 - 1) * torch.tensor([1.0, 4.0])
+    torque = (torch.rand(episodes, frames, 1, generator=generator) * 2 - 1) * 200.0
+    qs, qds = simulate(q, qd, torque, gravity)
+    control = torch.cat([torque, torch.zeros(episodes, 1, 1)], 1)
+    rows = torch.cat([qs, qds, control], -1).reshape(-1, 5).numpy()
+    table = np.zeros(episodes, EPISODE)
+    table["start"] = np.arange(episodes) * (frames + 1)
+    table["length"] = frames
+    table["world"] = table["run"] = -1
+    table["group"] = np.arange(episodes) % 2
+    table["split"] = assign_splits(episodes, seed, validation=0.1, test=0.1)
+    header = StoreHeader(spec=robot().spec, source="log", seed=seed, groups=("even", "odd"))
+    return Store(header, np.ascontiguousarray(rows, np.float32), table)
+
+
+class PlantDynamics:
+    """The plant behind the interface of dynamics: a model without error, or with one that is asked for."""
+
+    differentiable = False
+
+    def __init__(self, distort: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> None:
+        self.spec: StateSpec = robot().spec
+        self.fingerprint = None
+        self.predictor = torch.nn.Module()
+        self.predictor.net = torch.nn.Identity()
+        self._distort = distort
+
+    def parameters(self):
+        return iter(())
+
+    def begin(self, context, environment=None):
+        return None
+
+    def step(self, carry, state: State, control: Control):
+        assert control.torque is not None
+        return carry, Step(State(*step(state.q, state.qd, control.torque)))
+
+    def reset(self, carry, context, mask):
+        return carry
+
+    def rollout(self, context, controls, environment=None):
+        state = present_state(context)
+        q, qd = simulate(state.q, state.qd, controls)
+        if self._distort is not None:
+            q, qd = self._distort(q, qd)
+        return Trajectory(q, qd)
+
+
+def make_encoding(*, products: bool = True) -> Encoding:
+    """An encoding of the cartpole: the cart's place stays out, the rail's ends come in."""
+    config = EncodingConfig(
+        invariant=(0,),
+        limits=(
+            Limit(coordinate=0, bound=4.0, side=1, margin=0.5),
+            Limit(coordinate=0, bound=-4.0, side=-1, margin=0.5),
+        ),
+        kappa=(0.6, 0.6),
+        velocity_products=products,
+    )
+    return Encoding(robot().spec, config)
+
+
+def make_model(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> NeuralDynamics:
+    """A model with random weights everywhere, so that every path through it carries a gradient."""
+    torch.manual_seed(seed)
+    encoding = make_encoding()
+    model = NeuralDynamics(encoding, build_predictor(NETS[kind], encoding.inputs, encoding.outputs)).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def make_states(worlds: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> State:
+    """States away from the kinks of the limits' features."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda: torch.randn(worlds, 2, generator=generator, dtype=torch.float64).to(dtype)  # noqa: E731
+    return State(draw(), draw())
+
+
+def make_torques(worlds: int, frames: int, dtype: torch.dtype = torch.float64, seed: int = 2) -> Tensor:
+    """Random torques, shape [worlds, frames, 1]."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(worlds, frames, 1, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def repository() -> Path:
+    """The root of the repository."""
+    return Path(__file__).resolve().parents[1]
