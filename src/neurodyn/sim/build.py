@@ -11,6 +11,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
 from neurodyn.sim.urdf import prepare_urdf
 
@@ -63,6 +64,7 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
         newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
     try:
         _add_asset(builder, robot, path)
+        _collapse(newton, builder)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError) as error:
         raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
     _verify(newton, builder, robot, path)
@@ -75,12 +77,11 @@ def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None
     suffix = path.suffix.lower()
     if suffix == ".urdf":
         text = prepare_urdf(path, locked=robot.locked, meshes=robot.meshes)
-        builder.add_urdf(text, floating=not robot.fixed_base, collapse_fixed_joints=True)
+        builder.add_urdf(text, floating=not robot.fixed_base)
     elif suffix == ".xml":
         text = prepare_mjcf(path, locked=robot.locked)
         builder.add_mjcf(
             text,
-            collapse_fixed_joints=True,
             parse_meshes=robot.meshes,
             path_resolver=partial(resolve_asset, path),
         )
@@ -89,7 +90,32 @@ def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None
             import pxr  # noqa: F401  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise InputError(f"{path}: reading USD needs usd-core; install it with: pip install usd-core") from None
-        builder.add_usd(str(path), collapse_fixed_joints=True)
+        builder.add_usd(str(path))
+
+
+def _collapse(newton: Any, builder: Any) -> None:
+    """Make one body of those that fixed joints hold together, with the right mass and inertia."""
+    import warp as wp
+
+    is_fixed = np.array([int(kind) == int(newton.JointType.FIXED) for kind in builder.joint_type])
+    poses = [np.array([list(pose) for pose in x]).reshape(-1, 7) for x in (builder.joint_X_p, builder.joint_X_c)]
+    parent, child = np.array(builder.joint_parent), np.array(builder.joint_child)
+    groups = group_bodies(range(len(is_fixed)), is_fixed, parent, child, *poses)
+    mass = np.array(builder.body_mass)
+    com = np.array([list(vector) for vector in builder.body_com])
+    inertia = np.array([np.array(matrix).reshape(3, 3) for matrix in builder.body_inertia])
+    merged = {
+        builder.body_label[body]: merged_body(groups, body, mass, com, inertia)
+        for body, (leader, _) in groups.items()
+        if body == leader and body >= 0
+    }
+    builder.collapse_fixed_joints()
+    for body, label in enumerate(builder.body_label):
+        if label in merged:
+            # Inverses follow from these when the model is finalised.
+            builder.body_mass[body], centre, tensor = merged[label]
+            builder.body_com[body] = wp.vec3(*centre.tolist())
+            builder.body_inertia[body] = wp.mat33(*tensor.ravel().tolist())
 
 
 def _kinds(newton: Any) -> dict[int, str]:

@@ -5,6 +5,7 @@ The fingerprint is taken of world 0. Bodies that fixed joints hold together coun
 matter whether the importer merged them; labels count without the prefixes of worlds and articulations.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import BodyPrint, Fingerprint, JointPrint, Vector
 from neurodyn.core.spec import JointKind
 from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.merge import Groups, Pose, compose, group_bodies, merged_body, rotation
 
 if TYPE_CHECKING:
     import newton
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
 _DIGITS = 9
 
 
-def columns(model: "newton.Model") -> tuple[list[int], list[int]]:
-    """Return the columns of a world's positions and velocities that belong to its joints.
+def columns(model: "newton.Model", names: Collection[str] | None = None) -> tuple[list[int], list[int]]:
+    """Return the columns of a world's positions and velocities that belong to a robot's joints.
 
     With `joint_q` viewed as [worlds, nq per world] and `joint_qd` as [worlds, nv per world], these are the
     columns of the moving joints of world 0, in order.
+
+    Args:
+        model: A model whose worlds hold the same joints.
+        names: Names of the robot's joints; None for all that move.
 
     Raises:
         InputError: The worlds do not have equal numbers of coordinates.
@@ -36,17 +42,18 @@ def columns(model: "newton.Model") -> tuple[list[int], list[int]]:
         raise InputError(f"the model's {worlds} worlds hold different robots; expected the same robot in every world")
     q_columns: list[int] = []
     qd_columns: list[int] = []
-    for joint in world_joints(model):
+    for joint in world_joints(model, names):
         q_columns += range(int(q_start[joint]), int(q_start[joint + 1]))
         qd_columns += range(int(qd_start[joint]), int(qd_start[joint + 1]))
     return q_columns, qd_columns
 
 
-def world_joints(model: "newton.Model") -> list[int]:
-    """Return the moving joints of world 0."""
+def world_joints(model: "newton.Model", names: Collection[str] | None = None) -> list[int]:
+    """Return the moving joints of world 0, in the model's order; only those in `names`, if given."""
     fixed = int(import_newton().JointType.FIXED)
     kinds = _numpy(model.joint_type)
-    return [joint for joint in _in_first_world(model.joint_world, model) if int(kinds[joint]) != fixed]
+    moving = [joint for joint in _in_first_world(model.joint_world) if int(kinds[joint]) != fixed]
+    return [joint for joint in moving if names is None or short_label(model.joint_label[joint]) in names]
 
 
 def joint_names(model: "newton.Model") -> list[str]:
@@ -54,22 +61,28 @@ def joint_names(model: "newton.Model") -> list[str]:
     return [short_label(model.joint_label[joint]) for joint in world_joints(model)]
 
 
-def fingerprint(model: "newton.Model") -> Fingerprint:
+def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> Fingerprint:
     """Return the identity of the articulation in world 0.
+
+    Args:
+        model: Any model.
+        names: Names of the robot's joints, where the world holds more than the robot; None for all that move.
 
     Raises:
         InputError: A joint is of a type that no robot can have.
     """
     arrays = _Arrays.of(model)
-    groups = _merge_fixed(model, arrays)
+    is_fixed = arrays.kind == int(import_newton().JointType.FIXED)
+    first = _in_first_world(model.joint_world)
+    groups = group_bodies(first, is_fixed, arrays.parent, arrays.child, arrays.parent_pose, arrays.child_pose)
+    joints = world_joints(model, names)
+    moved = {int(arrays.child[joint]) for joint in joints}
     return Fingerprint(
-        joints=tuple(_joint_print(model, arrays, groups, joint) for joint in world_joints(model)),
+        joints=tuple(_joint_print(model, arrays, groups, joint) for joint in joints),
         bodies=tuple(
-            _body_print(model, arrays, groups, body)
-            for body in _in_first_world(model.body_world, model)
-            if groups[body][0] == body
+            _body_print(model, arrays, groups, body) for body in _in_first_world(model.body_world) if body in moved
         ),
-        gravity=_vector(_base_gravity(model, arrays, groups)),
+        gravity=_vector(_gravity(model)),
     )
 
 
@@ -99,39 +112,22 @@ class _Arrays:
         return cls(*joint, *body)
 
 
-Pose = np.ndarray
-"""[x y z, qx qy qz qw]."""
+def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
+    """Return how a root joint leans, as a pose without place and heading; empty where it stands upright.
+
+    The shortest rotation that turns gravity as the joint sees it, R^T g, into gravity.
+    """
+    down = gravity / max(float(np.linalg.norm(gravity)), 1e-300)
+    seen = rotation(pose).T @ down
+    if np.linalg.norm(seen - down) < 1e-6:
+        return ()
+    turn = np.array([*np.cross(seen, down), 1.0 + seen @ down])
+    if turn[3] < 1e-9:  # upside down: any axis across gravity will do
+        turn = np.array([*np.cross(down, np.roll(down, 1)), 0.0])
+    return _vector([0, 0, 0, *(turn / np.linalg.norm(turn))])
 
 
-def _merge_fixed(model: Any, arrays: _Arrays) -> dict[int, tuple[int, Pose]]:
-    """Return for each body the body that stands for it (-1: the world) and its pose in that one's frame."""
-    identity = np.array([0, 0, 0, 0, 0, 0, 1.0])
-    groups: dict[int, tuple[int, Pose]] = {-1: (-1, identity)}
-    fixed = int(import_newton().JointType.FIXED)
-    for joint in _in_first_world(model.joint_world, model):
-        parent, child = int(arrays.parent[joint]), int(arrays.child[joint])
-        if int(arrays.kind[joint]) == fixed:
-            leader, pose = groups[parent]
-            offset = _compose(arrays.parent_pose[joint], _invert(arrays.child_pose[joint]))
-            groups[child] = (leader, _compose(pose, offset))
-        else:
-            groups[child] = (child, identity)
-    for body in _in_first_world(model.body_world, model):
-        groups.setdefault(body, (body, identity))
-    return groups
-
-
-def _base_gravity(model: Any, arrays: _Arrays, groups: dict[int, tuple[int, Pose]]) -> np.ndarray:
-    """Return gravity in the axes on which the robot's first joint stands: a tilted robot is another one."""
-    gravity = _numpy(model.gravity).reshape(-1, 3)[0].astype(float)
-    for joint in world_joints(model):
-        leader, offset = groups[int(arrays.parent[joint])]
-        if leader < 0:
-            return _rotation(_compose(offset, arrays.parent_pose[joint])).T @ gravity
-    return gravity
-
-
-def _joint_print(model: Any, arrays: _Arrays, groups: dict[int, tuple[int, Pose]], joint: int) -> JointPrint:
+def _joint_print(model: Any, arrays: _Arrays, groups: Groups, joint: int) -> JointPrint:
     types = import_newton().JointType
     kinds: dict[int, JointKind] = {
         int(types.PRISMATIC): "prismatic",
@@ -147,7 +143,8 @@ def _joint_print(model: Any, arrays: _Arrays, groups: dict[int, tuple[int, Pose]
         )
     dofs = slice(int(arrays.qd_start[joint]), int(arrays.qd_start[joint + 1]))
     leader, offset = groups[int(arrays.parent[joint])]
-    parent_pose = () if leader < 0 else _vector(_compose(offset, arrays.parent_pose[joint]))
+    pose = compose(offset, arrays.parent_pose[joint])
+    parent_pose = _tilt(pose, _gravity(model)) if leader < 0 else _vector(pose)
     return JointPrint(
         name=name,
         kind=kinds[kind],
@@ -160,27 +157,19 @@ def _joint_print(model: Any, arrays: _Arrays, groups: dict[int, tuple[int, Pose]
     )
 
 
-def _body_print(model: Any, arrays: _Arrays, groups: dict[int, tuple[int, Pose]], leader: int) -> BodyPrint:
-    """Return a body with everything that fixed joints hold to it."""
-    members = [(body, pose) for body, (head, pose) in groups.items() if head == leader]
-    mass = sum(arrays.mass[body] for body, _ in members)
-    centres = {body: pose[:3] + _rotation(pose) @ arrays.com[body] for body, pose in members}
-    com = sum(arrays.mass[body] * centres[body] for body, _ in members) / max(mass, 1e-300)
-    inertia = np.zeros((3, 3))
-    for body, pose in members:
-        rotation, d = _rotation(pose), centres[body] - com
-        # Steiner: I = R I_body R^T + m (d.d 1 - d d^T).
-        inertia += rotation @ arrays.inertia[body] @ rotation.T
-        inertia += arrays.mass[body] * (d @ d * np.eye(3) - np.outer(d, d))
-    return BodyPrint(
-        name=short_label(model.body_label[leader]), mass=float(mass), com=_vector(com), inertia=_vector(inertia)
-    )
+def _body_print(model: Any, arrays: _Arrays, groups: Groups, leader: int) -> BodyPrint:
+    mass, com, inertia = merged_body(groups, leader, arrays.mass, arrays.com, arrays.inertia)
+    return BodyPrint(name=short_label(model.body_label[leader]), mass=mass, com=_vector(com), inertia=_vector(inertia))
 
 
-def _in_first_world(worlds: Any, model: Any) -> list[int]:
+def _in_first_world(worlds: Any) -> list[int]:
     """Return the entities of world 0; of a model without worlds, all."""
     index = _numpy(worlds)
-    return np.flatnonzero(index == (0 if (index == 0).any() or model.world_count > 0 else -1)).tolist()
+    return np.flatnonzero(index == (0 if (index == 0).any() else -1)).tolist()
+
+
+def _gravity(model: Any) -> np.ndarray:
+    return _numpy(model.gravity).reshape(-1, 3)[0].astype(float)
 
 
 def _numpy(array: Any) -> np.ndarray:
@@ -189,32 +178,3 @@ def _numpy(array: Any) -> np.ndarray:
 
 def _vector(array: Any) -> Vector:
     return tuple(round(float(value), _DIGITS) for value in np.asarray(array, dtype=float).ravel())
-
-
-def _rotation(pose: Pose) -> np.ndarray:
-    x, y, z, w = np.asarray(pose[3:], dtype=float)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
-
-
-def _compose(a: Pose, b: Pose) -> Pose:
-    """Return the pose a o b."""
-    ax, ay, az, aw = np.asarray(a[3:], dtype=float)
-    bx, by, bz, bw = np.asarray(b[3:], dtype=float)
-    turn = [
-        aw * bx + ax * bw + ay * bz - az * by,
-        aw * by - ax * bz + ay * bw + az * bx,
-        aw * bz + ax * by - ay * bx + az * bw,
-        aw * bw - ax * bx - ay * by - az * bz,
-    ]
-    return np.concatenate([a[:3] + _rotation(a) @ b[:3], turn])
-
-
-def _invert(a: Pose) -> Pose:
-    turn = np.array([-a[3], -a[4], -a[5], a[6]], dtype=float)
-    return np.concatenate([-_rotation(a).T @ a[:3], turn])

@@ -46,7 +46,7 @@ class Summary(Config, frozen=True):
         empty: Trajectories that ended before their first transition.
         simulated: Transitions that this run simulated; a resumed one simulates fewer than the file holds.
         seconds: Wall time of this run [s].
-        cpu_seconds: Process time of this run [s].
+        cpu_seconds: Process time of simulating and writing, without building the worlds [s].
         bytes: Size of the file.
     """
 
@@ -100,7 +100,7 @@ def generate(
     frames = robot.frames if frames is None else frames
     path = Path(out)
     _check(path, transitions, worlds, frames, passive_fraction)
-    start, cpu_start = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
     teacher = Teacher(robot, worlds)
@@ -114,7 +114,7 @@ def generate(
         versions=package_versions("newton", "warp-lang"),
     )
     recorder = Recorder(teacher, frames)
-    simulated = 0
+    simulated, cpu_start = 0, time.process_time()
     with StoreWriter(path, header, resume=resume) as writer:
         for batch in range(writer.batches, math.ceil(episodes / worlds)):
             count = min(worlds, episodes - batch * worlds)

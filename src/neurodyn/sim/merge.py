@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies that fixed joints hold together, taken as one.
+
+Newton's own merging (`collapse_fixed_joints` of 1.8) shifts an inertia by the distance of the bodies' frames
+instead of that of their centres of mass, so that masses and inertias are merged here.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+Pose = np.ndarray
+"""[x y z, qx qy qz qw]."""
+
+Groups = dict[int, tuple[int, Pose]]
+"""For each body (-1: the world) the body that stands for it, and its pose in that one's frame."""
+
+_IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])
+
+
+def group_bodies(
+    joints: Sequence[int],
+    is_fixed: np.ndarray,
+    parent: np.ndarray,
+    child: np.ndarray,
+    parent_pose: np.ndarray,
+    child_pose: np.ndarray,
+) -> Groups:
+    """Group the bodies of an articulation.
+
+    Args:
+        joints: Its joints, parents first.
+        is_fixed: Whether a joint is fixed, shape [joints].
+        parent: Parent body of each joint, -1 for the world, shape [joints].
+        child: Child body of each joint, shape [joints].
+        parent_pose: Joint frame in the parent body, shape [joints, 7].
+        child_pose: Joint frame in the child body, shape [joints, 7].
+    """
+    groups: Groups = {-1: (-1, _IDENTITY)}
+    for joint in joints:
+        body = int(child[joint])
+        if is_fixed[joint]:
+            leader, pose = groups.get(int(parent[joint]), (int(parent[joint]), _IDENTITY))
+            offset = compose(parent_pose[joint], invert(child_pose[joint]))
+            groups[body] = (leader, compose(pose, offset))
+        else:
+            groups[body] = (body, _IDENTITY)
+    return groups
+
+
+def merged_body(
+    groups: Groups, leader: int, mass: np.ndarray, com: np.ndarray, inertia: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a body with all that is fixed to it.
+
+    Args:
+        groups: What `group_bodies` returned.
+        leader: The body that stands for its group; the result is in its frame.
+        mass: Masses of all bodies, shape [bodies].
+        com: Centres of mass in body frames, shape [bodies, 3].
+        inertia: Inertias about them in body axes, shape [bodies, 3, 3].
+    """
+    members = [(body, pose) for body, (head, pose) in groups.items() if head == leader]
+    centres = {body: pose[:3] + rotation(pose) @ com[body] for body, pose in members}
+    total = sum(float(mass[body]) for body, _ in members)
+    centre = np.sum([mass[body] * centres[body] for body, _ in members], axis=0) / max(total, 1e-300)
+    merged = np.zeros((3, 3))
+    for body, pose in members:
+        turn, d = rotation(pose), centres[body] - centre
+        # Steiner: I = R I_body R^T + m (d.d 1 - d d^T).
+        merged += turn @ inertia[body] @ turn.T + mass[body] * (d @ d * np.eye(3) - np.outer(d, d))
+    return total, centre, merged
+
+
+def rotation(pose: Pose) -> np.ndarray:
+    """Return the rotation matrix of a pose, shape [3, 3]."""
+    x, y, z, w = np.asarray(pose[3:], dtype=float)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def compose(a: Pose, b: Pose) -> Pose:
+    """Return the pose of b's frame, given in a's frame, where a is given: a o b."""
+    ax, ay, az, aw = np.asarray(a[3:], dtype=float)
+    bx, by, bz, bw = np.asarray(b[3:], dtype=float)
+    turn = [
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+        aw * bw - ax * bx - ay * by - az * bz,
+    ]
+    return np.concatenate([a[:3] + rotation(a) @ b[:3], turn])
+
+
+def invert(a: Pose) -> Pose:
+    """Return the pose that undoes a."""
+    turn = np.array([-a[3], -a[4], -a[5], a[6]], dtype=float)
+    return np.concatenate([-rotation(a).T @ a[:3], turn])

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The robots that ship with the package, and anybody's own by path."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from neurodyn import robots
+from neurodyn.core.errors import InputError
+from neurodyn.robots.listing import list_robots
+
+
+def test_every_shipped_robot_reads_and_is_named_like_its_folder():
+    assert {"cartpole", "dfki-a0", "dfki-c0", "dfki-c1", "franka"} <= set(robots.names())
+    for name in robots.names():
+        assert robots.load(name).name == name
+
+
+def test_reading_a_robot_needs_no_simulator():
+    code = (
+        "import sys; sys.modules['newton'] = None; sys.modules['warp'] = None\n"
+        "from neurodyn import robots\n"
+        "assert all(robots.load(name).spec.dt > 0 for name in robots.names())"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_cartpole_has_the_published_ranges():
+    robot = robots.load("cartpole")
+    assert robot.dt == 1 / 60
+    assert robot.sampling_interval("q", "slider") == (-3.5, 3.5)
+    assert robot.sampling_interval("control", "slider") == (-1500.0, 1500.0)
+    assert robot.reset_interval("qd", "hinge") == (-1.0, 1.0)
+    assert robot.invariant_joints == ("slider",)
+
+
+def test_unknown_robot_lists_the_valid_ones():
+    with pytest.raises(InputError, match="unknown robot 'cartpool'; valid: cartpole, dfki-a0"):
+        robots.load("cartpool")
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_own_robot_loads_by_path(tmp_path, form):
+    declaration = {
+        "name": "own",
+        "asset": "own.urdf",
+        "joints": [{"name": "a", "kind": "revolute"}],
+        "actuated": {"a": 1.0},
+        "dt": 0.01,
+    }
+    (tmp_path / "robot.yaml").write_text(yaml.safe_dump(declaration))
+    path = tmp_path if form == "folder" else tmp_path / "robot.yaml"
+    with pytest.raises(InputError, match=r"asset .*own\.urdf does not exist"):
+        robots.load(path)
+    (tmp_path / "own.urdf").write_text("<robot/>")
+    assert robots.load(path).name == "own"
+    assert robots.load(str(path)).folder == str(tmp_path.resolve())
+
+
+def test_folder_without_a_declaration_says_what_is_expected(tmp_path):
+    with pytest.raises(InputError, match=r"expected one of robot\.yaml"):
+        robots.load(tmp_path)
+
+
+def test_listing_names_what_is_pretrained_of_existing_robots():
+    found = {robot.name: robot for robot in list_robots()}
+    assert found["cartpole"].joints == ("slider", "hinge")
+    assert found["cartpole"].installed
+    assert all(name.startswith("pretrained:") for robot in found.values() for name in robot.pretrained)
+
+
+def test_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setattr("neurodyn.robots.asset.package_folder", lambda package: None)
+    robot = robots.load("franka")
+    assert not robots.is_installed(robot)
+    with pytest.raises(InputError, match=r"pip install 'neurodyn\[robots\]'"):
+        robots.asset_path(robot)

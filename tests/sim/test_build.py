@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declared robots become Newton models, or one line says why not."""
+
+import sys
+
+import msgspec
+import numpy as np
+import pytest
+
+from neurodyn import robots, sim
+from neurodyn.core.config import from_dict
+from neurodyn.core.errors import InputError
+from neurodyn.robots import Robot
+
+INERTIA = '<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>'
+LINK = '<link name="{}"><inertial><mass value="1"/>' + INERTIA + "</inertial></link>"
+JOINT = (
+    '<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>'
+    '<axis xyz="1 0 0"/>{more}</joint>'
+)
+
+
+def write_robot(tmp_path, joints: str, declared=None, **change) -> Robot:
+    links = "".join(LINK.format(name) for name in ("base", "one", "two"))
+    (tmp_path / "own.urdf").write_text(f'<robot name="own">{links}{joints}</robot>')
+    data = {
+        "name": "own",
+        "asset": "own.urdf",
+        "joints": declared or [{"name": "a", "kind": "revolute"}, {"name": "b", "kind": "revolute"}],
+        "actuated": {"a": 1.0},
+        "dt": 0.01,
+        **change,
+    }
+    return from_dict(data, Robot).located(tmp_path)
+
+
+def chain(kind="revolute", second="revolute", more="") -> str:
+    limit = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
+    first = JOINT.format(name="a", kind=kind, parent="base", child="one", more=limit)
+    return first + JOINT.format(name="b", kind=second, parent="one", child="two", more=limit + more)
+
+
+def test_cartpole_is_built_as_declared(cartpole):
+    model = sim.build(cartpole, 3)
+    assert model.world_count == 3
+    assert [label.rsplit("/")[-1] for label in model.joint_label] == ["slider", "hinge"] * 3
+    np.testing.assert_allclose(model.joint_armature.numpy(), 0.01)
+    np.testing.assert_allclose(model.joint_limit_upper.numpy()[:2], [4.0, 1e10])
+    np.testing.assert_allclose(model.joint_limit_ke.numpy()[0], 1e4)
+    np.testing.assert_allclose(model.joint_limit_kd.numpy()[0], 10.0)
+    np.testing.assert_allclose(model.body_mass.numpy()[:2], [50.0, 2.5])
+    np.testing.assert_allclose(model.gravity.numpy()[0], [0, 0, -9.81], rtol=1e-6)
+
+
+def test_gravity_can_be_given_for_all_worlds_or_for_each(cartpole):
+    np.testing.assert_allclose(sim.build(cartpole, 2, gravity=[0, 0, -1]).gravity.numpy()[:2, 2], -1)
+    each = np.array([[0, 0, -1.0], [0, 0, -2.0]])
+    np.testing.assert_allclose(sim.build(cartpole, 2, gravity=each.ravel()).gravity.numpy()[:2], each)
+    with pytest.raises(InputError, match="valid: 3 finite ones"):
+        sim.build(cartpole, 2, gravity=[0.0, 1.0])
+
+
+def test_mjcf_drives_by_torque_alone_and_welds_locked_joints(arm):
+    model = sim.build(arm)
+    assert [label.rsplit("/")[-1] for label in model.joint_label] == ["rail", "swing"]
+    np.testing.assert_allclose(model.joint_target_ke.numpy(), 0.0)
+    np.testing.assert_allclose(model.body_mass.numpy(), [2.0, 0.6])
+    # Rod of 0.5 kg with its centre at 0.2 m, finger of 0.1 kg at 0.4 m: the welded pair turns about 0.2333 m.
+    np.testing.assert_allclose(model.body_com.numpy()[1], [0, 0, (0.5 * 0.2 + 0.1 * 0.4) / 0.6], atol=1e-6)
+    capsule, ball = _capsule_inertia(0.5, 0.02, 0.4), 0.4 * 0.1 * 0.02**2
+    expected = capsule + ball + 0.5 * 0.1 / 0.6 * 0.2**2
+    np.testing.assert_allclose(model.body_inertia.numpy()[1, 1, 1], expected, rtol=1e-4)
+
+
+def _capsule_inertia(mass: float, radius: float, length: float) -> float:
+    """Return the inertia of a solid capsule about an axis across it, through its centre."""
+    cylinder, ball = np.pi * radius**2 * length, 4 / 3 * np.pi * radius**3
+    density = mass / (cylinder + ball)
+    across = cylinder * (length**2 / 12 + radius**2 / 4)
+    ends = ball * (0.4 * radius**2 + length**2 / 4 + 3 / 8 * length * radius)
+    return density * (across + ends)
+
+
+def test_damping_of_the_declaration_replaces_that_of_the_asset(tmp_path):
+    declared = [{"name": "a", "kind": "revolute", "damping": 0.5}, {"name": "b", "kind": "revolute"}]
+    joints = chain(more='<dynamics damping="0.25"/>')
+    model = sim.build(write_robot(tmp_path, joints, declared))
+    np.testing.assert_allclose(model.joint_damping.numpy(), [0.5, 0.25])
+
+
+@pytest.mark.parametrize("kind", ["planar", "floating", "screw", ""])
+def test_unsupported_joint_is_named(tmp_path, kind):
+    with pytest.raises(InputError, match=f"joint 'b' has the unsupported type '{kind}'; valid: continuous, fixed"):
+        sim.build(write_robot(tmp_path, chain(second=kind)))
+
+
+BROKEN = {
+    "mimic": (chain(more='<mimic joint="a"/>'), {}, "mimics another one"),
+    "other order": (
+        chain(),
+        {"declared": [{"name": "b", "kind": "revolute"}, {"name": "a", "kind": "revolute"}]},
+        "order",
+    ),
+    "undeclared joint": (chain(), {"declared": [{"name": "a", "kind": "revolute"}]}, "or under `locked`"),
+    "other kind": (chain(kind="prismatic"), {}, "joint 'a' of own.urdf is prismatic instead of revolute"),
+    "unknown locked joint": (chain(), {"locked": ["c"]}, "locked joint 'c' does not exist; valid: a, b"),
+    "unknown link": (chain().replace('child link="two"', 'child link="three"'), {}, "unknown link 'three'"),
+    "no XML": (chain() + "<", {}, "not readable as URDF"),
+    "bad number": (chain().replace('lower="-1"', 'lower="left"'), {}, "left"),
+    "loop": (chain() + JOINT.format(name="c", kind="fixed", parent="two", child="base", more=""), {}, "own.urdf"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_asset_is_one_line(tmp_path, case):
+    joints, change, words = BROKEN[case]
+    with pytest.raises(InputError) as caught:
+        sim.build(write_robot(tmp_path, joints, **change))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_massless_moving_link_is_refused(tmp_path):
+    robot = write_robot(tmp_path, chain())
+    urdf = tmp_path / "own.urdf"
+    urdf.write_text(urdf.read_text().replace(LINK.format("two"), '<link name="two"/>'))
+    with pytest.raises(InputError, match="link 'two' moves but has no mass"):
+        sim.build(robot)
+
+
+def test_missing_mesh_is_named_unless_meshes_are_left_out(tmp_path):
+    robot = write_robot(tmp_path, chain())
+    urdf = tmp_path / "own.urdf"
+    mesh = '<visual><geometry><mesh filename="package://own/none.stl"/></geometry></visual></link>'
+    urdf.write_text(urdf.read_text().replace("</link>", mesh, 1))
+    with pytest.raises(InputError, match=r"mesh 'package://own/none\.stl' does not exist"):
+        sim.build(robot)
+    assert sim.build(msgspec.structs.replace(robot, meshes=False)).joint_dof_count == 2
+
+
+def test_robot_without_newton_names_the_extra(cartpole, monkeypatch):
+    monkeypatch.delitem(sys.modules, "newton", raising=False)
+    monkeypatch.setattr("builtins.__import__", _refusing(__import__))
+    with pytest.raises(InputError, match=r"pip install 'neurodyn\[sim\]'"):
+        sim.build(cartpole)
+
+
+def _refusing(original):
+    def load(name, *arguments, **keywords):
+        if name == "newton":
+            raise ImportError("No module named 'newton'")
+        return original(name, *arguments, **keywords)
+
+    return load
+
+
+def test_usd_without_its_reader_says_what_to_install(tmp_path, monkeypatch, cartpole):
+    (tmp_path / "own.usda").write_text("#usda 1.0\n")
+    monkeypatch.setitem(sys.modules, "pxr", None)
+    robot = msgspec.structs.replace(cartpole, asset="own.usda", folder=str(tmp_path))
+    with pytest.raises(InputError, match="pip install usd-core"):
+        sim.build(robot)
+
+
+def test_franka_has_its_arm_and_no_gravity():
+    robot = robots.load("franka")
+    if not robots.is_installed(robot):
+        pytest.skip("the extra `robots` is not installed")
+    model = sim.build(robot)
+    assert [label.rsplit("/")[-1] for label in model.joint_label] == [f"panda_joint{i}" for i in range(1, 8)]
+    assert model.body_mass.numpy()[-1] == pytest.approx(0.735522 + 0.73 + 2 * 0.015, rel=1e-3)
+    np.testing.assert_allclose(model.gravity.numpy()[0], 0)
+    assert (model.joint_limit_upper.numpy() > 1e9).all()

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data sets repeat for a seed, survive an interruption, and count what ended early."""
+
+import h5py
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Status
+from neurodyn.data.store import Store
+from neurodyn.robots import Ranges
+from neurodyn.sim.generate import early_ends, generate
+from neurodyn.sim.teacher import Teacher
+
+
+def content(path) -> dict[str, np.ndarray]:
+    with h5py.File(path) as file:
+        return {name: file[name][()] for name in file}
+
+
+def assert_same(a, b):
+    first, second = content(a), content(b)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_data_are_the_teachers_own_motion(cartpole, tmp_path):
+    summary = generate(cartpole, transitions=300, frames=30, worlds=5, out=tmp_path / "a.h5")
+    assert (summary.transitions, summary.episodes, summary.empty) == (300, 10, 0)
+    store = Store.open(tmp_path / "a.h5")
+    assert store.header.spec == cartpole.spec
+    assert store.header.seed == 0
+    q, qd, control = (x.reshape(10, 31, -1) for x in (store.q, store.qd, store.control))
+    replay = Teacher(cartpole, 10).rollout(*(torch.tensor(x) for x in (q[:, 0], qd[:, 0], control[:, :-1])))
+    np.testing.assert_array_equal(replay[0].numpy(), q)
+    np.testing.assert_array_equal(replay[1].numpy(), qd)
+    assert len(np.unique(control[:, :-1])) == 300
+
+
+def test_a_seed_repeats_and_another_does_not(cartpole, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        generate(cartpole, transitions=200, frames=20, worlds=4, seed=seed, out=tmp_path / f"{name}.h5")
+    assert_same(tmp_path / "a.h5", tmp_path / "b.h5")
+    assert (content(tmp_path / "a.h5")["q"] != content(tmp_path / "c.h5")["q"]).any()
+
+
+def test_an_interrupted_run_resumes_to_the_same_file(cartpole, tmp_path):
+    settings = {"transitions": 500, "frames": 20, "worlds": 4, "passive_fraction": 0.3}
+
+    def interrupt(done, total):
+        if done >= 240:
+            raise KeyboardInterrupt
+
+    generate(cartpole, out=tmp_path / "whole.h5", **settings)
+    with pytest.raises(KeyboardInterrupt):
+        generate(cartpole, out=tmp_path / "cut.h5", progress=interrupt, **settings)
+    assert not (tmp_path / "cut.h5").exists()
+    summary = generate(cartpole, out=tmp_path / "cut.h5", resume=True, **settings)
+    assert summary.transitions == 500
+    assert summary.simulated == 260
+    assert_same(tmp_path / "whole.h5", tmp_path / "cut.h5")
+
+
+def test_resuming_with_other_settings_is_refused(cartpole, tmp_path):
+    generate(cartpole, transitions=100, frames=20, worlds=4, out=tmp_path / "a.h5")
+    with pytest.raises(InputError, match="seed"):
+        generate(cartpole, transitions=100, frames=20, worlds=4, seed=1, resume=True, out=tmp_path / "a.h5")
+
+
+def test_passive_trajectories_have_no_torque(cartpole, tmp_path):
+    generate(cartpole, transitions=2000, frames=10, out=tmp_path / "a.h5", passive_fraction=0.5)
+    control = Store.open(tmp_path / "a.h5").control.reshape(200, -1)
+    assert 60 < (control == 0).all(1).sum() < 140
+
+
+def test_trajectories_that_leave_the_declared_range_end_early_and_are_counted(cartpole, tmp_path):
+    robot = msgspec.structs.replace(cartpole, range=Ranges(q={"slider": (-4.0, 4.0)}))
+    summary = generate(robot, transitions=4000, frames=40, out=tmp_path / "a.h5")
+    store = Store.open(tmp_path / "a.h5")
+    out = store.table["status"] == Status.OUT_OF_RANGE
+    assert summary.early_ends == {"not finite": 0, "out of range": int(out.sum())}
+    assert 10 < out.sum() < 100
+    assert summary.episodes == 100
+    assert summary.transitions == store.table["length"].sum() < 4000
+    assert (store.table["length"][~out] == 40).all()
+    assert np.abs(store.q[:, 0]).max() <= 4.00001
+
+
+def test_early_ends_tell_apart_reasons_and_lengths(cartpole):
+    robot = msgspec.structs.replace(cartpole, range=Ranges(qd={"hinge": (-10.0, 10.0)}))
+    q, qd = torch.zeros(4, 6, 2), torch.zeros(4, 6, 2)
+    q[1, 3:, 0] = torch.nan
+    qd[2, 2, 1] = 11.0
+    qd[3, 1:, 0] = torch.inf
+    lengths, status = early_ends(robot, q, qd)
+    assert lengths.tolist() == [5, 2, 1, 0]
+    assert status.tolist() == [Status.COMPLETE, Status.NOT_FINITE, Status.OUT_OF_RANGE, Status.NOT_FINITE]
+
+
+def test_a_teacher_that_blows_up_leaves_counted_empty_trajectories(cartpole, tmp_path):
+    ranges = Ranges(**{**msgspec.structs.asdict(cartpole.sampling), "control": {"slider": (1e38, 3e38)}})
+    robot = msgspec.structs.replace(cartpole, sampling=ranges)
+    summary = generate(robot, transitions=100, frames=10, out=tmp_path / "a.h5")
+    assert summary.early_ends["not finite"] == summary.episodes == 10
+    assert summary.empty > 0
+    assert np.isfinite(Store.open(tmp_path / "a.h5").frames).all()
+
+
+def test_ranges_that_exclude_random_states_are_refused(cartpole, tmp_path):
+    robot = msgspec.structs.replace(cartpole, range=Ranges(q={"slider": (-1.0, 1.0)}))
+    with pytest.raises(InputError, match="keep `sampling` within `range`"):
+        generate(robot, transitions=2000, out=tmp_path / "a.h5")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_split_gets_whole_episodes(cartpole, tmp_path):
+    generate(cartpole, transitions=1000, frames=10, out=tmp_path / "a.h5")
+    assert np.bincount(Store.open(tmp_path / "a.h5").table["split"]).tolist() == [90, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"transitions": 0}, "transitions is 0"),
+        ({"worlds": 0}, "worlds is 0"),
+        ({"frames": 0}, "frames is 0"),
+        ({"passive_fraction": 2.0}, "between 0 and 1"),
+        ({"out": "data.csv"}, r"\.h5 or \.hdf5"),
+        ({"out": "/proc/none/data.h5"}, "cannot be written"),
+    ],
+)
+def test_bad_settings_are_one_line(cartpole, tmp_path, change, words):
+    with pytest.raises(InputError, match=words) as caught:
+        generate(cartpole, **{"transitions": 10, "out": tmp_path / "a.h5", **change})
+    assert "\n" not in str(caught.value)
