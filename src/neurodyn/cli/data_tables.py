@@ -4,7 +4,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -40,7 +39,7 @@ def print_inspection(found: dict[str, Any]) -> None:
     for what in ("splits", "ends"):
         parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in found[what].items() if c["episodes"]]
         console.print(f"{what}, episodes (transitions): {', '.join(parts)}", soft_wrap=True)
-    table = _table("", "", "[dim]unit", "min", "mean", "max", "std", "range", "covered", "outside")
+    table = _table("", "", "unit", "min", "mean", "max", "std", "range", "covered", "outside")
     for c in found["coordinates"]:
         if "min" in c:
             numbers = [f"{c[key]:.3g}" for key in ("min", "mean", "max", "std")]
@@ -83,7 +82,7 @@ def _print_log(console: Console, found: dict[str, Any]) -> None:
 
 
 def _table(*headers: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for header in headers:
         table.add_column(header, overflow="fold")
     return table

@@ -21,6 +21,7 @@ from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, r
 
 _CHUNK_BYTES = 1 << 17
 _COPY_ROWS = 1 << 20
+_SLACK_BYTES = 6 * _CHUNK_BYTES  # a chunk that is begun in each dataset, and the index of chunks
 _ARRAYS = ("q", "qd", "control")
 
 
@@ -125,6 +126,7 @@ class StoreWriter:
         table = table.copy()
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
+            self._reserve(sum(rows.nbytes for rows in (q, qd, control, table)))
             for name, rows in zip((*_ARRAYS, "episodes"), (q, qd, control, table), strict=True):
                 if rows.size:
                     _extend(dataset(self._file, name), rows)
@@ -144,6 +146,8 @@ class StoreWriter:
         try:
             self._file.flush()
             self._file.close()
+            with h5py.File(self._part, "r+"):
+                pass  # HDF5 cuts off the space that was reserved and not used
             with self._part.open("rb") as file:
                 os.fsync(file.fileno())
             os.replace(self._part, self.path)
@@ -164,26 +168,19 @@ class StoreWriter:
             self._part.unlink(missing_ok=True)
 
     def _create(self, path: Path) -> None:
-        spec = self.header.spec
+        image = _empty_file(self.header)
+        self._rows, self._episodes, self._reserved, self._creating = 0, 0, 0, path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = h5py.File(path, "w", libver="latest")
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written ({_reason(error)}); give a path with space") from None
-        self._file, self._rows, self._episodes, self._creating = file, 0, 0, path
-        try:
-            write_header(file, self.header)
-            for name, width in zip(_ARRAYS, (spec.nq, spec.nv, spec.nu), strict=True):
-                if width:  # a robot without controls has no such dataset
-                    chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
-                    file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
-            file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
-            file.create_dataset("committed", data=np.zeros(3, np.int64))
-            file["committed"].attrs["meaning"] = "batches, rows, episodes"
-            file.swmr_mode = True
-            file.flush()
+            path.write_bytes(image)
+            self._file = h5py.File(path, "r+", libver="latest")
+            self._file.swmr_mode = True
         except (OSError, RuntimeError) as error:
-            self._fail(error)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise InputError(
+                f"{self.path}: cannot be written ({_reason(error)}); give a path with space and permission to write"
+            ) from None
 
     def _copy(self, previous: Path) -> None:
         with open_store_file(previous) as old:
@@ -197,13 +194,26 @@ class StoreWriter:
             try:
                 for name in (name for name in _ARRAYS if name in old):
                     for begin in range(0, rows, _COPY_ROWS):
-                        _extend(dataset(self._file, name), dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)])
+                        part = dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)]
+                        self._reserve(part.nbytes)
+                        _extend(dataset(self._file, name), part)
                 _extend(dataset(self._file, "episodes"), dataset(old, "episodes")[:episodes])
                 self._file.flush()
                 self._rows, self._episodes = rows, episodes
                 self._commit(batches)
             except (OSError, RuntimeError) as error:
                 self._fail(error)
+
+    def _reserve(self, size: int) -> None:
+        """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
+        # HDF5 does not survive a failed write; a failed reservation it does not notice.
+        used = sum(
+            dataset(self._file, name).id.get_storage_size() for name in (*_ARRAYS, "episodes") if name in self._file
+        )
+        end = _SLACK_BYTES + (used + size) * 65 // 64
+        if end > self._reserved and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._file.id.get_vfd_handle(), 0, end)
+            self._reserved = end
 
     def _commit(self, batches: int) -> None:
         dataset(self._file, "committed")[...] = (batches, self._rows, self._episodes)
@@ -216,8 +226,8 @@ class StoreWriter:
 
     def _fail(self, error: Exception) -> NoReturn:
         """Discard the file; what HDF5 still holds in memory goes to the null device."""
-        # HDF5 writes its caches when it closes, and crashes the process if that fails too. Its descriptor is
-        # therefore pointed at a sink first.
+        # HDF5 writes its caches when it closes, and may crash the process if that fails too. Where space could
+        # not be reserved, its descriptor is therefore pointed at a sink first.
         if self._file:
             sink = os.open(os.devnull, os.O_RDWR)
             os.dup2(sink, self._file.id.get_vfd_handle())
@@ -248,6 +258,22 @@ def open_store_file(path: Path) -> h5py.File:
     except OSError as error:
         kind = "cut off" if "truncated" in str(error) else "damaged, unfinished or no HDF5 file"
         raise InputError(f"{path}: cannot be read, it is {kind}; expected a store written by neurodyn") from None
+
+
+def _empty_file(header: StoreHeader) -> bytes:
+    """Return the bytes of a store without rows; made in memory, so that a full disk shows as a plain error."""
+    spec = header.spec
+    with h5py.File("store", "w", libver="latest", driver="core", backing_store=False) as file:
+        write_header(file, header)
+        for name, width in zip(_ARRAYS, (spec.nq, spec.nv, spec.nu), strict=True):
+            if width:  # a robot without controls has no such dataset
+                chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
+                file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
+        file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
+        committed = file.create_dataset("committed", data=np.zeros(3, np.int64))
+        committed.attrs["meaning"] = "batches, rows, episodes"
+        file.flush()
+        return file.id.get_file_image()
 
 
 def _flatten(q: np.ndarray, qd: np.ndarray, control: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store: round trips, interruption, lack of space, and damage."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Split, Status, Store, StoreWriter
+
+from .conftest import counting_batch, header
+
+PREAMBLE = """
+import sys
+from pathlib import Path
+from tests.data.conftest import counting_batch, header
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import StoreWriter
+path = Path(sys.argv[1])
+"""
+
+
+def run_python(code, *arguments, **options):
+    command = [sys.executable, "-c", PREAMBLE + textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def write(path, batches=3, **options):
+    with StoreWriter(path, header(), **options) as writer:
+        for index in range(writer.batches, batches):
+            writer.append(*counting_batch(5, 20, first=5 * index), world=np.arange(5))
+
+
+def write_then_raise(path, error):
+    with StoreWriter(path, header()) as writer:
+        writer.append(*counting_batch(5, 20))
+        raise error
+
+
+def test_round_trip(store):
+    q, qd, control = counting_batch(4, 10)
+    assert store.header == header()
+    assert store.transitions == 34
+    assert store.lengths.tolist() == [10, 10, 4, 10]
+    assert store.offsets.tolist() == [0, 11, 22, 27, 38]
+    assert store.status.tolist() == [Status.COMPLETE, Status.COMPLETE, Status.OUT_OF_RANGE, Status.COMPLETE]
+    assert store.episodes(Split.VALIDATION).tolist() == [3]
+    for episode, length in enumerate(store.lengths):
+        found = store.episode(episode)
+        assert np.array_equal(found[0], q[episode, : length + 1])
+        assert np.array_equal(found[1], qd[episode, : length + 1])
+        assert np.array_equal(found[2], control[episode, :length])
+
+
+def test_unused_controls_are_zero(store):
+    assert np.all(store.control[store.offsets[1:] - 1] == 0.0)
+
+
+def test_attributes_are_readable_by_any_viewer(store, tmp_path):
+    with h5py.File(tmp_path / "store.h5") as file:
+        assert file.attrs["robot"] == "cartpole"
+        assert list(file.attrs["joint_names"]) == ["slide", "pole"]
+        assert list(file.attrs["q_units"]) == ["m", "rad"]
+        assert file.attrs["dt_s"] == 0.02
+        assert file.attrs["seed"] == 7
+        assert "featherstone" in file.attrs["teacher"]
+        assert "numpy" in file.attrs["versions"]
+        assert file.attrs["schema_version"] == 1
+
+
+def test_writing_in_memory_data_round_trips(store, tmp_path):
+    store.write(tmp_path / "again.h5")
+    again = Store.open(tmp_path / "again.h5")
+    assert np.array_equal(again.frames, store.frames)
+    assert np.array_equal(again.table, store.table)
+
+
+def test_robot_without_controls(tmp_path):
+    spec = header().spec
+    bare = header(spec=type(spec)(robot="free", joints=spec.joints, controls=(), dt=spec.dt))
+    with StoreWriter(tmp_path / "free.h5", bare) as writer:
+        writer.append(np.ones((2, 4, 2)), np.ones((2, 4, 2)), np.empty((2, 3, 0)))
+    assert Store.open(tmp_path / "free.h5").frames.shape == (8, 4)
+
+
+def test_a_million_transitions_take_at_most_40_megabytes(tmp_path):
+    q, qd, control = (x.astype(np.float32) for x in counting_batch(500, 100))
+    with StoreWriter(tmp_path / "big.h5", header()) as writer:
+        for _ in range(4):
+            writer.append(q, qd, control)
+    assert os.path.getsize(tmp_path / "big.h5") / 200_000 <= 40
+
+
+def test_values_that_are_not_finite_are_refused_and_nothing_is_left(tmp_path):
+    q, qd, control = counting_batch(2, 3)
+    q[1, 2, 0] = np.nan
+    with (
+        pytest.raises(InputError, match="q has a value that is not finite"),
+        StoreWriter(tmp_path / "x.h5", header()) as w,
+    ):
+        w.append(q, qd, control)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_beyond_an_early_end_may_be_anything(tmp_path):
+    q, qd, control = counting_batch(2, 3)
+    q[1, 2:] = np.nan
+    with StoreWriter(tmp_path / "x.h5", header()) as writer:
+        writer.append(q, qd, control, lengths=[3, 1], status=[0, 1])
+    assert Store.open(tmp_path / "x.h5").lengths.tolist() == [3, 1]
+
+
+def test_wrong_shapes_are_refused(tmp_path):
+    q, qd, control = counting_batch(2, 3)
+    with pytest.raises(InputError, match="shapes"), StoreWriter(tmp_path / "x.h5", header()) as writer:
+        writer.append(q[:, :-1], qd, control)
+
+
+def test_existing_file_stays_until_the_writer_finishes(tmp_path):
+    path = tmp_path / "x.h5"
+    write(path, batches=1)
+    before = path.read_bytes()
+    writer = StoreWriter(path, header())
+    writer.append(*counting_batch(5, 20))
+    assert path.read_bytes() == before
+    writer.append(*counting_batch(5, 20))
+    writer.close()
+    assert len(Store.open(path).table) == 10
+
+
+def test_an_error_leaves_neither_file_nor_part(tmp_path):
+    with pytest.raises(RuntimeError):
+        write_then_raise(tmp_path / "x.h5", RuntimeError("teacher broke"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("interruptions", [1, 2])
+def test_a_killed_writer_resumes_to_the_same_file(tmp_path, interruptions):
+    path = tmp_path / "x.h5"
+    for _ in range(interruptions):
+        process = run_python(
+            """
+            writer = StoreWriter(path, header(), resume=True)
+            for index in range(writer.batches, 10**6):
+                writer.append(*counting_batch(5, 20, first=5 * index))
+                print(writer.batches, flush=True)
+            """,
+            path,
+        )
+        assert process.stdout is not None
+        seen = 0
+        for line in process.stdout:
+            seen = int(line)
+            if seen % 4 == 3:
+                break
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        partial = Store.open(tmp_path / "x.h5.part")
+        assert len(partial.table) >= 5 * seen
+        assert not path.exists()
+    committed = len(partial.table) // 5
+    expected = committed + 2
+    write(path, batches=expected, resume=True)
+    write(tmp_path / "straight.h5", batches=expected)
+    resumed, straight = Store.open(path), Store.open(tmp_path / "straight.h5")
+    assert np.array_equal(resumed.frames, straight.frames)
+    assert not (tmp_path / "x.h5.part").exists()
+
+
+def test_an_interrupted_writer_keeps_its_part(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        write_then_raise(tmp_path / "x.h5", KeyboardInterrupt())
+    assert StoreWriter(tmp_path / "x.h5", header(), resume=True).batches == 1
+
+
+def test_resume_refuses_another_header_and_names_the_difference(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        write_then_raise(tmp_path / "x.h5", KeyboardInterrupt())
+    with pytest.raises(InputError, match="seed is 8 instead of 7"):
+        StoreWriter(tmp_path / "x.h5", header(seed=8), resume=True)
+    assert len(Store.open(tmp_path / "x.h5.part").table) == 5
+
+
+def test_resume_of_nothing_begins_anew(tmp_path):
+    write(tmp_path / "x.h5", batches=2, resume=True)
+    assert len(Store.open(tmp_path / "x.h5").table) == 10
+
+
+NO_SPACE = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    with StoreWriter(path, header()) as writer:
+        for index in range(400):
+            writer.append(*counting_batch(50, 100))
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("limit", [100, 20_000, 300_000, 1_000_000])
+def test_no_space_left_is_one_line_and_keeps_the_old_file(tmp_path, limit):
+    path = tmp_path / "x.h5"
+    write(path, batches=1)
+    before = path.read_bytes()
+    process = run_python(NO_SPACE, path, limit)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    assert re.fullmatch(r".*x\.h5: cannot be written \(File too large\); give a path .*\n", out)
+    assert error == ""
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["x.h5"]
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        StoreWriter(tmp_path / "file" / "x.h5", header())
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        Store.open(tmp_path / "none.h5")
+
+
+def test_foreign_hdf5(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["data"] = np.zeros(3)
+    with pytest.raises(InputError, match="no trajectory store"):
+        Store.open(tmp_path / "x.h5")
+
+
+def test_other_schema_version(store, tmp_path):
+    with h5py.File(tmp_path / "store.h5", "r+") as file:
+        file.attrs["schema_version"] = 99
+    with pytest.raises(InputError, match="schema version 99; this version of neurodyn reads 1"):
+        Store.open(tmp_path / "store.h5")
+
+
+def test_nan_inside(store, tmp_path):
+    with h5py.File(tmp_path / "store.h5", "r+") as file:
+        file["qd"][13, 1] = np.nan
+    with pytest.raises(InputError, match="not finite in episode 1, row 13"):
+        Store.open(tmp_path / "store.h5")
+
+
+@pytest.mark.parametrize("name", ["q", "episodes", "committed"])
+def test_missing_dataset(store, tmp_path, name):
+    with h5py.File(tmp_path / "store.h5", "r+") as file:
+        del file[name]
+    with pytest.raises(InputError, match=f"no dataset '{name}'"):
+        Store.open(tmp_path / "store.h5")
+
+
+def test_truncation_anywhere_is_an_input_error(tmp_path):
+    path = tmp_path / "x.h5"
+    write(path)
+    whole = path.read_bytes()
+    cut = tmp_path / "cut.h5"
+    for length in [*range(0, 200, 7), *np.linspace(200, len(whole) - 1, 60).astype(int)]:
+        cut.write_bytes(whole[:length])
+        with pytest.raises(InputError, match=r"cut\.h5"):
+            Store.open(cut)
+
+
+def test_writing_is_cheap(tmp_path):
+    q, qd, control = (x.astype(np.float32) for x in counting_batch(512, 100))
+    begin = time.process_time()
+    with StoreWriter(tmp_path / "x.h5", header()) as writer:
+        for _ in range(5):
+            writer.append(q, qd, control)
+    # A teacher makes about 0.15 transitions a microsecond; writing must stay far below its 6.7 microseconds.
+    assert (time.process_time() - begin) / (5 * 51_200) < 1.5e-6
