@@ -27,12 +27,14 @@ class Frame:
         sin: Sines of the frame's position, shape [channels / 2].
         valid: Which slots belong to a world's history, this frame included, shape [window, worlds]; None
             where all do.
+        stale: Whether other slots may hold what worlds left behind at a reset, instead of zeros.
     """
 
     slot: int
     cos: Tensor
     sin: Tensor
     valid: Tensor | None
+    stale: bool
 
 
 class SlidingAttention(nn.Module):
@@ -71,15 +73,15 @@ class SlidingAttention(nn.Module):
         q, k = (rotate(y, frame.cos[:, None], frame.sin[:, None], 1) for y in (q, k))
         # See step_: values stay finite, so that a weight of exactly zero silences them.
         new = torch.stack((k, torch.nan_to_num(v)))
+        if frame.stale and frame.valid is not None:
+            # The gradient needs this: a stale infinity times a zero gradient would be a NaN.
+            ring = ring.masked_fill(~frame.valid[:, None, None, None], 0.0)
         ring = torch.cat((ring[: frame.slot], new[None], ring[frame.slot + 1 :]))
-        seen = ring
+        keys, values = ring.unbind(1)
+        scores = (keys * (q * self.channels**-0.5)).sum(2)
         if frame.valid is not None:
-            # Both passes need this: a stale infinity times a zero gradient would be a NaN.
-            seen = torch.where(frame.valid[:, None, None, None], ring, 0.0)
-        scores = (seen[:, 0] * (q * self.channels**-0.5)).sum(2)
-        if frame.valid is not None:
-            scores = torch.where(frame.valid[:, None], scores, -torch.inf)
-        mixed = (seen[:, 1] * scores.softmax(0)[:, :, None]).sum(0)
+            scores = scores.masked_fill(~frame.valid[:, None], -torch.inf)
+        mixed = (values * scores.softmax(0)[:, :, None]).sum(0)
         return self.out(mixed.reshape(self.width, -1).t()), ring
 
     def step_(self, x: Tensor, ring: Tensor, frame: Frame, onto: Tensor, scratch: Tensor) -> Tensor:

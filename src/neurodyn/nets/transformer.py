@@ -29,6 +29,7 @@ class RingCarry:
         filled: Number of frames of each world's history, at most `window`, shape [worlds].
         frame: Number of the next frame; all worlds share it, it says nothing about their histories.
         settled: Number of steps since any world began anew; from `window` on all slots are everybody's.
+        stale: Whether slots outside of a world's history may hold what it left behind, instead of zeros.
         scratch: Room for the products of the fast path, once it was used; its content means nothing.
     """
 
@@ -36,6 +37,7 @@ class RingCarry:
     filled: Tensor
     frame: int = 0
     settled: int = 0
+    stale: bool = False
     scratch: Tensor | None = None
 
 
@@ -149,13 +151,15 @@ class Transformer(SequenceNet):
         for block, ring in zip(self._blocks(), carry.rings, strict=True):
             x, ring = block.step(x, ring, frame)
             rings.append(ring)
-        return self.head(self.norm(x)), self._advanced(replace(carry, rings=tuple(rings)))
+        return self.head(self.norm(x)), self._advanced(replace(carry, rings=tuple(rings), stale=False))
 
     @torch.no_grad()
     def step_(self, x: Tensor, carry: RingCarry) -> tuple[Tensor, RingCarry]:
         """Map one frame without gradients; the rings are updated in place."""
         if carry.scratch is None:
-            carry = replace(carry, scratch=carry.rings[0][:, 0].clone(memory_format=torch.contiguous_format))
+            # An ordinary tensor even in inference mode: the carry may be stepped outside of it later.
+            with torch.inference_mode(False):
+                carry = replace(carry, scratch=carry.rings[0].new_empty(carry.rings[0][:, 0].shape))
         x, frame, scratch = self.embed(x), self._frame(carry), carry.scratch
         for block, ring in zip(self._blocks(), carry.rings, strict=True):
             x = block.step_(x, ring, frame, cast(Tensor, scratch))
@@ -163,7 +167,7 @@ class Transformer(SequenceNet):
 
     def reset(self, carry: RingCarry, mask: Tensor) -> RingCarry:
         """Empty the history of the worlds where `mask` is true; the rings are not touched."""
-        return replace(carry, filled=carry.filled.masked_fill(mask, 0), settled=0)
+        return replace(carry, filled=carry.filled.masked_fill(mask, 0), settled=0, stale=True)
 
     def merge(self, carry: RingCarry, other: RingCarry, mask: Tensor) -> RingCarry:
         """Take the worlds where `mask` is true from `other`, which must be at the same frame."""
@@ -171,7 +175,8 @@ class Transformer(SequenceNet):
             raise InputError(f"carries at frames {carry.frame} and {other.frame} cannot be merged; rewind one first")
         rings = tuple(torch.where(mask, b, a) for a, b in zip(carry.rings, other.rings, strict=True))
         filled = torch.where(mask, other.filled, carry.filled)
-        return RingCarry(rings, filled, carry.frame, min(carry.settled, other.settled))
+        settled, stale = min(carry.settled, other.settled), carry.stale or other.stale
+        return RingCarry(rings, filled, carry.frame, settled, stale)
 
     def rewound(self, carry: RingCarry, frames: int) -> RingCarry:
         """Return an empty carry that is at the frame of `carry` after `frames` steps."""
@@ -189,7 +194,7 @@ class Transformer(SequenceNet):
             slots = torch.arange(self.window, device=carry.filled.device)
             age = torch.remainder(slot - slots, self.window)
             valid = age[:, None] <= carry.filled
-        return Frame(slot, cos[position], sin[position], valid)
+        return Frame(slot, cos[position], sin[position], valid, carry.stale)
 
     def _advanced(self, carry: RingCarry) -> RingCarry:
         if carry.settled >= self.window:
