@@ -23,7 +23,10 @@ layers: .venv/dev.stamp  ## Check that imports run one way.
 	$(BIN)/lint-imports
 
 bench: .venv/dev.stamp  ## Run all benchmarks on one thread; figures go to benchmarks/results/.
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
+	set -e; for script in benchmarks/[a-z]*.py; do \
+	    echo "== $$script"; \
+	    OMP_NUM_THREADS=1 $(BIN)/python $$script --json benchmarks/results/$$(basename $$script .py).json; \
+	done
 
 clean:  ## Remove what the other verbs made.
 	rm -rf .venv demo build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
