@@ -16,7 +16,7 @@ def import_newton() -> ModuleType:
     Raises:
         InputError: Newton is not installed.
     """
-    if "newton" in sys.modules:
+    if sys.modules.get("newton") is not None:
         return sys.modules["newton"]
     try:
         if not os.environ.get("NEURODYN_VERBOSE"):

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a solver that moves robots asks of a Newton model: the same robot in every world, and nothing else that moves.
+
+Then the coordinates of all worlds are one table: `joint_q` viewed as [worlds, nq], `joint_qd` as [worlds, nv].
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.fingerprint import columns
+
+if TYPE_CHECKING:
+    import newton
+
+_TOLERANCE = 1e-4
+_JOINT_ARRAYS = ("joint_type", "joint_X_c")
+_DOF_ARRAYS = ("joint_axis", "joint_limit_lower", "joint_limit_upper", "joint_armature")
+_BODY_ARRAYS = ("body_mass", "body_com", "body_inertia")
+
+
+def count_worlds(model: "newton.Model") -> int:
+    """Return the number of worlds; a model without worlds is one."""
+    return max(int(model.world_count), 1)
+
+
+def is_global(model: "newton.Model") -> bool:
+    """Return whether the robot was built without worlds, so that it belongs to the global one (index -1)."""
+    return not bool((_arrays(model).joint_world.numpy() >= 0).any())
+
+
+def require_robots_only(newton_model: "newton.Model", where: str) -> None:
+    """Refuse models in which something moves that is not the robot of a world.
+
+    Args:
+        newton_model: Worlds with robots.
+        where: Who asks, for the error message.
+
+    Raises:
+        InputError: There are particles, kinematic bodies, or moving joints outside of the worlds' robots.
+    """
+    newton, model = import_newton(), _arrays(newton_model)
+    if model.particle_count:
+        raise InputError(f"{where}: the model has {model.particle_count} particles; valid: rigid robots only")
+    kinematic = np.flatnonzero(model.body_flags.numpy() & int(newton.BodyFlags.KINEMATIC))
+    if len(kinematic):
+        name = short_label(model.body_label[kinematic[0]])
+        raise InputError(f"{where}: body {name!r} is kinematic; valid: bodies that the robot's joints move")
+    moving = model.joint_type.numpy() != int(newton.JointType.FIXED)
+    world = model.joint_world.numpy()
+    stray = np.flatnonzero(moving & (world < 0))
+    if len(stray) and not is_global(model):
+        name = short_label(model.joint_label[stray[0]])
+        raise InputError(
+            f"{where}: joint {name!r} moves outside of all worlds; valid: one robot in each world and nothing else "
+            "that moves"
+        )
+    q_columns, qd_columns = columns(model)
+    worlds = count_worlds(model)
+    sizes = (worlds * len(q_columns), worlds * len(qd_columns))
+    if sizes != (model.joint_coord_count, model.joint_dof_count) or (np.diff(world[moving]) < 0).any():
+        raise InputError(
+            f"{where}: the model's {worlds} worlds do not hold the same joints; valid: the same robot in every world, "
+            "replicated"
+        )
+
+
+def require_equal_worlds(newton_model: "newton.Model", where: str) -> None:
+    """Refuse worlds whose robots differ from that of world 0; robots may stand and head where they like.
+
+    Args:
+        newton_model: Worlds with robots, as `require_robots_only` wants it.
+        where: Who asks, for the error message.
+
+    Raises:
+        MismatchError: A world's robot differs; the message names the first difference.
+    """
+    model, worlds = _arrays(newton_model), count_worlds(newton_model)
+    if worlds == 1:
+        return
+    joints = np.flatnonzero(model.joint_world.numpy() >= 0)
+    bodies = np.flatnonzero(model.body_world.numpy() >= 0)
+    labels = [short_label(label) for label in model.joint_label]
+    if len(joints) % worlds or len(bodies) % worlds:
+        raise InputError(f"{where}: the model's {worlds} worlds hold different robots; valid: the same one in each")
+    _compare(where, "joint_label", np.array(labels)[joints], labels, joints, worlds)
+    for name in _JOINT_ARRAYS:
+        _compare(where, name, getattr(model, name).numpy()[joints], labels, joints, worlds)
+    for name in _DOF_ARRAYS:
+        _compare(where, name, getattr(model, name).numpy(), _dof_labels(model, labels), None, worlds)
+    body_labels = [short_label(label) for label in model.body_label]
+    for name in _BODY_ARRAYS:
+        _compare(where, name, getattr(model, name).numpy()[bodies], body_labels, bodies, worlds)
+    _compare(where, "joint_X_p", _stands(model, joints, worlds), labels, joints, worlds)
+
+
+def _arrays(model: Any) -> Any:
+    """A built model has all of its arrays, which its declared types do not say."""
+    return model
+
+
+def _stands(model: Any, joints: np.ndarray, worlds: int) -> np.ndarray:
+    """Return the joints' parent frames, those of root joints replaced by the gravity that they see."""
+    frames = model.joint_X_p.numpy()[joints].astype(float)
+    gravity = np.asarray(model.gravity.numpy(), dtype=float).reshape(-1, 3)[:worlds]
+    seen = np.repeat(gravity, len(joints) // worlds, axis=0) if len(gravity) == worlds else gravity[:1]
+    root = model.joint_parent.numpy()[joints] < 0
+    u, w = -frames[:, 3:6], frames[:, 6:]
+    once = np.cross(u, seen)
+    standing = np.zeros_like(frames)
+    standing[:, :3] = seen + 2 * w * once + 2 * np.cross(u, once)
+    return np.where(root[:, None], standing, frames)
+
+
+def _dof_labels(model: Any, labels: list[str]) -> list[str]:
+    starts = model.joint_qd_start.numpy()
+    return [labels[joint] for joint in range(len(labels)) for _ in range(starts[joint], starts[joint + 1])]
+
+
+def _compare(
+    where: str, what: str, values: np.ndarray, labels: list[str], rows: np.ndarray | None, worlds: int
+) -> None:
+    """Compare the rows of every world with those of world 0."""
+    table = values.reshape(worlds, len(values) // worlds, -1)
+    if table.dtype.kind == "U":
+        differs = table != table[:1]
+    else:
+        # Relative to the largest entry of a row, so that a rounding of zero is no difference.
+        scale = np.abs(table[:1]).max(axis=2, keepdims=True, initial=0.0)
+        differs = np.abs(table.astype(float) - table[:1]) > _TOLERANCE * scale + 1e-6
+        differs |= ~np.isfinite(table.astype(float))
+    if not differs.any():
+        return
+    world, row, column = (int(index[0]) for index in np.nonzero(differs))
+    name = labels[row if rows is None else int(rows[row])]
+    raise MismatchError(
+        f"{where}: {what} of {name!r} is {table[world, row, column]} in world {world} instead of "
+        f"{table[0, row, column]} as in world 0; one neural model predicts one robot"
+    )

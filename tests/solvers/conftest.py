@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small models, fitted in seconds to short roll-outs of the teacher."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn import robots
+from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, save_model
+from neurodyn.dynamics.encoding import fit_encoding
+from neurodyn.dynamics.interface import position_difference
+from neurodyn.nets.build import NetConfig
+
+pytest.importorskip("newton")
+
+TILTED = Path(__file__).resolve().parents[1] / "sim" / "assets" / "tilted.yaml"
+NETS = {
+    "gru": NetConfig(kind="gru", width=24, depth=1, head=0),
+    "mlp": NetConfig(kind="mlp", width=48, depth=2),
+    "transformer": NetConfig(kind="transformer", width=16, depth=1, heads=2, window=4, head=0),
+}
+
+
+def make_run(folder: Path, name: str, net: NetConfig, *, steps: int = 60) -> Path:
+    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.sampling import sample_states, sample_torques
+    from neurodyn.sim.teacher import Teacher
+
+    robot = robots.load(name)
+    rng = np.random.default_rng(0)
+    teacher = Teacher(robot, 128)
+    torques = sample_torques(robot, 128, 12, rng)
+    q, qd = teacher.rollout(*sample_states(robot, 128, rng), torques)
+    dq, dqd = position_difference(robot.spec, q[:, 1:], q[:, :-1]), qd[:, 1:] - qd[:, :-1]
+    encoding = fit_encoding(robot.spec, qd[:, :-1].flatten(0, 1), dq.flatten(0, 1), dqd.flatten(0, 1))
+    torch.manual_seed(0)
+    config = ModelConfig(kind="neural", net=net, encoding=encoding.config, robot=name)
+    model = build_model(config, ModelSpec(state=robot.spec, fingerprint=fingerprint(teacher.model)))
+    inputs = model.encoding.encode(q[:, :-1], qd[:, :-1], torques)
+    targets = model.encoding.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:])
+    model.predictor.fit(inputs.flatten(0, 1), targets.flatten(0, 1))
+    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(steps):
+        loss = (model(q[:, :-1], qd[:, :-1], torques) - model.predictor.normalise_target(targets)).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    save_model(folder, model, config)
+    return folder
+
+
+@pytest.fixture(scope="session", params=sorted(NETS))
+def any_run(request, tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp(request.param), "cartpole", NETS[request.param])
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """A cartpole with memory, so that history matters."""
+    return make_run(tmp_path_factory.mktemp("memory"), "cartpole", NETS["gru"])
+
+
+@pytest.fixture(scope="session")
+def tilted_run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("tilted"), str(TILTED), NETS["mlp"], steps=20)

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+import newton
+import numpy as np
+import pytest
+import torch
+import warp as wp
+
+from neurodyn import robots
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.interface import State
+from neurodyn.sim import build
+from neurodyn.solvers import SolverNeural
+from tests.solvers.conftest import TILTED
+from tests.solvers.loop import (
+    CARTPOLE,
+    DT,
+    cartpoles,
+    coordinates,
+    copy_of,
+    forces,
+    mask,
+    simulate,
+    start,
+    table,
+)
+
+
+def rollout(run, model, state, torques):
+    context = State(table(state.joint_q, model).clone(), table(state.joint_qd, model).clone())
+    trajectory = load(run).rollout(context, torques)
+    return torch.cat([trajectory.q, trajectory.qd], -1)
+
+
+class TestStep:
+    def test_newton_loop_gives_the_rollout_of_the_dynamics(self, any_run):
+        model = cartpoles(5)
+        state, torques = start(model), forces(model, 20)
+        expected = rollout(any_run, model, state, torques)
+        seen, _ = simulate(SolverNeural(model, any_run), model, state, torques)
+        assert torch.equal(seen, expected)
+        assert (seen[:, -1] - seen[:, 0]).abs().min() > 1e-3
+
+    @pytest.mark.parametrize("any_run", ["mlp"], indirect=True)
+    def test_stays_near_the_analytic_solver(self, any_run):
+        from neurodyn.sim.teacher import Teacher
+
+        model = cartpoles(16)
+        torques = forces(model, 6)
+        seen, _ = simulate(SolverNeural(model, any_run), model, start(model), torques)
+        state = start(model)
+        q, qd = Teacher(CARTPOLE, 16).rollout(table(state.joint_q, model), table(state.joint_qd, model), torques)
+        exact = torch.cat([q, qd], -1)
+        error = (seen - exact)[:, -1].abs().mean()
+        assert error < 0.2 * (exact[:, -1] - exact[:, 0]).abs().mean()
+
+    def test_takes_loaded_dynamics(self, run):
+        model = cartpoles(2)
+        torques = forces(model, 5)
+        by_path, _ = simulate(SolverNeural(model, run), model, start(model), torques)
+        by_model, _ = simulate(SolverNeural(model, load(run)), model, start(model), torques)
+        assert torch.equal(by_path, by_model)
+
+    def test_works_on_one_state(self, run):
+        model = cartpoles(3)
+        torques = forces(model, 6)
+        expected, _ = simulate(SolverNeural(model, run), model, start(model), torques)
+        solver, state, control = SolverNeural(model, run), start(model), model.control()
+        for torque in torques.unbind(1):
+            table(control.joint_f, model)[:, :1] = torque
+            solver.step(state, state, control, None, DT)
+        assert torch.equal(coordinates(model, state), expected[:, -1])
+
+    def test_input_state_stays_as_it_is(self, run):
+        model = cartpoles(3)
+        state, out = start(model), model.state()
+        before = coordinates(model, state)
+        SolverNeural(model, run).step(state, out, None, None, DT)
+        assert torch.equal(coordinates(model, state), before)
+
+    def test_without_a_control_the_forces_of_the_model_act(self, run):
+        model = cartpoles(3)
+        table(model.joint_f, model)[:, :1] = torques = forces(model, 1)[:, 0]
+        expected = rollout(run, model, start(model), torques[:, None])[:, -1]
+        out = model.state()
+        SolverNeural(model, run).step(start(model), out, None, None, DT)
+        assert torch.equal(coordinates(model, out), expected)
+
+    def test_edits_between_steps_win(self, any_run):
+        model = cartpoles(3)
+        torques = forces(model, 8)
+        solver = SolverNeural(model, any_run)
+        _, state = simulate(solver, model, start(model), torques[:, :4])
+        table(state.joint_q, model)[1] = torch.tensor([0.3, -0.2])
+        table(state.joint_qd, model)[1] = torch.tensor([-0.5, 0.4])
+        untouched = coordinates(model, state)
+        seen, _ = simulate(solver, model, state, torques[:, 4:])
+        assert torch.equal(seen[:, 0], untouched)
+        # One frame from rest-like speeds moves a cart by centimetres: it went on from where it was put.
+        assert (seen[1, 1, 0] - 0.3).abs() < 0.05
+        assert (seen[1, 1, 1] + 0.2).abs() < 0.05
+
+    def test_a_model_without_worlds_is_one_world(self, run):
+        from neurodyn.sim.build import build_world
+
+        model = build_world(CARTPOLE).finalize(device="cpu")
+        state, torques = start(model), forces(model, 4)
+        expected = rollout(run, model, state, torques)
+        solver = SolverNeural(model, run)
+        seen, state = simulate(solver, model, state, torques)
+        assert torch.equal(seen, expected)
+        # Its entry of a reset mask is the last one, that of the global world.
+        before = coordinates(model, state)
+        solver.reset(state, wp.array([True] * model.world_count + [False], dtype=wp.bool))
+        assert torch.equal(coordinates(model, state), before)
+        solver.reset(state, wp.array([False] * model.world_count + [True], dtype=wp.bool))
+        assert not coordinates(model, state).any()
+
+
+class TestForwardKinematics:
+    def test_bodies_follow_the_joint_of_a_tilted_base(self, tilted_run):
+        """Against rotations written out by hand: base o joint o turn, and the velocity of an off-centre mass."""
+        robot = robots.load(TILTED)
+        model = build(robot, 3)
+        solver, state, out = SolverNeural(model, tilted_run), start(model), model.state()
+        solver.step(state, out, None, None, robot.dt)
+        base = rotation_z(0.5) @ rotation_y(-0.4) @ rotation_x(0.3)
+        joint = base @ rotation_y(0.6)
+        q, qd = out.joint_q.numpy(), out.joint_qd.numpy()
+        assert (q != state.joint_q.numpy()).all()
+        for world in range(3):
+            turned = joint @ rotation_z(q[world])
+            pose = out.body_q.numpy()[world]
+            np.testing.assert_allclose(pose[:3], [1, 2, 3] + base @ [0, 0.1, 0], atol=1e-5)
+            np.testing.assert_allclose(matrix(pose[3:]), turned, atol=1e-5)
+            spin = joint @ [0, 0, qd[world]]
+            velocity = np.cross(spin, turned @ [0.1, -0.2, 0.3])
+            np.testing.assert_allclose(out.body_qd.numpy()[world], [*velocity, *spin], atol=1e-5)
+
+
+class TestReset:
+    def test_masked_reset_leaves_the_other_worlds_bitwise_alone(self, run):
+        model = cartpoles(4)
+        torques = forces(model, 12)
+        kept, reset = SolverNeural(model, run), SolverNeural(model, run)
+        _, state = simulate(kept, model, start(model), torques[:, :6])
+        _, same = simulate(reset, model, start(model), torques[:, :6])
+        reset.reset(same, mask(model, 2), flags=0)
+        assert torch.equal(coordinates(model, state), coordinates(model, same))
+        expected, _ = simulate(kept, model, copy_of(model, state), torques[:, 6:])
+        seen, _ = simulate(reset, model, same, torques[:, 6:])
+        others = [0, 1, 3]
+        assert torch.equal(seen[others], expected[others])
+        assert (seen[2, 1:] != expected[2, 1:]).any(-1).all()
+        fresh, _ = simulate(SolverNeural(model, run), model, state, torques[:, 6:])
+        assert torch.equal(seen[2], fresh[2])
+
+    def test_sets_chosen_worlds_to_the_state_of_the_model(self, run):
+        model = cartpoles(3)
+        table(model.joint_q, model)[:] = torch.tensor([0.25, 0.5])
+        solver, state = SolverNeural(model, run), start(model)
+        before, bodies = coordinates(model, state), wp.to_torch(state.body_q).clone().view(3, -1)
+        solver.reset(state, mask(model, 1))
+        after = coordinates(model, state)
+        assert after[1].tolist() == [0.25, 0.5, 0, 0]
+        assert torch.equal(after[[0, 2]], before[[0, 2]])
+        moved = wp.to_torch(state.body_q).view(3, -1)
+        assert moved[1, 0] == 0.25
+        assert torch.equal(moved[[0, 2]], bodies[[0, 2]])
+
+    def test_flags_choose_what_is_set(self, run):
+        model = cartpoles(2)
+        solver, state = SolverNeural(model, run), start(model)
+        before = coordinates(model, state)
+        solver.reset(state, None, newton.StateFlags.JOINT_QD)
+        assert torch.equal(coordinates(model, state)[:, :2], before[:, :2])
+        assert not coordinates(model, state)[:, 2:].any()
+
+    @pytest.mark.parametrize("worlds", [None, (0,), (0, 1, 2, 3)])
+    def test_before_the_first_step(self, run, worlds):
+        model = cartpoles(3)
+        solver, state, torques = SolverNeural(model, run), start(model), forces(model, 5)
+        expected, _ = simulate(SolverNeural(model, run), model, copy_of(model, state), torques)
+        solver.reset(state, None if worlds is None else mask(model, *worlds), flags=0)
+        seen, _ = simulate(solver, model, state, torques)
+        assert torch.equal(seen, expected)
+
+    def test_without_a_mask_all_begin_anew(self, run):
+        model = cartpoles(3)
+        solver, torques = SolverNeural(model, run), forces(model, 6)
+        first, state = simulate(solver, model, start(model), torques)
+        solver.reset(state)
+        again, _ = simulate(solver, model, start(model), torques)
+        assert torch.equal(first, again)
+
+    def test_global_entry_resets_no_world(self, run):
+        model = cartpoles(2)
+        solver, torques = SolverNeural(model, run), forces(model, 8)
+        expected, _ = simulate(SolverNeural(model, run), model, start(model), torques)
+        _, state = simulate(solver, model, start(model), torques[:, :4])
+        solver.reset(state, mask(model, 2))
+        seen, _ = simulate(solver, model, state, torques[:, 4:])
+        assert torch.equal(seen, expected[:, 4:])
+
+    @pytest.mark.parametrize(
+        ("bad", "error", "message"),
+        [
+            (lambda: wp.zeros(2, dtype=wp.bool), ValueError, "world_count"),
+            (lambda: wp.zeros(3, dtype=wp.int32), TypeError, "bool"),
+            (lambda: torch.zeros(3, dtype=torch.bool), TypeError, "Warp array"),
+        ],
+    )
+    def test_refuses_bad_masks(self, run, bad, error, message):
+        model = cartpoles(2)
+        with pytest.raises(error, match=message):
+            SolverNeural(model, run).reset(model.state(), bad())
+
+
+class TestRefusals:
+    def test_another_robot(self, run):
+        with pytest.raises(MismatchError, match=r"'cartpole'.*joint order is \[.*\] instead of \['slider', 'hinge'\]"):
+            SolverNeural(build(robots.load("dfki-c1"), 2), run)
+
+    def test_another_order_of_joints(self, run):
+        def edit(world):
+            world.joint_label.reverse()
+
+        with pytest.raises(MismatchError, match=r"joint order is \['hinge', 'slider'\] instead of"):
+            SolverNeural(cartpoles(edit=edit), run)
+
+    def test_another_mass(self, run):
+        def edit(world):
+            world.body_mass[1] = 3.5
+
+        with pytest.raises(MismatchError, match=r"mass of body 'pole' is 3\.5 instead of 2\.5"):
+            SolverNeural(cartpoles(edit=edit), run)
+
+    def test_another_gravity(self, run):
+        with pytest.raises(MismatchError, match=r"gravity is \[0 0 -1\.62\] instead of \[0 0 -9\.81\]"):
+            SolverNeural(cartpoles(gravity=(0, 0, -1.62)), run)
+
+    def test_another_mass_in_one_world(self, run):
+        model = cartpoles(4)
+        mass = model.body_mass.numpy()
+        mass[5] = 2.75
+        model.body_mass.assign(mass)
+        with pytest.raises(MismatchError, match=r"body_mass of 'pole' is 2\.75 in world 2 instead of 2\.5"):
+            SolverNeural(model, run)
+
+    def test_another_gravity_in_one_world(self, run):
+        gravity = np.tile([0, 0, -9.81], (3, 1))
+        gravity[1] = [0, 0, -3.7]
+        with pytest.raises(MismatchError, match="in world 1"):
+            SolverNeural(cartpoles(3, gravity=gravity), run)
+
+    def test_robots_may_stand_apart(self, run):
+        scene = newton.ModelBuilder()
+        from neurodyn.sim.build import build_world
+
+        scene.replicate(build_world(CARTPOLE), copy_count=3, spacing=(2.0, 3.0, 0.0))
+        model = scene.finalize(device="cpu")
+        state = start(model)
+        expected = rollout(run, model, state, forces(model, 3))
+        seen, state = simulate(SolverNeural(model, run), model, state, forces(model, 3))
+        assert torch.equal(seen, expected)
+        assert np.ptp(state.body_q.numpy()[::2, 1]) > 2.9
+
+    def test_a_free_body_beside_each_robot(self, run):
+        def edit(world):
+            world.add_shape_sphere(world.add_body(label="ball", mass=1.0), radius=0.1)
+
+        with pytest.raises(MismatchError, match="joint order is"):
+            SolverNeural(cartpoles(edit=edit), run)
+
+    def test_a_free_body_outside_of_the_worlds(self, run):
+        from neurodyn.sim.build import build_world
+
+        scene = newton.ModelBuilder()
+        scene.replicate(build_world(CARTPOLE), copy_count=2)
+        scene.add_body(label="ball", mass=1.0)
+        with pytest.raises(InputError, match="outside of all worlds"):
+            SolverNeural(scene.finalize(device="cpu"), run)
+
+    def test_particles(self, run):
+        def edit(world):
+            world.add_particle((0, 0, 1), (0, 0, 0), 0.1)
+
+        with pytest.raises(InputError, match="particles"):
+            SolverNeural(cartpoles(2, edit=edit), run)
+
+    @pytest.mark.parametrize("factor", [0.2, 1.01, 2.0])
+    def test_another_dt(self, run, factor):
+        model = cartpoles(1)
+        state = start(model)
+        with pytest.raises(MismatchError, match=r"instead of the 0\.0166667 s .* substeps = 1"):
+            SolverNeural(model, run).step(state, model.state(), None, None, factor * DT)
+
+    def test_a_missing_run(self, tmp_path):
+        with pytest.raises(InputError, match="run directory"):
+            SolverNeural(cartpoles(1), tmp_path / "nothing")
+
+    def test_a_graph_capture(self, run):
+        model = cartpoles(2)
+        solver, state, out = SolverNeural(model, run), start(model), model.state()
+        for call in (lambda: solver.step(state, out, None, None, DT), lambda: solver.reset(state)):
+            with pytest.raises(InputError, match="captured"), wp.ScopedCapture(device="cpu"):
+                call()
+        solver.step(state, out, None, None, DT)
+
+    def test_a_change_of_the_model(self, run):
+        model = cartpoles(2)
+        solver = SolverNeural(model, run)
+        solver.notify_model_changed(newton.ModelFlags.ALL)
+        model.body_mass.assign(model.body_mass.numpy() * 1.2)
+        solver.notify_model_changed(newton.ModelFlags.SHAPE_PROPERTIES)
+        with pytest.raises(MismatchError, match="mass of body 'cart' is 60 instead of 50"):
+            solver.notify_model_changed(newton.ModelFlags.BODY_INERTIAL_PROPERTIES)
+
+    def test_a_model_with_gradients(self, run):
+        scene = newton.ModelBuilder()
+        from neurodyn.sim.build import build_world
+
+        scene.replicate(build_world(CARTPOLE), copy_count=2)
+        with pytest.raises(InputError, match="requires_grad"):
+            SolverNeural(scene.finalize(device="cpu", requires_grad=True), run)
+
+    def test_a_wrench_on_a_body(self, run):
+        model = cartpoles(2)
+        state = start(model)
+        state.body_f.fill_(1.0)
+        with pytest.raises(InputError, match="body_f"):
+            SolverNeural(model, run).step(state, model.state(), None, None, DT)
+
+
+def rotation_x(angle):
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[1, 0, 0], [0, c, -s], [0, s, c]])
+
+
+def rotation_y(angle):
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]])
+
+
+def rotation_z(angle):
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+
+
+def matrix(quaternion):
+    x, y, z, w = quaternion.astype(float)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
