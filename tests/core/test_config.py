@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations come back as they were written, and what is wrong with one is said in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from neurodyn.core.config import Config, from_dict, read_config, to_dict, to_yaml
+from neurodyn.core.errors import InputError
+
+
+class Inner(Config, frozen=True):
+    gains: tuple[float, ...] = (1.0, 2.0)
+    name: str = "a"
+
+    def __post_init__(self) -> None:
+        if self.name == "forbidden":
+            raise ValueError("name is forbidden; valid: any other")
+        if self.name == "refused":
+            raise InputError("name is refused; valid: any other")
+
+
+class Outer(Config, frozen=True):
+    rate: float
+    steps: int | None = None
+    inner: Inner = Inner()
+    table: dict[str, tuple[float, float]] = {}
+
+
+SAMPLE = Outer(rate=1e-3, steps=4, inner=Inner(gains=(0.1, 1e30), name="ü"), table={"q": (-1.0, 1.0)})
+
+
+def message(text: str, path: Path) -> str:
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_config(path, Outer)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_configuration_survives_plain_data():
+    assert from_dict(to_dict(SAMPLE), Outer) == SAMPLE
+
+
+def test_a_configuration_survives_yaml(tmp_path: Path):
+    path = tmp_path / "sample.yaml"
+    path.write_text(to_yaml(SAMPLE), encoding="utf-8")
+    assert read_config(path, Outer) == SAMPLE
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "rate: 0.5\ninner: {name: b}\n"),
+        ("a.yml", "rate: 5.0e-1\ninner: {name: b}\n"),
+        ("a.toml", 'rate = 0.5\n[inner]\nname = "b"\n'),
+        ("a.json", '{"rate": 0.5, "inner": {"name": "b"}}'),
+    ],
+)
+def test_all_three_formats_say_the_same(name: str, text: str, tmp_path: Path):
+    (tmp_path / name).write_text(text)
+    assert read_config(tmp_path / name, Outer) == Outer(rate=0.5, inner=Inner(name="b"))
+
+
+def test_yaml_reads_exponents_without_a_point_as_numbers(tmp_path: Path):
+    (tmp_path / "a.yaml").write_text("rate: 1e-3\n")
+    assert read_config(tmp_path / "a.yaml", Outer).rate == 1e-3
+
+
+def test_an_unknown_key_is_refused_and_the_valid_ones_are_listed(tmp_path: Path):
+    text = message("rate: 1.0\nrtae: 2.0\n", tmp_path / "a.yaml")
+    assert str(tmp_path / "a.yaml") in text
+    assert "rtae" in text
+    assert "rate, steps, inner, table" in text
+
+
+def test_an_unknown_key_inside_is_named_with_its_place(tmp_path: Path):
+    text = message("rate: 1.0\ninner: {gian: 2}\n", tmp_path / "a.yaml")
+    assert "gian" in text
+    assert "$.inner" in text
+
+
+def test_a_wrong_type_is_named_with_its_place(tmp_path: Path):
+    text = message("rate: 1.0\ninner: {gains: [1.0, fast]}\n", tmp_path / "a.yaml")
+    assert "$.inner.gains[1]" in text
+    assert "float" in text
+
+
+def test_a_missing_key_is_named(tmp_path: Path):
+    assert "rate" in message("steps: 3\n", tmp_path / "a.yaml")
+
+
+def test_an_empty_file_is_refused(tmp_path: Path):
+    assert "Outer" in message("", tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize("name", ["forbidden", "refused"])
+def test_what_a_struct_says_of_itself_comes_with_the_file(name: str, tmp_path: Path):
+    text = message(f"rate: 1.0\ninner: {{name: {name}}}\n", tmp_path / "a.yaml")
+    assert str(tmp_path / "a.yaml") in text
+    assert f"name is {name}" in text
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.yaml", "a: [1"), ("a.toml", "a = ="), ("a.json", "{")])
+def test_malformed_text_names_file_and_format(name: str, text: str, tmp_path: Path):
+    found = message(text, tmp_path / name)
+    assert name in found
+    assert name[2:].upper() in found
+
+
+def test_an_unknown_suffix_lists_the_known_ones(tmp_path: Path):
+    assert ".yaml, .yml, .toml, .json" in message("x", tmp_path / "a.ini")
+
+
+@pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.write_bytes(b"\xff\xfe\x00")])
+def test_a_file_that_cannot_be_read_is_bad_input(make, tmp_path: Path):
+    path = tmp_path / "a.yaml"
+    make(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_config(path, Outer)
+
+
+def test_configurations_are_frozen():
+    with pytest.raises(AttributeError):
+        SAMPLE.rate = 2.0  # type: ignore[misc]
