@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From uneven time stamps to the frames of a robot.
 
-Positions are interpolated by cubic Hermite polynomials, velocities sampled or averaged, and the control of a
-frame is the mean of the held signal during it, because that is the impulse the robot received.
+Positions are interpolated by cubic Hermite polynomials whose slopes come from the positions, because logged
+velocities are noisier and often late; velocities are sampled or averaged; and the control of a frame is the
+mean of the held signal during it, because that is the impulse the robot received.
 """
 
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def resample(
     if count < 1:
         return None
     grid = before + dt * np.arange(count + 1)
-    slopes = _slopes(run, spec, time)
+    slopes = _slopes(run.q, time)
     q = _normalised(hermite(time, run.q, slopes, grid), spec)
     if run.qd is None:
         # Over all positions the velocity coordinates are those of single-axis joints: same columns.
@@ -131,16 +132,11 @@ def hermite(time: np.ndarray, value: np.ndarray, slope: np.ndarray, at: np.ndarr
     )
 
 
-def _slopes(run: RawRun, spec: StateSpec, time: np.ndarray) -> np.ndarray:
-    """Time derivatives of the positions: the logged velocities of single-axis joints, else differences."""
+def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Time derivatives of the positions by central differences (second order at uneven steps)."""
     if len(time) < 3:
-        slopes = np.repeat((run.q[1:] - run.q[:-1]) / (time[1] - time[0]), 2, axis=0)
-    else:
-        slopes = np.gradient(run.q, time, axis=0)
-    if run.qd is not None:
-        for name in set(spec.q_names) & set(spec.qd_names):
-            slopes[:, spec.q_names.index(name)] = run.qd[:, spec.qd_names.index(name)]
-    return slopes
+        return np.repeat((q[1:] - q[:-1]) / (time[1] - time[0]), 2, axis=0)
+    return np.gradient(q, time, axis=0)
 
 
 def _normalised(q: np.ndarray, spec: StateSpec) -> np.ndarray:

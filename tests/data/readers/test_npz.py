@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""npz logs: round trip, runs, groups, splits, selections, and bad arrays."""
+
+import numpy as np
+import pytest
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.readers import read_logs
+from neurodyn.data.store import Split, Store
+
+from .conftest import SPEC, npz_arrays, npz_map, smooth_motion
+
+
+def read(path, split="declared", **changes):
+    return read_logs([path], npz_map(**changes), SPEC, split=split)
+
+
+def test_round_trip_through_a_store(npz_file, tmp_path):
+    read(npz_file).write(tmp_path / "log.h5")
+    store = Store.open(tmp_path / "log.h5")
+    assert store.header.source == "log"
+    assert store.run_names == ("run0", "run1", "run2")
+    assert store.group_names == ("even", "odd")
+    assert store.group.tolist() == [0, 1, 0]
+    assert store.split.tolist() == [Split.TRAIN, Split.VALIDATION, Split.TEST]
+    want = smooth_motion(0.02 * np.arange(101))
+    for episode in range(3):
+        q, qd, control = store.episode(episode)
+        assert np.allclose(q, want[0], atol=1e-6)
+        assert np.allclose(qd, want[1], atol=1e-6)
+        assert np.allclose(control, want[2][:-1], atol=1e-5)
+
+
+def test_optional_arrays_may_be_absent(tmp_path):
+    arrays = npz_arrays()
+    for name in ("split", "group", "group_name", "run_name"):
+        del arrays[name]
+    np.savez(tmp_path / "log.npz", **arrays)
+    store = read(tmp_path / "log.npz", select_groups=["even"])
+    assert len(store.table) == 3
+    assert store.run_names == ("log/0", "log/1", "log/2")
+    assert set(store.split.tolist()) == {Split.TRAIN, Split.VALIDATION, Split.TEST}
+
+
+def test_selection_of_groups_and_runs(npz_file):
+    assert read(npz_file, select_groups=["ev*"]).run_names == ("run0", "run2")
+    assert read(npz_file, select_runs=["run[12]"]).run_names == ("run1", "run2")
+    with pytest.raises(InputError, match=r"no run is selected by third; groups there: even, odd"):
+        read(npz_file, select_groups=["third"])
+
+
+def test_split_can_be_chosen(npz_file):
+    assert set(read(npz_file, split="validation").split.tolist()) == {Split.VALIDATION}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pos": None}, "has no array 'pos'; there: group, group_name"),
+        ({"offsets": None}, "has no array 'offsets'"),
+        ({"pos": np.zeros((303, 1))}, r"array 'pos' has shape \[303, 1\]; expected"),
+        ({"pos": np.zeros(303)}, r"array 'pos' has shape \[303\]"),
+        ({"vel": np.zeros((302, 2))}, r"array 'vel' has shape \[302, 2\]"),
+        ({"pos": np.full((303, 2), "x")}, "array 'pos' holds <U1; expected numbers"),
+        ({"pos": np.full((303, 2), np.nan)}, r"column 'pos\[0\]' holds nan in row 0 \(303 such rows\)"),
+        ({"time": np.zeros(0)}, "array 'time' is empty"),
+        ({"time": np.zeros(303)}, "run 'run0' has 1 rows with different times"),
+        ({"time": -np.arange(303.0)}, "time goes backwards in run 'run0' at row 1"),
+        ({"offsets": np.array([0, 101, 202, 300])}, "does not cut 303 rows into runs"),
+        ({"offsets": np.array([0.0, 303.0])}, "does not cut 303 rows"),
+        ({"split": np.array([0, 1])}, r"array 'split' has shape \[2\]; expected \[3\]"),
+        ({"split": np.array([0, 1, 7])}, "unknown split"),
+        ({"group": np.array([0, 1, 9])}, "does not index the 2 names"),
+    ],
+)
+def test_bad_arrays(tmp_path, changes, message):
+    arrays = {**npz_arrays(), **changes}
+    np.savez(tmp_path / "log.npz", **{name: array for name, array in arrays.items() if array is not None})
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "log.npz")
+
+
+def test_files_that_are_no_npz(tmp_path, npz_file):
+    (tmp_path / "text.npz").write_text("no zip")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    (tmp_path / "cut.npz").write_bytes(npz_file.read_bytes()[:2000])
+    np.savez(tmp_path / "pickled.npz", **{**npz_arrays(), "pos": np.array([{}], dtype=object)})
+    for name in ("text", "one", "cut", "pickled", "missing"):
+        with pytest.raises(InputError, match=rf"{name}\.npz"):
+            read(tmp_path / f"{name}.npz")

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn import` and `neurodyn inspect` from end to end."""
+
+import json
+
+import numpy as np
+import pytest
+
+from neurodyn.cli.main import run
+from neurodyn.data.store import Store
+
+MAP = """
+robot: cartpole
+format: csv
+time: t
+q: {slide: {column: x, unit: mm}, pole: {column: a, unit: deg}}
+qd: differentiate
+control: {slide: {column: f}}
+"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    time = 0.005 * np.arange(2000)
+    rows = np.column_stack((time, 1e3 * np.sin(time), np.rad2deg(np.cos(2 * time)), np.sin(3 * time)))
+    np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header="t,x,a,f", comments="")
+    (tmp_path / "map.yaml").write_text(MAP)
+    return tmp_path / "log.csv"
+
+
+def names_of(robot):
+    from neurodyn import robots
+
+    spec = robots.load(robot).spec
+    return spec.q_names, spec.controls
+
+
+def import_log(log, *extra):
+    return run(
+        ["import", str(log), "--reader", str(log.parent / "map.yaml"), "--out", str(log.parent / "log.h5"), *extra]
+    )
+
+
+@pytest.fixture(autouse=True)
+def _map_with_the_names_of_the_cartpole(tmp_path, log):
+    (slide, pole), (driven,) = names_of("cartpole")
+    text = (
+        MAP.replace("pole:", f"{pole}:")
+        .replace("q: {slide", f"q: {{{slide}")
+        .replace("control: {slide", f"control: {{{driven}")
+    )
+    (tmp_path / "map.yaml").write_text(text)
+
+
+def test_import_then_inspect(log, tmp_path, capsys):
+    assert import_log(log) == 0
+    shown = capsys.readouterr().out
+    assert "alignment:" in shown
+    assert "log.h5" in shown
+    assert run(["inspect", str(tmp_path / "log.h5"), "--json", str(tmp_path / "found.json")]) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["source"] == "log"
+    assert found["coordinates"][0]["max"] == pytest.approx(1.0, abs=1e-3)
+    assert (tmp_path / "log.png").is_file()
+
+
+def test_split_and_alignment_can_be_given(log, tmp_path):
+    assert import_log(log, "--split", "test", "--alignment", "0.01") == 0
+    store = Store.open(tmp_path / "log.h5")
+    assert store.split.tolist() == [2]
+    assert store.header.notes["alignment"]["chosen"] == 0.01
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["import", "LOG", "--reader", "dfki-z9", "--out", "OUT"], "unknown reader 'dfki-z9'; valid: dfki-a0"),
+        (["import", "LOG", "--reader", "cartpole", "--out", "OUT"], "declares no column map"),
+        (["import", "LOG", "--reader", "MAP", "--robot", "nobody", "--out", "OUT"], "unknown robot 'nobody'"),
+        (["import", "none.csv", "--reader", "MAP", "--out", "OUT"], "none.csv: cannot be read"),
+        (["inspect", "OUT"], "no such file"),
+        (["inspect", "LOG"], "no HDF5 file"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(log, tmp_path, capsys, arguments, message):
+    places = {"LOG": log, "OUT": tmp_path / "out.h5", "MAP": tmp_path / "map.yaml"}
+    assert run([str(places.get(word, word)) for word in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.h5").exists()
