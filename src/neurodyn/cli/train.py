@@ -42,8 +42,9 @@ def train(
     from neurodyn.robots import load
 
     declared = load(robot)
-    settings = with_budget(load_settings(declared, size, net), minutes, steps, seed)
     store = open_robot_data(declared, data)
+    log = store.header.source == "log"
+    settings = with_budget(load_settings(declared, size, net, log=log), minutes, steps, seed)
     with TrainingBar(f"training {declared.name} ({settings.net.kind}, {kind})") as bar:
         end = train_model(declared, robot, data, store, out, settings, resume=resume, progress=bar)
     report_training(out, end)

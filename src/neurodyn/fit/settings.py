@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training settings: files, so that anyone can repeat a training.
 
-A settings file is looked for beside the robot's declaration first (train-SIZE.yaml) and then among the
-general ones that ship with this room. What is trained with is written resolved into RUN/config.yaml.
+A settings file is looked for beside the robot's declaration first (train-SIZE.yaml, train-SIZE-NET.yaml) and
+then among the general ones that ship with this room. What is trained with is written resolved into RUN/config.yaml.
 """
 
+import math
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from neurodyn.core.config import Config, read_config
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.nets.build import NetConfig
 from neurodyn.robots import Robot
 
 Size = Literal["small", "paper"]
 _GENERAL = Path(__file__).resolve().parent / "presets"
+_SUITING = {"small": "mlp", "paper": "transformer"}
 
 
 class Phase(Config, frozen=True):
@@ -43,8 +45,8 @@ class Phase(Config, frozen=True):
     loss: Literal["squared", "absolute"] = "absolute"
 
     def __post_init__(self) -> None:
-        if not (self.share > 0 and self.rate > 0 and self.batch >= 1 and self.frames >= 1):
-            raise ValueError("share and rate must be above 0, batch and frames at least 1")
+        if not (0 < self.share < math.inf and 0 < self.rate < math.inf and self.batch >= 1 and self.frames >= 1):
+            raise ValueError("share and rate must be finite and above 0, batch and frames at least 1")
         if self.forecast < 0 or self.context < 0:
             raise ValueError("forecast and context must be at least 0")
 
@@ -78,7 +80,7 @@ class Settings(Config, frozen=True):
 
     net: NetConfig
     phases: tuple[Phase, ...]
-    minutes: float | None = 10.0
+    minutes: float | None = None
     steps: int | None = None
     optimiser: Literal["soap", "adam"] = "soap"
     weight_decay: float = 0.0
@@ -99,30 +101,33 @@ class Settings(Config, frozen=True):
             raise ValueError("give either minutes or steps")
         for name in ("minutes", "steps"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} is {value}; valid: above 0")
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value}; valid: a finite number above 0")
 
 
-def load_settings(robot: Robot, size: str, net: str | None = None) -> Settings:
+def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:
     """Read the settings of a size: those that come with the robot, or the general ones.
 
     Args:
         robot: The robot.
         size: "small", "paper", or the path of a settings file.
-        net: Kind of network whose settings are wanted; None for the robot's default.
+        net: Kind of network whose settings are wanted; None for the one that suits the robot and the data.
+        log: Whether the data are recorded; then a network with a memory suits them.
 
     Raises:
         InputError: There are no such settings, or the file is malformed.
     """
-    if size not in ("small", "paper"):
+    if size not in _SUITING:
+        if Path(size).suffix not in {".yaml", ".yml", ".toml", ".json"}:
+            raise InputError(f"unknown size {size!r}; valid: {choices(_SUITING)}, or the path of a settings file")
         return read_config(Path(size), Settings)
-    stem = f"train-{size}" + (f"-{net}" if net else "")
-    candidates = [Path(robot.folder) / f"{stem}.yaml", _GENERAL / f"{stem}.yaml"]
-    for path in candidates:
+    suiting = "log" if log and size == "small" else _SUITING[size]
+    own = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
+    for path in (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"):
         if path.is_file():
             return read_config(path, Settings)
-    kinds = sorted(path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml"))
-    raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {', '.join(kinds)}")
+    kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
+    raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
 
 
 def load_finetuning(size: str, net: NetConfig) -> Settings:
