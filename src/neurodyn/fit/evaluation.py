@@ -50,7 +50,7 @@ def evaluate_run(
     config, _ = read_model_config(run)
     model, robot = load(run), load_robot(config.robot)
     if data is None and model.fingerprint is None:
-        data = _training_log(run)
+        data = training_log(run)
     if data is not None:
         store = open_robot_data(robot, data)
         require_data(robot, store)
@@ -74,7 +74,12 @@ def require_robot(model: NeuralDynamics, robot: Robot) -> None:
     require_match(model, robot.spec, fingerprint(build(robot, worlds=1)), f"robot {robot.name!r}")
 
 
-def _training_log(run: str) -> str:
+def training_log(run: str) -> str:
+    """Return the path of the log that a run was trained on.
+
+    Raises:
+        InputError: It is gone.
+    """
     path = Path(read_run_config(run).data)
     if not path.exists():
         raise InputError(f"{resolve_run(run)}: was trained on the log {path}, which is gone; name one with --data")

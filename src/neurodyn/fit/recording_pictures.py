@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings as moving pictures: two labelled panels side by side with the time, and their file formats."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from neurodyn.core.artifacts import atomic
+from neurodyn.core.errors import InputError
+from neurodyn.fit.recording import Recording
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+RATE = 20.0
+"""Pictures in a second, about; frames are shown in real time."""
+PREDICTED = (255, 146, 43)
+TRUTH = (77, 171, 247)
+_BAND, _INK, _QUIET, _GAP = (20, 24, 31), (236, 240, 245), (139, 148, 160), 6
+
+
+def pictures(
+    recording: Recording, *, world: int = 0, width: int = 360, height: int = 240, rate: float = RATE
+) -> tuple[np.ndarray, float]:
+    """Render a roll-out beside the truth.
+
+    Args:
+        recording: The roll-outs.
+        world: Which roll-out.
+        width: Width of one panel [pixels].
+        height: Height of one panel [pixels].
+        rate: Pictures in a second, about.
+
+    Returns:
+        Pictures, uint8, shape [T, H, W, 3], and the time between two of them [s].
+
+    Raises:
+        InputError: Newton is not installed.
+    """
+    from neurodyn.sim.pictures import render
+
+    dt = recording.robot.dt
+    stride = max(1, round(1.0 / (rate * dt)))
+    shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
+    # One call for both panels, so that one camera sees both.
+    panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height))
+    count = len(shown[0])
+    frames = [
+        _compose(recording, left, right, k * stride * dt)
+        for k, (left, right) in enumerate(zip(panels[:count], panels[count:], strict=True))
+    ]
+    return np.stack(frames), stride * dt
+
+
+def gif_bytes(frames: np.ndarray, interval: float, *, colours: int = 64) -> bytes:
+    """Encode pictures, shape [T, H, W, 3], as an endless GIF with one palette."""
+    from PIL import Image
+
+    images = [Image.fromarray(frame) for frame in frames]
+    sample = Image.fromarray(np.concatenate(frames[:: max(1, len(frames) // 8)]))
+    palette = sample.quantize(colours)
+    indexed = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    return _animation(indexed, interval, "GIF", optimize=False)
+
+
+def webp_bytes(frames: np.ndarray, interval: float, *, quality: int = 70) -> bytes:
+    """Encode pictures, shape [T, H, W, 3], as an endless WebP animation."""
+    from PIL import Image
+
+    return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=quality, method=4)
+
+
+def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
+    """Encode one picture, shape [H, W, 3], as WebP."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(frame).save(buffer, "WEBP", quality=quality)
+    return buffer.getvalue()
+
+
+def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
+    """Write pictures, shape [T, H, W, 3], as an H.264 film, atomically.
+
+    Raises:
+        InputError: imageio is not installed, or the file cannot be written.
+    """
+    try:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"mp4 needs a package that is not installed ({error}); install it with: pip install 'neurodyn[view]', "
+            "or ask for --format gif or html"
+        ) from None
+    with atomic(path) as partial:
+        # The codec wants even sizes.
+        even = frames[:, : frames.shape[1] // 2 * 2, : frames.shape[2] // 2 * 2]
+        imageio.mimwrite(
+            partial, list(even), format="FFMPEG", fps=1.0 / interval, macro_block_size=1, output_params=["-f", "mp4"]
+        )  # pyright: ignore[reportCallIssue]
+
+
+def _animation(images: "list[Image.Image]", interval: float, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    images[0].save(
+        buffer, kind, save_all=True, append_images=images[1:], duration=round(1000 * interval), loop=0, **options
+    )
+    return buffer.getvalue()
+
+
+def _held(q: torch.Tensor) -> torch.Tensor:
+    """Hold the last finite position where a roll-out blows up, so that it can be shown."""
+    finite = torch.isfinite(q).all(-1)
+    last = torch.where(finite, torch.arange(len(q)), 0).cummax(0).values
+    return q[last]
+
+
+def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: float) -> np.ndarray:
+    from PIL import Image, ImageDraw, ImageFont
+
+    height, width = left.shape[:2]
+    size = max(11, height // 17)
+    band = 2 * size
+    font = ImageFont.load_default(size)
+    image = Image.new("RGB", (2 * width + _GAP, height + 2 * band), _BAND)
+    image.paste(Image.fromarray(left), (0, band))
+    image.paste(Image.fromarray(right), (width + _GAP, band))
+    draw = ImageDraw.Draw(image)
+    labels = ((0, recording.predicted_label, PREDICTED), (width + _GAP, recording.truth_label, TRUTH))
+    for x, label, colour in labels:
+        draw.ellipse((x + size, band // 2 - size // 3, x + size + 2 * (size // 3), band // 2 + size // 3), fill=colour)
+        draw.text((x + 2.2 * size, band / 2), label, _INK, font, anchor="lm")
+    middle = height + band + band / 2
+    share = time / max(recording.seconds, 1e-9)
+    draw.text((size, middle), f"{time:5.2f} s", _INK, font, anchor="lm")
+    begin, end = 6 * size, image.width - size
+    draw.line((begin, middle, end, middle), _QUIET, 1)
+    draw.line((begin, middle, begin + share * (end - begin), middle), _INK, 3)
+    return np.asarray(image)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers as a reader wants them: three digits, a fitting prefix, a unit."""
+
+import math
+
+MISSING = "–"
+_PREFIXES = ((1e-1, 1.0, ""), (1e-4, 1e3, "m"), (1e-7, 1e6, "µ"), (0.0, 1e9, "n"))
+_PREFIXED = {"m", "rad", "m/s", "rad/s", "J", "s"}
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """Return a quantity with its unit, for example 0.0434 m as "43.4 mm"."""
+    if value is None:
+        return MISSING
+    if not math.isfinite(value):
+        return "not finite"
+    if value == 0 or unit not in _PREFIXED:
+        return f"{digits(value)} {unit}".strip()
+    factor, prefix = next((f, p) for least, f, p in _PREFIXES if abs(value) >= least)
+    return f"{digits(value * factor)} {prefix}{unit}"
+
+
+def interval(low: float | None, high: float | None, unit: str) -> str:
+    """Return a range of quantities; the unit once where both share it: "8.91 – 76.2 mm"."""
+    if low is None or high is None:
+        return MISSING
+    first, last = quantity(low, unit), quantity(high, unit)
+    number, _, prefixed = first.partition(" ")
+    return f"{number} – {last}" if last.partition(" ")[2] == prefixed else f"{first} – {last}"
+
+
+def digits(value: float) -> str:
+    """Return a number with three significant digits and no exponent where that is readable."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if not 1e-4 <= size < 1e7:
+        return f"{value:.2e}"
+    if size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{2 - math.floor(math.log10(size))}f}"
+
+
+def times(factor: float | None) -> str:
+    """Return how many times better something is, for example "44×"."""
+    if factor is None or not math.isfinite(factor):
+        return MISSING
+    return f"{factor:,.0f}×" if factor >= 10 else f"{factor:.1f}×" if factor >= 1 else f"{factor:.2f}×"
+
+
+def share(value: float | None) -> str:
+    """Return a fraction as a percentage."""
+    if value is None:
+        return MISSING
+    percent = 100 * value
+    return f"{percent:.0f} %" if percent in (0, 100) or 1 <= percent <= 99 else f"{percent:.2f} %"
+
+
+def span(seconds: float) -> str:
+    """Return a duration in words, for example "0.167 s" or "12 min 3 s"."""
+    if seconds < 120:
+        return quantity(seconds, "s")
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

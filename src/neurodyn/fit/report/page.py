@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pieces of a self-contained HTML page: sections, tables, figures, cards; everything else is escaped text."""
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+_STYLE = Path(__file__).resolve().parent / "style.css"
+
+
+def page(title: str, body: Iterable[str], script: str = "") -> str:
+    """Return a whole page with its style (and script) inside."""
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{escape(title)}</title>",
+        f"<style>\n{_STYLE.read_text(encoding='utf-8')}</style>",
+        "</head>",
+        "<body>",
+        "<main>",
+        *body,
+        "</main>",
+        f"<script>\n{script}</script>" if script else "",
+        "</body>",
+        "</html>",
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def section(title: str, *parts: str, lead: str = "") -> str:
+    """Return a section with a heading and a paragraph of explanation; nothing where there are no parts."""
+    content = [part for part in parts if part]
+    if not content:
+        return ""
+    anchor = "".join(c if c.isalnum() else "-" for c in title.lower())
+    return "\n".join(
+        [
+            f'<section id="{anchor}">',
+            f"<h2>{escape(title)}</h2>",
+            *([paragraph(lead)] if lead else []),
+            *content,
+            "</section>",
+        ]
+    )
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """Return a paragraph; `text` is plain."""
+    return f"<p{_class(kind)}>{escape(text)}</p>"
+
+
+def heading(text: str) -> str:
+    """Return a heading inside a section."""
+    return f"<h3>{escape(text)}</h3>"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, strong: int | None = None) -> str:
+    """Return a table of plain text that scrolls sideways where it is too wide.
+
+    Args:
+        head: Names of the columns; the first column names the rows.
+        rows: Cells.
+        strong: Column that is set in bold.
+    """
+
+    def cell(text: str, column: int) -> str:
+        if column == 0:
+            return f'<th scope="row">{escape(text)}</th>'
+        return f"<td{_class('strong' if column == strong else '')}>{escape(text)}</td>"
+
+    lines = ['<div class="scroll" tabindex="0"><table>', "<thead><tr>"]
+    lines += [f'<th scope="col">{escape(name)}</th>' for name in head]
+    lines += ["</tr></thead>", "<tbody>"]
+    lines += ["<tr>" + "".join(cell(text, i) for i, text in enumerate(row)) + "</tr>" for row in rows]
+    return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def figure(svg: str, caption: str) -> str:
+    """Return a plot with its caption."""
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
+
+
+def grid(parts: Iterable[str]) -> str:
+    """Return figures side by side where there is room."""
+    content = [part for part in parts if part]
+    return '<div class="grid">\n' + "\n".join(content) + "\n</div>" if content else ""
+
+
+def cards(entries: Iterable[tuple[str, str, str]]) -> str:
+    """Return headline figures: (figure, what it is, remark)."""
+    items = [
+        f'<div class="card"><div class="value">{escape(value)}</div><div class="what">{escape(what)}</div>'
+        f'<div class="remark">{escape(remark)}</div></div>'
+        for value, what, remark in entries
+    ]
+    return '<div class="cards">\n' + "\n".join(items) + "\n</div>"
+
+
+def facts(entries: Iterable[tuple[str, str]]) -> str:
+    """Return a list of names and values."""
+    items = [f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in entries if value]
+    return '<dl class="facts">\n' + "\n".join(items) + "\n</dl>"
+
+
+def code(text: str) -> str:
+    """Return commands or a file, as they are."""
+    return f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
+
+
+def folded(summary: str, *parts: str) -> str:
+    """Return something that is shown on request."""
+    return f"<details><summary>{escape(summary)}</summary>\n" + "\n".join(parts) + "\n</details>"
+
+
+def data_uri(data: bytes, kind: str) -> str:
+    """Return bytes as a data URI, for example of kind "image/webp"."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def moving_picture(animation: bytes, still: bytes, size: tuple[int, int], caption: str) -> str:
+    """Return an animated WebP; who asked for less motion sees a still picture."""
+    width, height = size
+    return (
+        '<figure class="wide"><picture>'
+        f'<source media="(prefers-reduced-motion: reduce)" srcset="{data_uri(still, "image/webp")}">'
+        f'<img src="{data_uri(animation, "image/webp")}" width="{width}" height="{height}" alt="{escape(caption)}">'
+        f"</picture><figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""

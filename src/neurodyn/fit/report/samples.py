@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sample roll-outs: a moving picture, and coordinates over time, prediction over truth."""
+
+from neurodyn.fit.recording import Recording
+from neurodyn.fit.recording_pictures import still_bytes, webp_bytes
+from neurodyn.fit.report.gather import Material
+from neurodyn.fit.report.page import figure, grid, heading, moving_picture, section
+from neurodyn.fit.report.plots import PREDICTED, TRUTH, Curve, legend_list, plot
+
+MOST_COORDINATES = 8
+
+
+def moving(material: Material) -> str:
+    """Return the moving picture."""
+    if material.frames is None:
+        return ""
+    recording, frames = material.recordings[0], material.frames
+    caption = (
+        f"{material.report['robot']}, {recording.title}: {recording.predicted_label} beside "
+        f"{recording.truth_label}, {recording.worlds[0]}, in real time"
+    )
+    size = (frames.shape[2], frames.shape[1])
+    animation = webp_bytes(frames, material.interval)
+    return section("In motion", moving_picture(animation, still_bytes(frames[len(frames) // 3]), size, caption))
+
+
+def trajectories(material: Material) -> str:
+    """Return plots of the sample roll-outs."""
+    if not material.recordings:
+        return ""
+    first = material.recordings[0]
+    legend = legend_list([(first.predicted_label, PREDICTED), (first.truth_label, TRUTH)])
+    parts = [part for k, r in enumerate(material.recordings) for part in trajectory_plots(r, f"sample-{k}")]
+    lead = (
+        "The first roll-outs of the seed, not chosen by how well they went."
+        if not material.of_log
+        else "Windows drawn by seed from those in which the robot moves, not chosen by how well they went. The model "
+        "sees the recorded torques and nothing of the recorded motion after time 0."
+    )
+    return section("Sample trajectories", legend, *parts, lead=lead)
+
+
+def trajectory_plots(recording: Recording, name: str) -> list[str]:
+    """Return headings and plots of all roll-outs of a recording, position coordinates over time."""
+    spec = recording.robot.spec
+    seconds = [k * spec.dt for k in range(recording.frames + 1)]
+    parts = []
+    for world, where in enumerate(recording.worlds):
+        plots = []
+        for i, (coordinate, unit) in enumerate(zip(spec.q_names, spec.q_units, strict=True)):
+            if i == MOST_COORDINATES:
+                break
+            curves = [
+                Curve(None, seconds, recording.truth.q[world, :, i].tolist(), TRUTH, "-", 3.0),
+                Curve(None, seconds, recording.predicted.q[world, :, i].tolist(), PREDICTED, "-", 1.2),
+            ]
+            caption = f"{coordinate} [{unit}]"
+            svg = plot(
+                f"{name}-{world}-{i}", curves, x_label="time [s]", unit="", legend=False,
+                description=f"{coordinate} over time, {where}",
+            )  # fmt: skip
+            plots.append(figure(svg, caption))
+        parts += [heading(f"{_capital(recording.title)}: {where}"), grid(plots)]
+    return parts
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RUN/report.html: one self-contained page on a model, from the plain data of an evaluation."""
+
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.artifacts import write_text
+from neurodyn.fit.report import errors, log, overview, samples
+from neurodyn.fit.report.gather import Material, gather
+from neurodyn.fit.report.page import page
+from neurodyn.fit.report.reproduce import reproduce
+from neurodyn.fit.report.training import training
+
+
+def write_report(run: Path, report: dict[str, Any], *, path: Path | None = None, moving: bool = True) -> Path:
+    """Write the report page of a model, atomically.
+
+    Args:
+        run: Run directory.
+        report: What `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log` returned.
+        path: File to write; None for RUN/report.html.
+        moving: Whether the page gets a moving picture, which takes some seconds to render.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: There is no such run, or the file cannot be written.
+    """
+    material = gather(Path(run), report, moving=moving)
+    path = Path(run) / "report.html" if path is None else path
+    write_text(path, render_report(material))
+    return path
+
+
+def render_report(material: Material) -> str:
+    """Return the report as HTML."""
+    middle = (
+        [log.at_horizons(material), samples.trajectories(material), log.by_group(material), log.by_joint(material)]
+        if material.of_log
+        else [
+            errors.by_horizon(material),
+            errors.over_time(material),
+            errors.limits(material),
+            samples.trajectories(material),
+            errors.energy(material),
+        ]
+    )
+    body = [
+        overview.header(material),
+        overview.headline(material),
+        samples.moving(material),
+        overview.about(material),
+        *middle,
+        log.data(material) if material.of_log else "",
+        training(material),
+        "" if material.of_log else errors.speed(material),
+        reproduce(material),
+        _footer(),
+    ]
+    return page(f"{material.report['robot']}: {material.report['kind']} dynamics", body)
+
+
+def _footer() -> str:
+    from importlib.metadata import version
+
+    return f"<footer>neurodyn {version('neurodyn')}. Every figure on this page comes from the run and its evaluation.</footer>"
