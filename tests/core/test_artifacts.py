@@ -41,9 +41,14 @@ def same(a, b) -> bool:
 def test_a_failure_while_writing_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path):
     path = tmp_path / "a.txt"
     artifacts.write_text(path, "old")
-    with pytest.raises(RuntimeError), artifacts.atomic(path) as partial:
-        partial.write_text("half")
-        raise RuntimeError
+
+    def write_half() -> None:
+        with artifacts.atomic(path) as partial:
+            partial.write_text("half")
+            raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write_half()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

@@ -133,7 +133,7 @@ def test_another_state_is_refused_and_the_difference_named(change: dict, words: 
 
 def test_an_edited_mass_is_refused_and_named():
     heavy = replace(PRINT, bodies=(replace(POLE, mass=5.0),))
-    with pytest.raises(MismatchError, match="mass of body 'pole' is 5 instead of 2.5"):
+    with pytest.raises(MismatchError, match=r"mass of body 'pole' is 5 instead of 2\.5"):
         require_match(make()[0], plant.robot().spec, heavy, "robot")
 
 
