@@ -97,11 +97,15 @@ class Teacher:
         self._q_in.copy_(q)
         self._qd_in.copy_(qd)
         self._force[:, self._dofs] = torque.detach().to(self._force)
+        self.replay()
+        return self._q_out, self._qd_out
+
+    def replay(self) -> None:
+        """Simulate the frame of the last call again, with nothing else around it."""
         if self._graph is None:
             self._frame()
         else:
             self._wp.capture_launch(self._graph)
-        return self._q_out, self._qd_out
 
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by T frames.
