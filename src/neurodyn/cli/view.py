@@ -32,11 +32,11 @@ def view(
     """
     from neurodyn.core.errors import InputError
     from neurodyn.fit.recording import default_output, record_run
-    from neurodyn.fit.recording_files import write_recording
+    from neurodyn.fit.recording_files import Format, write_recording
 
     suffix = out.suffix.lower().removeprefix(".") if out is not None else ""
-    kinds = ("html", "mp4", "gif")
-    kind = format or next((known for known in kinds if known == suffix), None) or ("html" if out is None else None)
+    kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
+    kind = format or kinds.get(suffix) or ("html" if out is None else None)
     if kind is None:
         raise InputError(
             f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"

@@ -123,7 +123,7 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
     from PIL import Image, ImageDraw, ImageFont
 
     height, width = left.shape[:2]
-    size = max(11, height // 17)
+    size = max(11, height // 13)
     band = 2 * size
     font = ImageFont.load_default(size)
     image = Image.new("RGB", (2 * width + _GAP, height + 2 * band), _BAND)

@@ -6,7 +6,7 @@ from typing import Any
 from neurodyn.fit.report.gather import Material
 from neurodyn.fit.report.numbers import interval, quantity, times
 from neurodyn.fit.report.page import facts, figure, folded, grid, heading, section, table
-from neurodyn.fit.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, Span, plot
+from neurodyn.fit.report.plots import PREDICTED, THIRD, Curve, Span, plot
 from neurodyn.fit.report.words import BASELINES, common_units, count
 
 _MODELS = {"model": "Model", **{name: words.lower() for name, words in BASELINES.items()}}
@@ -53,25 +53,19 @@ def by_group(material: Material) -> str:
     if len(groups) < 2:
         return ""
     units = common_units(material.robot)
-    parts = []
-    curves = []
-    for k, (name, result) in enumerate(groups.items()):
-        parts.append(folded(f"{name}: {count(result['starts'], 'start')}", _summary(result, units)))
-        marks = _marks(result)
-        seconds, errors = [e["seconds"] for e in marks], [e["model"]["q_mean"] for e in marks]
-        colour = (PREDICTED, TRUTH, SECOND, THIRD)[k % 4]
-        curves.append(Curve(name, seconds, errors, colour, ("-", "--", ":")[k // 4 % 3]))
+    parts = [
+        folded(f"{name}: {count(result['starts'], 'start')}", _summary(result, units))
+        for name, result in groups.items()
+    ]
     rows = []
     for name, result in groups.items():
         marks = _marks(result)
         if marks:
             last = marks[-1]
             rows.append([name, f"{result['starts']:,}", _seconds(last), *_cells(last, "q", units[0])])
-    head = ["Group", "Starts", "Horizon", *(f"{words}" for words in _MODELS.values()), "Better"]
-    caption = "Mean joint error of the model at the horizons, by group"
-    svg = plot("groups", curves, x_label="horizon [s]", unit=units[0], log=True, bars=True, description=caption)
+    head = ["Group", "Starts", "Horizon", *_MODELS.values(), "Better"]
     lead = "Mean joint position error at the longest horizon; every group in full below."
-    return section("By group", table(head, rows, strong=3), *parts, grid([figure(svg, caption)]), lead=lead)
+    return section("By group", table(head, rows, strong=3), *parts, lead=lead)
 
 
 def data(material: Material) -> str:

@@ -30,7 +30,7 @@ def headline(material: Material) -> str:
 
 def about(material: Material) -> str:
     """Return the facts: robot, network, data, seeds, times, versions."""
-    report, robot, config = material.report, material.robot, material.config
+    report, config = material.report, material.config
     net = material.model.net
     last = material.metrics[-1] if material.metrics else {}
     settings = config.settings if config else None
@@ -44,7 +44,7 @@ def about(material: Material) -> str:
         ("Fine-tuned from", config.base or "" if config else ""),
         ("Evaluated on", _evaluated(report)),
         ("Truth", _truth(report)),
-        ("Limits of joints", _limits(material) if robot else ""),
+        ("Limits of joints", _limits(material)),
         ("Versions", ", ".join(f"{k} {v}" for k, v in config.versions.items()) if config else ""),
     ]
     remarks = [paragraph(f"Left out: {remark}", "note") for remark in material.remarks]
@@ -67,7 +67,9 @@ def _simulator_cards(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     driven = report["driven"]
     for key, unit, name in kinds_of_error(driven)[:1]:
         median = quantity(driven[f"{key}_percentiles"]["50"], unit)
-        entries.append((quantity(driven[key], unit), f"{name}: the same under random torques", f"median {median}"))
+        factor = best_baseline(driven, str(report["horizon"]), key)
+        remark = f"median {median}; {times(factor)} smaller than the better baseline"
+        entries.append((quantity(driven[key], unit), f"{name}: the same under random torques", remark))
     ratio = report["env_steps_per_cpu_second"] / report["teacher_env_steps_per_cpu_second"]
     entries.append(
         (
@@ -92,7 +94,7 @@ def _log_cards(material: Material) -> list[tuple[str, str, str]]:
         remark = f"{times(better['q_mean'])} smaller than the better baseline; median "
         remark += quantity(entry["model"]["q_percentiles"]["50"], units[0])
         entries.append(
-            (quantity(entry["model"]["q_mean"], units[0]), f"joint error {span(entry['seconds'])} ahead", remark)
+            (quantity(entry["model"]["q_mean"], units[0]), f"joint error {entry['seconds']:.3g} s ahead", remark)
         )
     if report["finite_fraction"] < 1:
         entries.append((share(report["finite_fraction"]), "of roll-outs stay finite", "the others are left out"))
@@ -115,7 +117,8 @@ def _robot(material: Material) -> str:
 
 def _limits(material: Material) -> str:
     robot = material.robot
-    assert robot is not None
+    if robot is None:
+        return ""
     named = [
         f"{j.name} {j.lower:g} to {j.upper:g} {unit}"
         for j, unit in zip(robot.joints, robot.spec.q_units, strict=False)

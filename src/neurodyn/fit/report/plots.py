@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Curve:
         colour: One of this module's colours.
         style: Style of the line, as matplotlib has it.
         width: Width [points].
+        opacity: 1 for a line that hides what is below it.
     """
 
     label: str | None
@@ -53,6 +54,7 @@ class Curve:
     colour: str = PREDICTED
     style: str = "-"
     width: float = 1.5
+    opacity: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,13 @@ def plot(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(_style(name)):
+    with rc_context(cast(Any, _style(name))):
         figure = Figure(_SIZE, layout="constrained")
         axes = figure.subplots()
         for curve, x, y in drawn:
             marker: dict[str, Any] = {"marker": "o", "markersize": 3.5} if bars or len(x) == 1 else {}
-            axes.plot(x, y, curve.style, color=curve.colour, linewidth=curve.width, label=curve.label, **marker)
+            look: dict[str, Any] = {"color": curve.colour, "linewidth": curve.width, "alpha": curve.opacity}
+            axes.plot(x, y, curve.style, label=curve.label, **look, **marker)
         _axes(axes, x_label, unit, log)
         for k, mark in enumerate(spans):
             if k % 2:
@@ -147,14 +150,13 @@ def _axes(axes: "Axes", x_label: str, unit: str, log: bool) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
         low, high = axes.get_ylim()
         if high / low < 300:  # whole decades alone would leave a tick or two
-            axes.yaxis.set_major_locator(
-                LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0), numticks=9)
-            )
+            steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0)
+            axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=9))
     axes.yaxis.set_major_formatter(FuncFormatter(_tick(unit)))
 
 
 def _tick(unit: str) -> Callable[[float, int], str]:
-    def text(value: float, _: int) -> str:
+    def text(value: float, _position: int) -> str:
         value = 0.0 if abs(value) < 1e-12 else value
         number, _, prefixed = quantity(value, unit).partition(" ")
         if "." in number and "e" not in number:

@@ -12,6 +12,7 @@ from neurodyn.fit.report.page import code, folded, paragraph, section
 from neurodyn.fit.settings import Settings, load_settings
 
 _STANDARD_WORLDS = 512
+_FEW_STARTS = 10_000
 
 
 def reproduce(material: Material) -> str:
@@ -69,7 +70,10 @@ def _is(material: Material, settings: Settings, size: str) -> bool:
 
 def _evaluate(material: Material) -> list[str]:
     report = material.report
-    flags: list[object] = ["--horizon", report["horizon"], "--rollouts", report["rollouts"]]
+    flags: list[object] = ["--horizon", report["horizon"]]
+    # Starts along a log are thinned out to at most the number asked for, by default twice this.
+    if not material.of_log or report["rollouts"] < _FEW_STARTS:
+        flags += ["--rollouts", report["rollouts"]]
     if material.of_log:
         files = report.get("notes", {}).get("files") or []
         data = report.get("data") or (material.config.data if material.config else next(iter(files), "DATA"))
@@ -94,9 +98,7 @@ def _remarks(material: Material) -> list[str]:
             "everything depends on the seed alone, on one version of torch and one kind of processor."
         )
     if not (Path(config.data).is_file() or material.header):
-        found.append(
-            f"The training data ({config.data}) no longer lie where they were, so that their seed is not shown."
-        )
+        found.append(f"The training data ({config.data}) no longer lie where they were; their seed is not shown.")
     return [paragraph(text, "note") for text in found]
 
 

@@ -5,7 +5,7 @@ from neurodyn.fit.recording import Recording
 from neurodyn.fit.recording_pictures import still_bytes, webp_bytes
 from neurodyn.fit.report.gather import Material
 from neurodyn.fit.report.page import figure, grid, heading, moving_picture, section
-from neurodyn.fit.report.plots import PREDICTED, TRUTH, Curve, legend_list, plot
+from neurodyn.fit.report.plots import PREDICTED, TRUTH, Curve, Span, legend_list, plot
 
 MOST_COORDINATES = 8
 
@@ -30,7 +30,8 @@ def trajectories(material: Material) -> str:
         return ""
     first = material.recordings[0]
     legend = legend_list([(first.predicted_label, PREDICTED), (first.truth_label, TRUTH)])
-    parts = [part for k, r in enumerate(material.recordings) for part in trajectory_plots(r, f"sample-{k}")]
+    evaluated = material.report["horizon"] * material.report["dt"]
+    parts = [part for k, r in enumerate(material.recordings) for part in trajectory_plots(r, f"sample-{k}", evaluated)]
     lead = (
         "The first roll-outs of the seed, not chosen by how well they went."
         if not material.of_log
@@ -40,10 +41,19 @@ def trajectories(material: Material) -> str:
     return section("Sample trajectories", legend, *parts, lead=lead)
 
 
-def trajectory_plots(recording: Recording, name: str) -> list[str]:
-    """Return headings and plots of all roll-outs of a recording, position coordinates over time."""
+def trajectory_plots(recording: Recording, name: str, evaluated: float | None = None) -> list[str]:
+    """Return headings and plots of all roll-outs of a recording, position coordinates over time.
+
+    Args:
+        recording: The roll-outs.
+        name: Beginning of the plots' names.
+        evaluated: Horizon of the evaluation [s]; what lies beyond it is marked.
+    """
     spec = recording.robot.spec
     seconds = [k * spec.dt for k in range(recording.frames + 1)]
+    spans = []
+    if evaluated is not None and evaluated < recording.seconds - spec.dt:
+        spans = [Span(0.0, evaluated, "evaluated"), Span(evaluated, recording.seconds, "beyond the evaluation")]
     parts = []
     for world, where in enumerate(recording.worlds):
         plots = []
@@ -51,12 +61,12 @@ def trajectory_plots(recording: Recording, name: str) -> list[str]:
             if i == MOST_COORDINATES:
                 break
             curves = [
-                Curve(None, seconds, recording.truth.q[world, :, i].tolist(), TRUTH, "-", 3.0),
+                Curve(None, seconds, recording.truth.q[world, :, i].tolist(), TRUTH, "-", 4.0, 0.5),
                 Curve(None, seconds, recording.predicted.q[world, :, i].tolist(), PREDICTED, "-", 1.2),
             ]
             caption = f"{coordinate} [{unit}]"
             svg = plot(
-                f"{name}-{world}-{i}", curves, x_label="time [s]", unit="", legend=False,
+                f"{name}-{world}-{i}", curves, x_label="time [s]", unit="", legend=False, spans=spans,
                 description=f"{coordinate} over time, {where}",
             )  # fmt: skip
             plots.append(figure(svg, caption))

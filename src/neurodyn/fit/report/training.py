@@ -7,6 +7,7 @@ from neurodyn.fit.report.gather import Material
 from neurodyn.fit.report.page import figure, grid, section
 from neurodyn.fit.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, Span, plot
 from neurodyn.fit.report.words import network_name
+from neurodyn.fit.settings import Phase
 
 _COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
 _STYLES = ("-", "--", ":")
@@ -40,7 +41,7 @@ def _coordinates(material: Material, lines: list[dict[str, Any]], spans: list[Sp
     """Return one plot for each unit, its coordinates by name."""
     robot = material.robot
     units = dict(zip(robot.spec.q_names, robot.spec.q_units, strict=True)) if robot else {}
-    names = [name for name in next((line["rollout_q"] for line in lines if line.get("rollout_q")), {})]
+    names = list(next((line["rollout_q"] for line in lines if line.get("rollout_q")), {}))
     plots = []
     for unit in dict.fromkeys(units.get(name, "") for name in names):
         ours = [name for name in names if units.get(name, "") == unit]
@@ -68,7 +69,7 @@ def _figure(
 
 
 def _phases(material: Material, lines: list[dict[str, Any]]) -> list[Span]:
-    phases = material.config.settings.phases if material.config else ()
+    phases: list[Phase] = list(material.config.settings.phases) if material.config else []
     spans = []
     for number in sorted({line["phase"] for line in lines if "phase" in line}):
         times = [line["seconds"] for line in lines if line.get("phase") == number]

@@ -64,4 +64,5 @@ def render_report(material: Material) -> str:
 def _footer() -> str:
     from importlib.metadata import version
 
-    return f"<footer>neurodyn {version('neurodyn')}. Every figure on this page comes from the run and its evaluation.</footer>"
+    words = "Every figure on this page comes from the run and its evaluation."
+    return f"<footer>neurodyn {version('neurodyn')}. {words}</footer>"
