@@ -139,10 +139,11 @@ class TestForwardKinematics:
 
 
 class TestReset:
-    def test_masked_reset_leaves_the_other_worlds_bitwise_alone(self, run):
+    @pytest.mark.parametrize("any_run", ["gru", "transformer"], indirect=True)
+    def test_masked_reset_leaves_the_other_worlds_bitwise_alone(self, any_run):
         model = cartpoles(4)
         torques = forces(model, 12)
-        kept, reset = SolverNeural(model, run), SolverNeural(model, run)
+        kept, reset = SolverNeural(model, any_run), SolverNeural(model, any_run)
         _, state = simulate(kept, model, start(model), torques[:, :6])
         _, same = simulate(reset, model, start(model), torques[:, :6])
         reset.reset(same, mask(model, 2), flags=0)
@@ -152,8 +153,9 @@ class TestReset:
         others = [0, 1, 3]
         assert torch.equal(seen[others], expected[others])
         assert (seen[2, 1:] != expected[2, 1:]).any(-1).all()
-        fresh, _ = simulate(SolverNeural(model, run), model, state, torques[:, 6:])
-        assert torch.equal(seen[2], fresh[2])
+        fresh, _ = simulate(SolverNeural(model, any_run), model, state, torques[:, 6:])
+        # A cache of keys turns with the frame number, so that a later start may round otherwise.
+        torch.testing.assert_close(seen[2], fresh[2], rtol=1e-5, atol=1e-5)
 
     def test_sets_chosen_worlds_to_the_state_of_the_model(self, run):
         model = cartpoles(3)
