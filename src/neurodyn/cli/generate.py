@@ -12,7 +12,7 @@ def generate(
     out: Path,
     worlds: int = 512,
     seed: int = 0,
-    passive_fraction: float = 0.0,
+    passive_fraction: float | None = None,
     resume: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> None:
     """Write a dataset from a robot's analytic solver: random states, random torques.
@@ -23,7 +23,7 @@ def generate(
         out: File to write (.h5).
         worlds: Worlds that are simulated at once.
         seed: Seed of states and torques.
-        passive_fraction: Fraction of trajectories without torque.
+        passive_fraction: Fraction of trajectories without torque; by default the robot's own.
         resume: Go on from an interrupted run with the same settings.
     """
     from rich.console import Console

@@ -23,6 +23,7 @@ from neurodyn.fit.errors import (
     position_errors,
     summarise,
 )
+from neurodyn.fit.threads import threads
 from neurodyn.robots import Robot
 
 SEED = 500
@@ -98,7 +99,7 @@ def roll_out(model: NeuralDynamics, robot: Robot, horizon: int, rollouts: int, s
         torque = sample_torques(robot, rollouts, horizon, rng)
     teacher = AnalyticDynamics(robot)
     _warm_up(model, teacher, State(q, qd), torque)
-    with torch.no_grad():
+    with torch.no_grad(), threads(1):
         truth, _, teacher_cpu = _in_batches(teacher, q, qd, torque)
         predicted, wall, cpu = _in_batches(model, q, qd, torque)
     return Rollouts(truth, predicted, wall, cpu, teacher_cpu)

@@ -3,8 +3,6 @@
 
 import time
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from neurodyn.fit.losses import Scale, training_loss
 from neurodyn.fit.metrics import MetricsLog, Progress
 from neurodyn.fit.optimiser import build_optimiser, set_rate
 from neurodyn.fit.settings import Phase, Settings
+from neurodyn.fit.threads import threads
 from neurodyn.fit.validation import Validation
 
 SAVE_SECONDS = 30.0
@@ -99,7 +98,7 @@ class Trainer:
 
     def run(self, progress: Progress | None = None) -> Position:
         """Train to the end of the budget and return where the training ended."""
-        with _threads(self._settings.threads), MetricsLog(self._run, self._at.step) as metrics:
+        with threads(self._settings.threads), MetricsLog(self._run, self._at.step) as metrics:
             if self._at.step == 0:
                 self._validate(metrics, loss=float("nan"), rate=0.0)
             while self._at.phase < len(self._settings.phases):
@@ -203,16 +202,6 @@ class Trainer:
             "sampler": self._sampler.state_dict(),
         }
         artifacts.write_tree(self._run / "state", _STATE, tree)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def has_state(run: Path) -> bool:

@@ -136,6 +136,7 @@ class Robot(Config, frozen=True):
         reset: Ranges of initial states for evaluation.
         range: Bounds beyond which a trajectory is ended early.
         frames: Length of a generated trajectory in frames.
+        passive_fraction: Share of generated trajectories without torque.
         invariant: Joints on whose absolute position nothing depends but their own limits; None for the rule
             that these are the prismatic joints with which a bolted chain begins.
         log: Column map of logs known for this robot, relative to the declaration.
@@ -159,6 +160,7 @@ class Robot(Config, frozen=True):
     reset: Ranges = msgspec.field(default_factory=Ranges)
     range: Ranges = msgspec.field(default_factory=Ranges)
     frames: int = 100
+    passive_fraction: float = 0.0
     invariant: tuple[str, ...] | None = None
     log: str | None = None
     folder: str = ""
@@ -173,6 +175,8 @@ class Robot(Config, frozen=True):
             raise ValueError(f"dt is {self.dt}; valid: the length of a frame in seconds, above 0")
         if self.frames < 1:
             raise ValueError(f"frames is {self.frames}; valid: at least 1")
+        if not 0 <= self.passive_fraction <= 1:
+            raise ValueError(f"passive_fraction is {self.passive_fraction}; valid: between 0 and 1")
         if not all(math.isfinite(component) for component in self.gravity):
             raise ValueError(f"gravity is {list(self.gravity)}; valid: three finite numbers [m/s^2]")
         if not (math.isfinite(self.density) and self.density > 0):

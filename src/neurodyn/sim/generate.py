@@ -74,7 +74,7 @@ def generate(
     worlds: int = 512,
     seed: int = 0,
     frames: int | None = None,
-    passive_fraction: float = 0.0,
+    passive_fraction: float | None = None,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
@@ -87,7 +87,7 @@ def generate(
         worlds: Worlds that are simulated at once.
         seed: Seed of states and torques.
         frames: Length of a trajectory in frames; None for the robot's own.
-        passive_fraction: Fraction of trajectories without torque, between 0 and 1.
+        passive_fraction: Fraction of trajectories without torque, between 0 and 1; None for the robot's own.
         resume: Whether to go on from an interrupted run with the same settings.
         progress: Called after every batch.
 
@@ -98,6 +98,7 @@ def generate(
         InputError: A setting is out of range, the robot cannot be sampled, or the file cannot be written.
     """
     frames = robot.frames if frames is None else frames
+    passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
     path = Path(out)
     _check(path, transitions, worlds, frames, passive_fraction)
     start = time.perf_counter()
