@@ -171,3 +171,14 @@ def test_franka_has_its_arm_and_no_gravity():
     assert model.body_mass.numpy()[-1] == pytest.approx(0.735522 + 0.73 + 2 * 0.015, rel=1e-3)
     np.testing.assert_allclose(model.gravity.numpy()[0], 0)
     assert (model.joint_limit_upper.numpy() > 1e9).all()
+
+
+@pytest.mark.parametrize(
+    "text", ["<mujoco><worldbody><body><joint type='spiral'/></body></worldbody></mujoco>", "<robot/>", "", "<mujoco/>"]
+)
+def test_broken_mjcf_is_one_line(tmp_path, arm, text):
+    (tmp_path / "arm.xml").write_text(text)
+    robot = msgspec.structs.replace(arm, folder=str(tmp_path), locked=())
+    with pytest.raises(InputError, match=r"arm\.xml") as caught:
+        sim.build(robot)
+    assert "\n" not in str(caught.value)

@@ -28,7 +28,7 @@ def assert_same(a, b):
 
 
 def test_data_are_the_teachers_own_motion(cartpole, tmp_path):
-    summary = generate(cartpole, transitions=300, frames=30, worlds=5, out=tmp_path / "a.h5")
+    summary = generate(cartpole, transitions=300, frames=30, worlds=5, passive_fraction=0.0, out=tmp_path / "a.h5")
     assert (summary.transitions, summary.episodes, summary.empty) == (300, 10, 0)
     store = Store.open(tmp_path / "a.h5")
     assert store.header.spec == cartpole.spec
@@ -78,7 +78,7 @@ def test_passive_trajectories_have_no_torque(cartpole, tmp_path):
 
 def test_trajectories_that_leave_the_declared_range_end_early_and_are_counted(cartpole, tmp_path):
     robot = msgspec.structs.replace(cartpole, range=Ranges(q={"slider": (-4.0, 4.0)}))
-    summary = generate(robot, transitions=4000, frames=40, out=tmp_path / "a.h5")
+    summary = generate(robot, transitions=4000, frames=40, passive_fraction=0.0, out=tmp_path / "a.h5")
     store = Store.open(tmp_path / "a.h5")
     out = store.table["status"] == Status.OUT_OF_RANGE
     assert summary.early_ends == {"not finite": 0, "out of range": int(out.sum())}
@@ -103,7 +103,7 @@ def test_early_ends_tell_apart_reasons_and_lengths(cartpole):
 def test_a_teacher_that_blows_up_leaves_counted_empty_trajectories(cartpole, tmp_path):
     ranges = Ranges(**{**msgspec.structs.asdict(cartpole.sampling), "control": {"slider": (1e38, 3e38)}})
     robot = msgspec.structs.replace(cartpole, sampling=ranges)
-    summary = generate(robot, transitions=100, frames=10, out=tmp_path / "a.h5")
+    summary = generate(robot, transitions=100, frames=10, passive_fraction=0.0, out=tmp_path / "a.h5")
     assert summary.early_ends["not finite"] == summary.episodes == 10
     assert summary.empty > 0
     assert np.isfinite(Store.open(tmp_path / "a.h5").frames).all()

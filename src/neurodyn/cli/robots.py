@@ -10,6 +10,7 @@ def robots(json: Path | None = None) -> None:
     Args:
         json: File to write the list to, as JSON.
     """
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -18,21 +19,25 @@ def robots(json: Path | None = None) -> None:
     from neurodyn.robots.listing import list_robots
 
     found = list_robots()
-    table = Table("robot", "joints", "controls", "dt [s]", "teacher", "pretrained", "installed")
+    table = Table("robot", "joints", "controls", "dt [s]", "teacher", "pretrained", box=SIMPLE_HEAD, pad_edge=False)
+    for name in (0, 1):
+        table.columns[name].no_wrap = True
     for robot in found:
         table.add_row(
             robot.name,
             _shorten(robot.joints),
-            _shorten(robot.controls),
-            f"{robot.dt:.4g}",
+            "all" if robot.controls == robot.joints else _shorten(robot.controls),
+            f"{robot.dt:.3g}",
             f"{robot.teacher} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
-            "yes" if robot.installed else "no: pip install 'neurodyn[robots]'",
         )
     Console().print(table)
+    missing = [robot.name for robot in found if not robot.installed]
+    if missing:
+        print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")
     if json is not None:
         write_json(json, {"robots": [to_dict(robot) for robot in found]})
 
 
 def _shorten(names: tuple[str, ...]) -> str:
-    return ", ".join(names) if len(names) <= 3 else f"{names[0]} ... {names[-1]} ({len(names)})"
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} ... ({len(names)})"

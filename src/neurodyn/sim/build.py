@@ -64,9 +64,11 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
         newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
     try:
         _add_asset(builder, robot, path)
-        _collapse(newton, builder)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # the importers report a bad asset as whatever exception they meet first
         raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
+    _collapse(newton, builder)
     _verify(newton, builder, robot, path)
     for index, joint in _moving_joints(newton, builder, robot):
         _override(newton, builder, index, joint, robot.actuated.get(joint.name))

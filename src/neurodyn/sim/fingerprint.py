@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import newton
 
 _DIGITS = 9
+_UNLIMITED = 1e9
 
 
 def columns(model: "newton.Model", names: Collection[str] | None = None) -> tuple[list[int], list[int]]:
@@ -100,13 +101,21 @@ class _Arrays:
     lower: np.ndarray
     upper: np.ndarray
     armature: np.ndarray
+    damping: np.ndarray
+    friction: np.ndarray
+    stiffness: np.ndarray
+    limit_stiffness: np.ndarray
+    limit_damping: np.ndarray
     mass: np.ndarray
     com: np.ndarray
     inertia: np.ndarray
 
     @classmethod
     def of(cls, model: Any) -> "_Arrays":
-        names = ("type", "parent", "child", "X_p", "X_c", "qd_start", "axis", "limit_lower", "limit_upper", "armature")
+        names = (
+            *("type", "parent", "child", "X_p", "X_c", "qd_start", "axis", "limit_lower", "limit_upper", "armature"),
+            *("damping", "friction", "stiffness", "limit_ke", "limit_kd"),
+        )
         joint = [_numpy(getattr(model, f"joint_{name}")) for name in names]
         body = [_numpy(getattr(model, f"body_{name}")).astype(float) for name in ("mass", "com", "inertia")]
         return cls(*joint, *body)
@@ -145,6 +154,8 @@ def _joint_print(model: Any, arrays: _Arrays, groups: Groups, joint: int) -> Joi
     leader, offset = groups[int(arrays.parent[joint])]
     pose = compose(offset, arrays.parent_pose[joint])
     parent_pose = _tilt(pose, _gravity(model)) if leader < 0 else _vector(pose)
+    # Importers give limits a spring even where there is no limit for it to act at.
+    limited = (arrays.lower[dofs] > -_UNLIMITED) | (arrays.upper[dofs] < _UNLIMITED)
     return JointPrint(
         name=name,
         kind=kinds[kind],
@@ -154,6 +165,11 @@ def _joint_print(model: Any, arrays: _Arrays, groups: Groups, joint: int) -> Joi
         lower=_vector(arrays.lower[dofs]),
         upper=_vector(arrays.upper[dofs]),
         armature=_vector(arrays.armature[dofs]),
+        damping=_vector(arrays.damping[dofs]),
+        friction=_vector(arrays.friction[dofs]),
+        stiffness=_vector(arrays.stiffness[dofs]),
+        limit_stiffness=_vector(np.where(limited, arrays.limit_stiffness[dofs], 0.0)),
+        limit_damping=_vector(np.where(limited, arrays.limit_damping[dofs], 0.0)),
     )
 
 

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn generate` writes the file and says in one line what is in it."""
+
+import pytest
+
+from neurodyn.cli.generate import generate
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+
+pytest.importorskip("newton", reason="the extra `sim` is not installed")
+
+
+def test_last_line_says_how_much_and_where(tmp_path, capsys):
+    path = tmp_path / "data.h5"
+    generate("cartpole", 1000, path, worlds=4)
+    line = capsys.readouterr().out.strip().splitlines()[-1]
+    assert line.startswith("1,000 transitions in 10 trajectories (ended early: 0 not finite, 0 out of range; empty: 0)")
+    assert "transitions per CPU-second" in line
+    assert line.endswith(str(path))
+    assert Store.open(path).header.robot == "cartpole"
+
+
+def test_own_robot_by_path(tmp_path):
+    robot = f"{__file__.rsplit('/', 2)[0]}/sim/assets/arm"
+    generate(robot, 200, tmp_path / "data.h5", worlds=2)
+    assert Store.open(tmp_path / "data.h5").header.spec.q_names == ("rail", "swing")
+
+
+def test_unknown_robot_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match="unknown robot"):
+        generate("nosuch", 1000, tmp_path / "data.h5")
+    assert list(tmp_path.iterdir()) == []
