@@ -23,6 +23,11 @@ def joint(name: str, **changes) -> JointPrint:
             "lower": (-1.0,),
             "upper": (1.0,),
             "armature": (0.01,),
+            "damping": (0.0,),
+            "friction": (0.0,),
+            "stiffness": (0.0,),
+            "limit_stiffness": (1e4,),
+            "limit_damping": (10.0,),
             **changes,
         }
     )

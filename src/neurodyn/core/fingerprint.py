@@ -25,6 +25,11 @@ class JointPrint(Config, frozen=True):
         lower: Least positions [rad or m].
         upper: Greatest positions [rad or m].
         armature: Rotor inertia of each degree of freedom [kg m^2 or kg].
+        damping: Viscous friction [N m s/rad or N s/m].
+        friction: Coulomb friction [N m or N].
+        stiffness: Stiffness of a passive spring [N m/rad or N/m].
+        limit_stiffness: Stiffness of the limits [N m/rad or N/m]; 0 where there is none.
+        limit_damping: Damping of the limits [N m s/rad or N s/m]; 0 where there is none.
     """
 
     name: str
@@ -35,6 +40,11 @@ class JointPrint(Config, frozen=True):
     lower: Vector
     upper: Vector
     armature: Vector
+    damping: Vector
+    friction: Vector
+    stiffness: Vector
+    limit_stiffness: Vector
+    limit_damping: Vector
 
 
 class BodyPrint(Config, frozen=True):
