@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PRETRAINED = "pretrained:"
 _PRETRAINED_ROOT = Path(__file__).resolve().parent.parent / "pretrained"
 _TENSOR = "__tensor__"
+_AXES = "axes"
 
 
 @contextmanager
@@ -146,8 +147,13 @@ def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") ->
     import torch
 
     if isinstance(tree, torch.Tensor):
-        tensors[prefix] = tree
-        return {_TENSOR: prefix}
+        # The order in memory comes back too: sums of products, and with them every bit of what follows a
+        # resumed training, depend on it (eigenvectors, for one, come column by column).
+        axes = sorted(range(tree.dim()), key=lambda axis: -tree.stride(axis))
+        if tree.is_contiguous():
+            axes = list(range(tree.dim()))
+        tensors[prefix] = tree.permute(axes)
+        return {_TENSOR: prefix, _AXES: axes}
     if isinstance(tree, dict):
         # Keys become strings in JSON; integer keys (optimiser state) are marked to find their way back.
         return {
@@ -161,8 +167,10 @@ def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") ->
 
 def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
     if isinstance(tree, dict):
-        if set(tree) == {_TENSOR}:
-            return tensors[tree[_TENSOR]]
+        if _TENSOR in tree:
+            axes = tree[_AXES]
+            # A copy, because what is read lies anywhere in the file's memory, and what is computed is aligned.
+            return tensors[tree[_TENSOR]].clone().permute([axes.index(axis) for axis in range(len(axes))])
         return {
             (int(key[4:]) if key.startswith("int:") else key): _put_tensors(value, tensors)
             for key, value in tree.items()

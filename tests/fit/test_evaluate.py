@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluation beside the simulator: the simulator itself has no error, and nothing crashes on a bad model."""
+
+import json
+
+import pytest
+import torch
+
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.interface import Trajectory
+from neurodyn.fit.evaluate import evaluate, roll_out, touches_limit
+from neurodyn.robots import Robot
+
+pytest.importorskip("newton")
+HORIZON, ROLLOUTS = 120, 6
+
+
+class Wrapped(AnalyticDynamics):
+    """The teacher in the place of the model, spoiled on demand."""
+
+    def __init__(self, robot: Robot, spoil=None, **options) -> None:
+        super().__init__(robot, **options)
+        self.predictor = torch.nn.Module()
+        self.predictor.net = torch.nn.Identity()
+        self._spoil = spoil
+
+    def parameters(self):
+        return iter(())
+
+    def rollout(self, context, controls, environment=None):
+        found = super().rollout(context, controls, environment)
+        if self._spoil is not None:
+            self._spoil(found)
+        return found
+
+
+@pytest.fixture(scope="module")
+def perfect(cartpole: Robot) -> dict:
+    return evaluate(Wrapped(cartpole), cartpole, horizon=HORIZON, rollouts=ROLLOUTS)
+
+
+def test_the_teacher_beside_itself_has_no_error(perfect: dict):
+    for entry in (perfect, perfect["driven"], *perfect["by_horizon"].values()):
+        assert entry["base_position_m"] == 0.0
+        assert entry["joint_rad"] == 0.0
+    assert perfect["finite_fraction"] == 1.0
+    assert perfect["energy"]["model"] == perfect["energy"]["teacher"]
+
+
+def test_the_report_has_what_the_command_line_promises(perfect: dict):
+    promised = {
+        "robot", "kind", "horizon", "rollouts", "seed", "base_position_m", "base_orientation_rad", "joint_rad",
+        "by_horizon", "finite_fraction", "env_steps_per_second", "teacher",
+    }  # fmt: skip
+    assert promised <= set(perfect)
+    assert list(perfect["by_horizon"]) == ["10", "100", "120"]
+    assert {"base_position_m", "base_orientation_rad", "joint_rad"} <= set(perfect["by_horizon"]["10"])
+    assert perfect["env_steps_per_second"] > 0
+    assert json.loads(json.dumps(perfect, allow_nan=False)) == perfect
+
+
+def test_baselines_are_far_off_where_the_teacher_moves(perfect: dict):
+    held, moving = perfect["baselines"]["hold_last"], perfect["baselines"]["constant_velocity"]
+    assert held["100"]["joint_rad"] > 0.3
+    # Over ten frames a falling pole still goes on at nearly its speed.
+    assert moving["10"]["joint_rad"] < held["10"]["joint_rad"] * 1.1
+    assert moving["10"]["base_position_m"] < held["10"]["base_position_m"]
+
+
+def test_a_coarser_integrator_has_an_error_that_grows(cartpole: Robot):
+    found = evaluate(Wrapped(cartpole, substeps=1), cartpole, horizon=HORIZON, rollouts=ROLLOUTS)
+    by_horizon = found["by_horizon"]
+    assert 0 < by_horizon["10"]["joint_rad"] < by_horizon["100"]["joint_rad"]
+    assert found["joint_rad"] == by_horizon[str(HORIZON)]["joint_rad"]
+
+
+def test_the_seed_decides_the_rollouts(cartpole: Robot):
+    first, again, other = (roll_out(Wrapped(cartpole), cartpole, 5, 3, seed, driven=True).truth.q for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_rollouts_that_leave_the_finite_are_counted_and_left_out(value: float, cartpole: Robot):
+    def spoil(found: Trajectory) -> None:
+        if found.q.shape[1] > 50:
+            found.q[0, 50:, 1] = value
+
+    found = evaluate(Wrapped(cartpole, spoil), cartpole, horizon=60, rollouts=ROLLOUTS)
+    assert found["finite_fraction"] == pytest.approx(1 - 1 / ROLLOUTS)
+    assert found["joint_rad"] == 0.0
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("value", [torch.nan, 1e30])
+def test_a_model_that_diverges_everywhere_is_reported(value: float, cartpole: Robot):
+    def spoil(found: Trajectory) -> None:
+        found.q[:, 1:] = value
+        found.qd[:, 1:] = value
+
+    found = evaluate(Wrapped(cartpole, spoil), cartpole, horizon=20, rollouts=4)
+    if value != value:
+        assert found["finite_fraction"] == 0.0
+        assert found["joint_rad"] is None
+        assert found["energy"]["model"] is None
+    else:
+        assert found["base_position_m"] > 1e29
+    json.dumps(found, allow_nan=False)
+
+
+def test_touching_a_limit_is_seen_within_the_horizon_only(cartpole: Robot):
+    q = torch.zeros(3, 11, 2)
+    q[0, 4, 0], q[1, 8, 0] = 4.0, -4.1
+    truth = Trajectory(q, torch.zeros_like(q))
+    assert touches_limit(cartpole, truth, 10).tolist() == [True, True, False]
+    assert touches_limit(cartpole, truth, 5).tolist() == [True, False, False]
