@@ -1,1 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Dynamics of every kind behind one interface."""
+
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.interface import (
+    Control,
+    Dynamics,
+    Environment,
+    State,
+    Step,
+    Trajectory,
+    Window,
+)
+from neurodyn.dynamics.neural import NeuralDynamics
+
+__all__ = [
+    "AnalyticDynamics",
+    "Control",
+    "Dynamics",
+    "Environment",
+    "NeuralDynamics",
+    "State",
+    "Step",
+    "Trajectory",
+    "Window",
+    "load",
+]
