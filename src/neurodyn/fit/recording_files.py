@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings as files: a page with controls, a GIF, or a film."""
 
+from html import escape
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 from neurodyn.core.artifacts import atomic, write_text
 from neurodyn.core.errors import InputError
 from neurodyn.fit.recording import Recording
-from neurodyn.fit.recording_pictures import gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
+from neurodyn.fit.recording_pictures import film_writer, gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
 from neurodyn.fit.report.page import data_uri, moving_picture, page, paragraph, section
 from neurodyn.fit.report.plots import PREDICTED, TRUTH, legend_list
 from neurodyn.fit.report.samples import trajectory_plots
@@ -35,6 +36,8 @@ def write_recording(recording: Recording, path: Path, kind: Format) -> None:
     if kind == "html":
         write_text(path, recording_page(recording))
         return
+    if kind == "mp4":
+        film_writer()  # whether it is there shows before anything is rendered
     frames, interval = pictures(recording)
     if kind == "mp4":
         write_mp4(frames, interval, path)
@@ -55,7 +58,7 @@ def recording_page(recording: Recording) -> str:
     except InputError as error:
         shown = paragraph(f"No pictures: {error}", "note")
     body = [
-        f"<header>{paragraph('neurodyn', 'eyebrow')}<h1>{title}</h1>{paragraph(caption + '.')}</header>",
+        f"<header>{paragraph('neurodyn', 'eyebrow')}<h1>{escape(title)}</h1>{paragraph(caption + '.')}</header>",
         shown,
         section("Coordinates over time", legend, *trajectory_plots(recording, "view")),
     ]
@@ -94,10 +97,10 @@ def _player(frames: np.ndarray, interval: float, caption: str) -> str:
         [
             f"<noscript>{without_script}</noscript>",
             f'<figure class="wide" id="player" data-interval="{1000 * interval:.3f}" hidden>',
-            f'<img width="{size[0]}" height="{size[1]}" alt="{caption}">',
+            f'<img width="{size[0]}" height="{size[1]}" alt="{escape(caption)}">',
             '<div class="player"><button type="button">Pause</button>',
             f'<input type="range" min="0" max="{len(frames) - 1}" value="0" aria-label="time"></div>',
-            f"<figcaption>{caption}, in real time</figcaption></figure>",
+            f"<figcaption>{escape(caption)}, in real time</figcaption></figure>",
             f'<script type="application/json" id="frames">[{listed}]</script>',
         ]
     )

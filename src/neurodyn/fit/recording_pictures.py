@@ -3,7 +3,7 @@
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -82,26 +82,39 @@ def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
     return buffer.getvalue()
 
 
-def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
-    """Write pictures, shape [T, H, W, 3], as an H.264 film, atomically.
+def film_writer() -> Any:
+    """Return the module that writes films.
 
     Raises:
-        InputError: imageio is not installed, or the file cannot be written.
+        InputError: It is not installed.
     """
     try:
-        import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401
+        import imageio_ffmpeg
     except ImportError as error:
         raise InputError(
             f"mp4 needs a package that is not installed ({error}); install it with: pip install 'neurodyn[view]', "
             "or ask for --format gif or html"
         ) from None
+    return imageio_ffmpeg
+
+
+def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
+    """Write pictures, shape [T, H, W, 3], as an H.264 film, atomically.
+
+    Raises:
+        InputError: imageio-ffmpeg is not installed, or the file cannot be written.
+    """
+    # The codec wants even sizes.
+    height, width = frames.shape[1] // 2 * 2, frames.shape[2] // 2 * 2
+    module = film_writer()
     with atomic(path) as partial:
-        # The codec wants even sizes.
-        even = frames[:, : frames.shape[1] // 2 * 2, : frames.shape[2] // 2 * 2]
-        imageio.mimwrite(
-            partial, list(even), format="FFMPEG", fps=1.0 / interval, macro_block_size=1, output_params=["-f", "mp4"]
-        )  # pyright: ignore[reportCallIssue]
+        film = module.write_frames(
+            str(partial), (width, height), fps=1.0 / interval, macro_block_size=1, output_params=["-f", "mp4"]
+        )
+        film.send(None)
+        for frame in frames:
+            film.send(np.ascontiguousarray(frame[:height, :width]))
+        film.close()
 
 
 def _animation(images: "list[Image.Image]", interval: float, kind: str, **options: object) -> bytes:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The top of a report: what the model is, its headline figures, and the facts about how it was made."""
 
+from html import escape
 from typing import Any
 
 from neurodyn.fit.report.gather import Material
@@ -16,7 +17,7 @@ def header(material: Material) -> str:
     lines = [
         "<header>",
         paragraph(f"neurodyn · {material.name}", "eyebrow"),
-        f"<h1>{_escape(report['robot'])}: {report['kind']} dynamics beside {beside}</h1>",
+        f"<h1>{escape(report['robot'])}: {report['kind']} dynamics beside {beside}</h1>",
     ]
     if robot is not None and robot.description:
         lines.append(paragraph(f"{robot.description}."))
@@ -158,9 +159,3 @@ def _truth(report: dict[str, Any]) -> str:
     if not teacher:
         return "measured joint positions and velocities"
     return f"Newton, {teacher['solver']}, {count(teacher['substeps'], 'substep')} a frame"
-
-
-def _escape(text: str) -> str:
-    from html import escape
-
-    return escape(text)

@@ -131,7 +131,8 @@ def legend_list(entries: Sequence[tuple[str, str]]) -> str:
 
 
 def _points(curve: Curve, log: bool) -> tuple[np.ndarray, np.ndarray]:
-    pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if y is not None]
+    # Where no roll-out is finite there may be no ordinates at all.
+    pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=False) if y is not None]
     x, y = np.array(pairs, dtype=float).reshape(-1, 2).T
     kept = np.isfinite(y) & (y > 0) if log else np.isfinite(y)
     x, y = x[kept], y[kept]
@@ -204,7 +205,7 @@ def _inline(svg: str, description: str) -> str:
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
     used = set(re.findall(r'#([\w-]+)[")]', svg))
-    svg = re.sub(r' id="([\w-]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
     # Hundredths of a point are fine enough; inside tags only, so that text stays as it is.
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0]), svg)
     for stand_in, variable in VARIABLES.items():
