@@ -36,7 +36,8 @@ def main() -> None:
     single_thread()
     robot = load_robot(arguments.robot)
     store = open_robot_data(robot, arguments.data)
-    settings = with_budget(load_settings(robot, "small", arguments.net, log=True), arguments.minutes, None, arguments.seed)
+    settings = load_settings(robot, "small", arguments.net, log=True)
+    settings = with_budget(settings, arguments.minutes, None, arguments.seed)
     with tempfile.TemporaryDirectory() as scratch:
         end = train(robot, arguments.robot, str(arguments.data), store, Path(scratch) / "run", settings)
         result = evaluate_log(load(Path(scratch) / "run"), robot, store, split=Split.TEST)

@@ -69,7 +69,7 @@ class Trainer:
         self._run, self._model, self._config = run, model, config
         self._store, self._settings, self._scale = store, settings, scale
         self._validation = Validation(store, settings)
-        self._data = zlib.crc32(memoryview(store.frames).cast("B"))
+        self._data = zlib.crc32(store.frames.tobytes())
         self._at = Position()
         self._shares = sum(phase.share for phase in settings.phases)
         self._enter_phase()
