@@ -311,6 +311,7 @@ def test_episodes_that_are_too_short_are_bad_input(cartpole: Robot, short: Setti
         train(
             cartpole, "cartpole", "here", plant.make_store(frames=20), tmp_path / "run", replace(short, phases=phases)
         )
+    assert not (tmp_path / "run").exists(), "what was refused can be started again with better input"
 
 
 # Fine-tuning

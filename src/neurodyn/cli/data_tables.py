@@ -50,7 +50,7 @@ def print_inspection(found: dict[str, Any]) -> None:
     planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in found["planes"].items())
     if planes:
         console.print(f"covered part of the plane of position and velocity: {planes}", soft_wrap=True)
-    if found["log"] is not None:
+    if found["log"]:  # a store that a script wrote may say nothing of its origin
         _print_log(console, found)
 
 

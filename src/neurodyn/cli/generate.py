@@ -33,7 +33,8 @@ def generate(
     from neurodyn.sim.generate import generate as run
 
     columns = (TextColumn("transitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=transitions)
         summary = run(
             robots.load(robot),

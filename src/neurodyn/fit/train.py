@@ -76,7 +76,7 @@ def train(
     record = RunConfig(
         kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
     )
-    going_on = _open_run(out, record, resume)
+    going_on = _check_run(out, record, resume)
     qd, dq, dqd, frames = _transitions(store)
     if going_on:
         config, _ = read_model_config(out)
@@ -93,6 +93,8 @@ def train(
     trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
     if going_on:
         trainer.resume()
+    else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
+        artifacts.write_text(out / "config.yaml", to_yaml(record))
     return trainer.run(progress)
 
 
@@ -134,11 +136,13 @@ def finetune(
         versions=package_versions("torch", "newton"),
         base=base,
     )
-    going_on = _open_run(out, record, resume)
+    going_on = _check_run(out, record, resume)
     _, dq, dqd, _ = _transitions(store)
     trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
     if going_on:
         trainer.resume()
+    else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
+        artifacts.write_text(out / "config.yaml", to_yaml(record))
     return trainer.run(progress)
 
 
@@ -160,8 +164,8 @@ def read_run_config(run: str | Path) -> RunConfig:
     return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
 
 
-def _open_run(out: Path, record: RunConfig, resume: bool) -> bool:
-    """Write what a run is about, or compare it; return whether there is a state to go on from."""
+def _check_run(out: Path, record: RunConfig, resume: bool) -> bool:
+    """Compare what a run is about with what is there; return whether there is a state to go on from."""
     path = out / "config.yaml"
     if resume:
         if not path.exists():
@@ -178,7 +182,6 @@ def _open_run(out: Path, record: RunConfig, resume: bool) -> bool:
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; give a folder for the run")
-    artifacts.write_text(path, to_yaml(record))
     return False
 
 

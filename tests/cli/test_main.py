@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every mistake on the command line ends in one line on standard error and exit code 2."""
+
+from pathlib import Path
+
+import pytest
+
+from neurodyn.cli.main import VERBS, main, run
+from tests import plant
+
+README = str(Path(plant.__file__))
+
+
+def one_line(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    code = run([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    assert code == 2, captured
+    assert captured.err.endswith("\n")
+    assert captured.err.count("\n") == 1, captured.err
+    assert captured.err.startswith("neurodyn: ")
+    assert "Traceback" not in captured.out + captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_lists_every_verb(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    assert run(arguments) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {verb} " in out for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert not stop.value.code
+    assert "usage" in capsys.readouterr().out.lower()
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("neurodyn ")
+
+
+def test_an_unknown_verb_lists_the_valid_ones(capsys: pytest.CaptureFixture[str]):
+    message = one_line(capsys, "trian")
+    assert "'trian'" in message
+    assert all(verb in message for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "cartpole"], ["--data", "--out"]),
+        (["train", "--data", "x.h5", "--out", "run"], ["Name of a robot"]),
+        (["train", "cartpole", "--data", "x.h5", "--out", "run", "--mintues", "3"], ["--mintues"]),
+        (["train", "cartpole", "--data", "x.h5", "--out", "run", "--minutes", "soon"], ["soon"]),
+        (["train", "cartpole", "--data", "x.h5", "--out", "run", "--net", "lstm"], ["lstm", "gru"]),
+        (["train", "cartpole", "extra", "--data", "x.h5", "--out", "run"], ["extra"]),
+        (["finetune", "run"], ["--data", "--out"]),
+        (["generate", "cartpole", "--out", "x.h5"], ["--transitions"]),
+        (["generate", "cartpole", "--out", "x.h5", "--transitions", "many"], ["many"]),
+        (["evaluate"], ["Run directory"]),
+        (["evaluate", "run", "--split", "half", "--data", "x.h5"], ["half"]),
+        (["inspect"], ["HDF5 store"]),
+        (["import", "a.npz"], ["--reader", "--out"]),
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_are_named(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]):
+    message = one_line(capsys, *arguments)
+    assert all(word in message for word in words), message
+    assert f"neurodyn {arguments[0]} --help" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "hexapod", "--data", "x.h5", "--out", "run"], ["'hexapod'", "cartpole"]),
+        (["train", "cartpole", "--data", "x.h5", "--out", "run"], ["x.h5"]),
+        (["train", "cartpole", "--data", "x.npz", "--out", "run"], ["x.npz"]),
+        (["train", "cartpole", "--data", README, "--out", "run"], ["plant.py"]),
+        (["finetune", "nowhere", "--data", "x.h5", "--out", "run"], ["nowhere"]),
+        (["finetune", "pretrained:nothing", "--data", "x.h5", "--out", "run"], ["'nothing'"]),
+        (["generate", "hexapod", "--transitions", "5", "--out", "x.h5"], ["'hexapod'"]),
+        (["generate", "cartpole", "--transitions", "0", "--out", "x.h5"], ["transitions is 0"]),
+        (["generate", "cartpole", "--transitions", "5", "--out", "x.csv"], ["x.csv", ".h5"]),
+        (["generate", "cartpole", "--transitions", "5", "--out", "x.h5", "--seed", "-1"], ["seed is -1"]),
+        (["inspect", "x.h5"], ["x.h5"]),
+        (["inspect", README], ["plant.py"]),
+        (["import", "x.npz", "--reader", "dfki-c1", "--out", "y.h5"], ["x.npz"]),
+        (["import", "x.npz", "--reader", "nothing", "--out", "y.h5"], ["nothing"]),
+        (["evaluate", "nowhere"], ["nowhere"]),
+        (["evaluate", "pretrained:nothing"], ["'nothing'"]),
+        (["view", "nowhere"], ["nowhere"]),
+    ],
+    ids=lambda value: " ".join(value).replace(README, "FILE"),
+)
+def test_bad_input_is_named(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    message = one_line(capsys, *arguments)
+    assert all(word in message for word in words), message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--size", "huge"], ["'huge'", "small"]),
+        (["--size", "nowhere.yaml"], ["nowhere.yaml"]),
+        (["--minutes", "0"], ["minutes is 0"]),
+        (["--minutes", "nan"], ["minutes is nan"]),
+        (["--minutes", "1", "--steps", "5"], ["give one"]),
+        (["--steps", "5", "--seed", "-1"], ["seed is -1"]),
+        (["--resume"], ["no training to resume"]),
+    ],
+    ids=str,
+)
+def test_bad_settings_of_a_training_are_named(
+    flags: list[str], words: list[str], plant_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    message = one_line(capsys, "train", "cartpole", "--data", plant_file, "--out", tmp_path / "run", *flags)
+    assert all(word in message for word in words), message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_verb_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    from neurodyn.cli import robots
+
+    def interrupted(json: Path | None = None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(robots, "robots", interrupted)
+    assert run(["robots"]) == 130
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch):
+    from neurodyn.cli import robots
+
+    def broken(json: Path | None = None) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(robots, "robots", broken)
+    with pytest.raises(ZeroDivisionError):
+        run(["robots"])

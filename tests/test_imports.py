@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is imported when: a quick command line, and learning from logs where there is no simulator."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import plant
+
+NO_SIMULATOR = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"newton", "mujoco", "mujoco_warp"}:
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+"""
+HEAVY = ("torch", "newton", "warp", "mujoco", "matplotlib", "tensorboard", "h5py", "imageio", "viser")
+
+
+def python(script: str, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True, text=True, check=False, cwd=plant.repository(),
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(plant.repository())},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded(script: str) -> set[str]:
+    return set(python(f"{script}\nimport sys\nprint('|'.join(sys.modules))").splitlines()[-1].split("|"))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import neurodyn",
+        "import neurodyn.cli.main",
+        "from neurodyn.cli.main import run; run(['--help'])",
+        "from neurodyn.cli.main import run; run(['--version'])",
+        "from neurodyn.cli.main import run; run(['trian'])",
+        "import neurodyn.core.artifacts, neurodyn.core.config, neurodyn.core.fingerprint, neurodyn.core.spec",
+        "import neurodyn; neurodyn.robots.load('cartpole')",
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(script: str):
+    modules = loaded(script)
+    assert [name for name in HEAVY if name in modules] == []
+
+
+@pytest.mark.parametrize("verb", ["train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view"])
+def test_the_help_of_a_verb_imports_no_learning_and_no_simulator(verb: str):
+    script = f"""
+from neurodyn.cli.main import run
+try:
+    run(["{verb}", "--help"])
+except SystemExit as stop:
+    assert not stop.code
+"""
+    modules = loaded(script)
+    assert [
+        name for name in ("newton", "warp", "mujoco", "matplotlib", "h5py", "neurodyn.fit") if name in modules
+    ] == []
+
+
+def test_every_module_but_the_solvers_is_imported_without_a_simulator():
+    """A solver is a subclass of Newton's; everything else imports Newton inside functions."""
+    script = """
+import importlib, pkgutil, neurodyn
+for info in pkgutil.walk_packages(neurodyn.__path__, "neurodyn.", onerror=lambda name: None):
+    if not info.name.startswith("neurodyn.solvers."):
+        importlib.import_module(info.name)
+"""
+    modules = loaded(NO_SIMULATOR + script)
+    assert [name for name in ("newton", "mujoco", "mujoco_warp") if name in modules] == []
+    assert "neurodyn.fit.evaluate" in modules
+
+
+LEARN_FROM_LOGS = (
+    NO_SIMULATOR
+    + """
+import json
+from pathlib import Path
+from neurodyn.cli.main import run
+
+data, folder = sys.argv[1], Path(sys.argv[2])
+settings = folder / "settings.yaml"
+settings.write_text('''
+net: {kind: gru, width: 8, depth: 1, head: 8}
+steps: 20
+phases: [{share: 1, rate: 1.0e-2, batch: 16, frames: 12}]
+validations: 2
+validation_rollouts: 8
+''')
+def call(*words):
+    assert run([str(w) for w in words]) == 0, words
+
+call("robots")
+call("inspect", data, "--plot", folder / "plot.png")
+call("train", "cartpole", "--data", data, "--out", folder / "run", "--size", settings)
+call("finetune", folder / "run", "--data", data, "--out", folder / "tuned", "--size", settings)
+
+import neurodyn
+from neurodyn.data.store import Store
+from neurodyn.fit.evaluate_log import evaluate_log
+model = neurodyn.load(folder / "tuned")
+report = evaluate_log(model, neurodyn.robots.load("cartpole"), Store.open(data), split=None, horizon=10)
+assert report["finite_fraction"] == 1.0 and report["joint_rad"] > 0
+
+assert run(["generate", "cartpole", "--transitions", "10", "--out", str(folder / "g.h5")]) == 2
+assert not [name for name in ("newton", "mujoco") if name in sys.modules]
+print("learned")
+"""
+)
+
+
+def test_learning_from_logs_works_where_newton_cannot_be_imported(plant_file: Path, tmp_path: Path):
+    assert python(LEARN_FROM_LOGS, plant_file, tmp_path).splitlines()[-1] == "learned"
+
+
+def test_what_needs_newton_says_so_in_one_line(tmp_path: Path):
+    script = NO_SIMULATOR + "import neurodyn; neurodyn.sim.build(neurodyn.robots.load('cartpole'))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "pip install 'neurodyn[sim]'" in done.stderr.splitlines()[-1]
