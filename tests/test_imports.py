@@ -129,3 +129,13 @@ def test_what_needs_newton_says_so_in_one_line(tmp_path: Path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode != 0
     assert "pip install 'neurodyn[sim]'" in done.stderr.splitlines()[-1]
+
+
+def test_rooms_import_one_way():
+    """The order of the rooms is a contract, written in pyproject.toml."""
+    linter = Path(sys.executable).with_name("lint-imports")
+    if not linter.exists():
+        pytest.skip("import-linter is not installed")
+    done = subprocess.run([linter], capture_output=True, text=True, check=False, cwd=plant.repository())
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
