@@ -158,7 +158,7 @@ def test_usd_without_its_reader_says_what_to_install(tmp_path, monkeypatch, cart
     (tmp_path / "own.usda").write_text("#usda 1.0\n")
     monkeypatch.setitem(sys.modules, "pxr", None)
     robot = msgspec.structs.replace(cartpole, asset="own.usda", folder=str(tmp_path))
-    with pytest.raises(InputError, match="pip install usd-core"):
+    with pytest.raises(InputError, match=r"pip install 'neurodyn\[usd\]'"):
         sim.build(robot)
 
 

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +89,14 @@ def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None
             path_resolver=partial(resolve_asset, path),
         )
     else:
-        try:
-            import pxr  # noqa: F401  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise InputError(f"{path}: reading USD needs usd-core; install it with: pip install usd-core") from None
+        _require_usd(path)
         builder.add_usd(str(path))
+
+
+def _require_usd(path: Path) -> None:
+    for module in ("pxr", "newton_usd_schemas"):
+        if find_spec(module) is None:
+            raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
 
 
 def _collapse(newton: Any, builder: Any) -> None:
