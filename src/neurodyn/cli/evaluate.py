@@ -8,7 +8,7 @@ import tyro
 
 
 def evaluate(
-    run: Annotated[str, tyro.conf.Positional],
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     /,
     *,
     horizon: int | None = None,

@@ -8,7 +8,7 @@ import tyro
 
 
 def finetune(
-    run: Annotated[str, tyro.conf.Positional],
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     /,
     *,
     data: str,

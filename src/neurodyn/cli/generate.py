@@ -2,12 +2,13 @@
 """`neurodyn generate`: a dataset from a teacher."""
 
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 
 def generate(
-    robot: tyro.conf.Positional[str],
+    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
     transitions: int,
     out: Path,
     worlds: int = 512,

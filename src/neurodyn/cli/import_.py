@@ -2,13 +2,13 @@
 """`neurodyn import`: a dataset from logs."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
 
 def import_(
-    files: tyro.conf.Positional[tuple[Path, ...]],
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")],
     reader: str,
     out: Path,
     robot: str | None = None,

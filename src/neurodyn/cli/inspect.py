@@ -2,11 +2,16 @@
 """`neurodyn inspect`: what a dataset holds."""
 
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 
-def inspect(file: tyro.conf.Positional[Path], plot: Path | None = None, json: Path | None = None) -> None:
+def inspect(
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.h5")],
+    plot: Path | None = None,
+    json: Path | None = None,
+) -> None:
     """Show what a dataset holds: counts, ranges, coverage, rates, gaps, and how episodes ended; and draw it.
 
     Args:

@@ -8,7 +8,7 @@ import tyro
 
 
 def train(
-    robot: Annotated[str, tyro.conf.Positional],
+    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
     /,
     *,
     data: str,

@@ -8,7 +8,7 @@ import tyro
 
 
 def view(
-    run: Annotated[str, tyro.conf.Positional],
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     /,
     *,
     out: Path | None = None,
