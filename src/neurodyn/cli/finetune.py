@@ -17,6 +17,7 @@ def finetune(
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
+    device: str = "cpu",
     resume: bool = False,
 ) -> None:
     """Adapt a trained model to other data of the same robot and write it to a new run directory.
@@ -29,6 +30,7 @@ def finetune(
         minutes: Time budget; by default that of the settings.
         steps: Optimiser steps instead of a time budget.
         seed: Seed of the batches.
+        device: Torch device that trains: cpu, cuda, cuda:1 ...
         resume: Go on with a fine-tuning that was killed.
     """
     from neurodyn.cli.console import TrainingBar, report_training
@@ -43,5 +45,5 @@ def finetune(
     settings = with_budget(load_finetuning(size, config.net), minutes, steps, seed)
     store = open_robot_data(declared, data)
     with TrainingBar(f"fine-tuning {declared.name}") as bar:
-        end = finetune_model(run, data, store, out, settings, resume=resume, progress=bar)
+        end = finetune_model(run, data, store, out, settings, resume=resume, progress=bar, device=device)
     report_training(out, end)

@@ -19,6 +19,7 @@ def train(
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
+    device: str = "cpu",
     resume: bool = False,
 ) -> None:
     """Train a model on a dataset and write it to a run directory.
@@ -33,6 +34,7 @@ def train(
         minutes: Time budget; by default that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches.
+        device: Torch device that trains: cpu, cuda, cuda:1 ...
         resume: Go on with a run that was killed.
     """
     from neurodyn.cli.console import TrainingBar, report_training
@@ -46,5 +48,5 @@ def train(
     log = store.header.source == "log"
     settings = with_budget(load_settings(declared, size, net, log=log), minutes, steps, seed)
     with TrainingBar(f"training {declared.name} ({settings.net.kind}, {kind})") as bar:
-        end = train_model(declared, robot, data, store, out, settings, resume=resume, progress=bar)
+        end = train_model(declared, robot, data, store, out, settings, resume=resume, progress=bar, device=device)
     report_training(out, end)

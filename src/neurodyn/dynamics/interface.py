@@ -7,6 +7,7 @@ the carry remembers, because simulators hand their own state to every step and u
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -149,6 +150,10 @@ def wrap_angle(angle: Tensor) -> Tensor:
 
 def position_difference(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
     """Return q - reference [rad or m], wrapped where a coordinate is continuous; shape [..., nq]."""
-    continuous = torch.tensor(spec.continuous, device=q.device)
     difference = q - reference
-    return torch.where(continuous, wrap_angle(difference), difference)
+    return torch.where(_continuous(spec, q.device), wrap_angle(difference), difference)
+
+
+@lru_cache(maxsize=64)
+def _continuous(spec: StateSpec, device: torch.device) -> Tensor:
+    return torch.tensor(spec.continuous, device=device)

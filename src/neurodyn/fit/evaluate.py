@@ -13,6 +13,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.fit.devices import threads
 from neurodyn.fit.errors import (
     Columns,
     constant_velocity,
@@ -23,7 +24,6 @@ from neurodyn.fit.errors import (
     position_errors,
     summarise,
 )
-from neurodyn.fit.threads import threads
 from neurodyn.robots import Robot
 
 SEED = 500

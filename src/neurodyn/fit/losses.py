@@ -24,6 +24,10 @@ class Scale:
     dq: Tensor
     dqd: Tensor
 
+    def to(self, device: torch.device) -> "Scale":
+        """Return the scale on another device."""
+        return Scale(self.dq.to(device), self.dqd.to(device))
+
 
 def training_loss(model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
     """Return the loss of a batch in a phase of training, a scalar."""

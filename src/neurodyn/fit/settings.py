@@ -133,6 +133,9 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
 def load_finetuning(size: str, net: NetConfig) -> Settings:
     """Read the settings of a fine-tuning, for the network of the model that is adapted.
 
+    By default a network with a memory forecasts from as much history as it needs: without it, weights that
+    learned to read the history of a log would unlearn that first.
+
     Args:
         size: "finetune", or the path of a settings file.
         net: Network of the base model.
@@ -140,8 +143,16 @@ def load_finetuning(size: str, net: NetConfig) -> Settings:
     Raises:
         InputError: The file is missing or malformed.
     """
-    path = _GENERAL / "finetune.yaml" if size == "finetune" else Path(size)
-    return msgspec.structs.replace(read_config(path, Settings), net=net)
+    if size != "finetune":
+        return msgspec.structs.replace(read_config(Path(size), Settings), net=net)
+    settings = read_config(_GENERAL / "finetune.yaml", Settings)
+    phases = tuple(msgspec.structs.replace(phase, context=_memory(net)) for phase in settings.phases)
+    return msgspec.structs.replace(settings, net=net, phases=phases)
+
+
+def _memory(net: NetConfig) -> int:
+    """Return the frames of history that a network needs."""
+    return {"mlp": 0, "gru": net.warmup, "transformer": net.depth * (net.window - 1)}[net.kind]
 
 
 def with_budget(settings: Settings, minutes: float | None, steps: int | None, seed: int | None) -> Settings:

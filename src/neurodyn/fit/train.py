@@ -52,6 +52,7 @@ def train(
     *,
     resume: bool = False,
     progress: Progress | None = None,
+    device: str = "cpu",
 ) -> Position:
     """Train a neural model of a robot and write it to a run directory.
 
@@ -64,6 +65,7 @@ def train(
         settings: How to train.
         resume: Go on where a killed training of the same run stopped.
         progress: Shown how far the training is.
+        device: Torch device that trains.
 
     Returns:
         Where the training ended.
@@ -90,7 +92,7 @@ def train(
     spec = store.header.spec
     q, torque = frames[:, : spec.nq], frames[:, spec.nq + spec.nv :]
     model.predictor.fit(model.encoding.encode(q, qd, torque), model.encoding.target(q, qd, q + dq, qd + dqd))
-    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
+    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd), device=device)
     if going_on:
         trainer.resume()
     else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
@@ -107,6 +109,7 @@ def finetune(
     *,
     resume: bool = False,
     progress: Progress | None = None,
+    device: str = "cpu",
 ) -> Position:
     """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
 
@@ -121,6 +124,7 @@ def finetune(
         settings: How to train; the network is the base model's.
         resume: Go on where a killed fine-tuning of the same run stopped.
         progress: Shown how far the fine-tuning is.
+        device: Torch device that trains.
 
     Raises:
         InputError: The data are another robot's, or the run exists, or it cannot be resumed.
@@ -138,7 +142,7 @@ def finetune(
     )
     going_on = _check_run(out, record, resume)
     _, dq, dqd, _ = _transitions(store)
-    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd))
+    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd), device=device)
     if going_on:
         trainer.resume()
     else:  # only now, when nothing of the input was refused: a run that exists cannot be started again

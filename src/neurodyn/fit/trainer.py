@@ -17,11 +17,11 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.artifact import ModelConfig, save_model
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.fit.devices import require_device, threads
 from neurodyn.fit.losses import Scale, training_loss
 from neurodyn.fit.metrics import MetricsLog, Progress
 from neurodyn.fit.optimiser import build_optimiser, set_rate
 from neurodyn.fit.settings import Phase, Settings
-from neurodyn.fit.threads import threads
 from neurodyn.fit.validation import Validation
 
 SAVE_SECONDS = 30.0
@@ -64,11 +64,20 @@ class Trainer:
     """
 
     def __init__(
-        self, run: Path, model: NeuralDynamics, config: ModelConfig, store: Store, settings: Settings, scale: Scale
+        self,
+        run: Path,
+        model: NeuralDynamics,
+        config: ModelConfig,
+        store: Store,
+        settings: Settings,
+        scale: Scale,
+        *,
+        device: str = "cpu",
     ) -> None:
-        self._run, self._model, self._config = run, model, config
-        self._store, self._settings, self._scale = store, settings, scale
-        self._validation = Validation(store, settings)
+        self._device = require_device(device)
+        self._run, self._model, self._config = run, model.to(self._device), config
+        self._store, self._settings, self._scale = store, settings, scale.to(self._device)
+        self._validation = Validation(store, settings, self._device)
         self._data = zlib.crc32(store.frames.tobytes())
         self._at = Position()
         self._shares = sum(phase.share for phase in settings.phases)
@@ -114,7 +123,11 @@ class Trainer:
         phase, settings = self._phase, self._settings
         self._optimiser = build_optimiser(self._model.parameters(), settings, phase)
         self._sampler = WindowSampler(
-            self._store, phase.window, batch=phase.batch, seed=derive_seed(settings.seed, "batches", self._at.phase)
+            self._store,
+            phase.window,
+            batch=phase.batch,
+            seed=derive_seed(settings.seed, "batches", self._at.phase),
+            device=self._device,
         )
 
     def _done(self) -> float:

@@ -6,7 +6,9 @@ One-frame errors get worse while roll-outs improve, so checkpoints are chosen by
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.store import Split, Store
@@ -35,7 +37,7 @@ class RolloutError:
 class Validation:
     """A fixed set of held-out windows, rolled out open loop."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, device: torch.device | None = None) -> None:
         self._context = max(phase.context for phase in settings.phases)
         frames = min(self._context + settings.validation_frames, _longest(store))
         sampler = WindowSampler(
@@ -44,10 +46,10 @@ class Validation:
             split=Split.VALIDATION,
             batch=settings.validation_rollouts,
             seed=derive_seed(settings.seed, "validation"),
+            device=device or "cpu",
         )
         self._batch: Batch = sampler.draw()
-        spread = lambda values: torch.from_numpy(values).double().std(0).float().clamp_min(1e-6)  # noqa: E731
-        self._q_spread, self._qd_spread = spread(store.q), spread(store.qd)
+        self._q_spread, self._qd_spread = _spread(store.q, device), _spread(store.qd, device)
 
     @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
@@ -63,6 +65,10 @@ class Validation:
             q=tuple(q.mean((0, 1)).tolist()),
             qd=tuple(qd.mean((0, 1)).tolist()),
         )
+
+
+def _spread(values: np.ndarray, device: torch.device | None) -> Tensor:
+    return torch.from_numpy(values).double().std(0).float().clamp_min(1e-6).to(device or "cpu")
 
 
 def _longest(store: Store) -> int:
