@@ -7,6 +7,8 @@ import pytest
 
 from neurodyn.core.config import Config, from_dict, read_config, to_dict, to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.robots import Robot
 
 
 class Inner(Config, frozen=True):
@@ -84,6 +86,21 @@ def test_a_wrong_type_is_named_with_its_place(tmp_path: Path):
     text = message("rate: 1.0\ninner: {gains: [1.0, fast]}\n", tmp_path / "a.yaml")
     assert "$.inner.gains[1]" in text
     assert "float" in text
+
+
+def test_keys_inside_and_choices_are_listed(tmp_path: Path):
+    assert "keys of Inner: " in message("rate: 1.0\ninner: {gian: 2}\n", tmp_path / "a.yaml")
+    with pytest.raises(InputError, match=r"\$\.joints\[0\]\.kind`; valid: .*revolute"):
+        from_dict({"joints": [{"name": "a", "kind": "hinge"}]}, Robot)
+    log = {"format": "csv", "q": {"a": {"column": "a", "sign": 2}}, "control": {}, "qd": "differentiate"}
+    with pytest.raises(InputError, match=r"sign`; valid: .*-1"):
+        from_dict(log, ColumnMap)
+
+
+def test_what_a_struct_says_of_itself_is_not_followed_by_its_keys(tmp_path: Path):
+    with pytest.raises(InputError) as caught:
+        from_dict({"name": "a", "asset": "a.urdf", "joints": [], "actuated": {}, "dt": 0}, Robot)
+    assert str(caught.value).endswith("above 0")
 
 
 def test_a_missing_key_is_named(tmp_path: Path):

@@ -11,7 +11,7 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.fit import settings as module
 from neurodyn.fit.settings import Phase, Settings, load_finetuning, load_settings, with_budget
-from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.nets.build import NetConfig, build_net, build_predictor
 from neurodyn.robots import Robot
 
 PRESETS = sorted((Path(module.__file__).parent / "presets").glob("*.yaml"))
@@ -60,6 +60,13 @@ def test_unknown_settings_are_bad_input(cartpole: Robot):
 def test_finetuning_takes_the_network_of_the_model():
     net = NetConfig(kind="gru", width=5, depth=1)
     assert load_finetuning("finetune", net).net == net
+
+
+@pytest.mark.parametrize("kind", ["mlp", "gru", "transformer"])
+def test_finetuning_forecasts_from_the_history_that_the_network_needs(kind: str):
+    net = NetConfig(kind=kind, width=16, depth=2, heads=2, window=5, warmup=7)  # type: ignore[arg-type]
+    needed = build_net(net, 3, 2).context
+    assert {phase.context for phase in load_finetuning("finetune", net).phases} == {needed}
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ BROKEN = {
     "undeclared joint": (chain(), {"declared": [{"name": "a", "kind": "revolute"}]}, "or under `locked`"),
     "other kind": (chain(kind="prismatic"), {}, "joint 'a' of own.urdf is prismatic instead of revolute"),
     "unknown locked joint": (chain(), {"locked": ["c"]}, "locked joint 'c' does not exist; valid: a, b"),
+    "no axis": (chain().replace('xyz="1 0 0"', 'xyz="0 0 0"'), {}, "axis of joint 'a' is '0 0 0'"),
     "unknown link": (chain().replace('child link="two"', 'child link="three"'), {}, "unknown link 'three'"),
     "no XML": (chain() + "<", {}, "not readable as URDF"),
     "bad number": (chain().replace('lower="-1"', 'lower="left"'), {}, "left"),

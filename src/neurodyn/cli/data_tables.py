@@ -15,7 +15,7 @@ def print_import(store: "Store", out: Path) -> None:
     """Print what `neurodyn import` found and wrote."""
     from neurodyn.data.inspection import inspect_store
 
-    console = Console()
+    console = Console(markup=False)  # units stand in brackets
     found = inspect_store(store)
     _print_log(console, found)
     splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
@@ -28,7 +28,7 @@ def print_import(store: "Store", out: Path) -> None:
 
 def print_inspection(found: dict[str, Any]) -> None:
     """Print what `data.inspection.inspect_store` found."""
-    console = Console()
+    console = Console(markup=False)  # units stand in brackets
     length = found["length"]
     console.print(
         f"{found['robot']} ({found['source']}, seed {found['seed']}): {found['transitions']:,} transitions of "

@@ -11,7 +11,7 @@ _UNITS = {"base_position_m": ("base", "m"), "joint_rad": ("joints", "rad"), "joi
 
 def print_evaluation(result: dict[str, Any]) -> None:
     """Print a report of `fit.evaluation.evaluate_run`."""
-    console = Console()
+    console = Console(markup=False)  # units stand in brackets
     if "at_horizon" in result:
         _print_log(console, result)
     else:
@@ -70,6 +70,10 @@ def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.2g}"
 
 
+def _gain(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
+
+
 def _print_log(console: Console, result: dict[str, Any]) -> None:
     console.print(
         f"{result['robot']}: {result['network']}, {result['parameters']:,} weights, on {result['episodes']} recorded "
@@ -79,9 +83,9 @@ def _print_log(console: Console, result: dict[str, Any]) -> None:
     sections = {
         "all": result["at_horizon"]["all"],
         f"moving (|qd| > {result['moving_above']:g})": result["at_horizon"]["moving"],
-        **result["groups"],
+        **(result["groups"] if len(result["groups"]) > 1 else {}),
     }
-    table = Table("windows", "s", "starts", "q model", "hold", "const. vel.", "qd model", "hold", "better than both")
+    table = Table("windows", "s", "starts", "q model", "hold", "const. vel.", "qd model", "hold", "gain: q, qd")
     for name, section in sections.items():
         marks = [key for key in section if key != "starts"]
         for index, mark in enumerate(marks):
@@ -96,12 +100,13 @@ def _print_log(console: Console, result: dict[str, Any]) -> None:
                 _short(entry["constant_velocity"]["q_mean"]),
                 _short(entry["model"]["qd_mean"]),
                 _short(entry["hold_last"]["qd_mean"]),
-                f"{better['q_mean']:.1f}x, {better['qd_mean']:.1f}x",
+                f"{_gain(better['q_mean'])}, {_gain(better['qd_mean'])}",
                 end_section=index == len(marks) - 1,
             )
     console.print(table)
     console.print(
-        "mean absolute error at the end of open-loop roll-outs, over starts and joints [rad or m, rad/s or m/s]; "
+        "mean absolute error at the end of open-loop roll-outs, over starts and joints [rad or m, rad/s or m/s]; gain: "
+        "how many times smaller than the better baseline's (hold the last state, constant velocity); "
         f"finite {result['finite_fraction']:.1%}",
         soft_wrap=True,
     )

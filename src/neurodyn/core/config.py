@@ -6,9 +6,10 @@ that a misspelt key is an error that names its place instead of a silently used 
 """
 
 import json
+import re
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -41,11 +42,37 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
     try:
         return msgspec.convert(data, type=kind, strict=False)
     except msgspec.ValidationError as error:
-        valid = ", ".join(getattr(kind, "__struct_fields__", ()))
-        hint = f" (keys of {kind.__name__}: {valid})" if "$" not in str(error) and valid else ""
-        raise InputError(f"{where}: {error}{hint}") from None
+        raise InputError(f"{where}: {error}{_hint(str(error), kind)}") from None
     except InputError as error:  # raised by a struct that checks itself
         raise InputError(f"{where}: {error}") from None
+
+
+def _hint(message: str, kind: Any) -> str:
+    """Return what would be valid at the place that a message of msgspec names ("... - at `$.a[0].b`")."""
+    if not message.startswith(("Object ", "Invalid enum value", "Expected `object`")):
+        return ""
+    place = re.search(r"at `\$(.*)`$", message)
+    found = _resolve(kind, re.findall(r"\.(\w+)|(\[)", place[1]) if place else [])
+    fields = getattr(found, "__struct_fields__", ())
+    if fields:
+        return f" (keys of {found.__name__}: {', '.join(fields)})"
+    values = [
+        str(value) for part in (found, *get_args(found)) if get_origin(part) is Literal for value in get_args(part)
+    ]
+    return f"; valid: {', '.join(values)}" if values else ""
+
+
+def _resolve(kind: Any, steps: list[tuple[str, str]]) -> Any:
+    """Follow keys and indexes into a type; None where they lead nowhere that can be named."""
+    for key, _ in steps:
+        parts = (kind, *get_args(kind))
+        if key:
+            structs = [part for part in parts if hasattr(part, "__struct_fields__")]
+            kind = get_type_hints(structs[0]).get(key) if structs else None
+        else:  # an element of a tuple or list, or a value of a table
+            inner = [get_args(part) for part in parts if get_origin(part) in {tuple, list, dict}]
+            kind = (inner[0][-1] if inner[0][-1] is not ... else inner[0][0]) if inner else None
+    return kind
 
 
 def parse_text(text: str, suffix: str, where: str) -> Any:

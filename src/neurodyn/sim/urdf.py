@@ -64,11 +64,23 @@ def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None])
         raise InputError(f"{path}: joint {name!r} has the unsupported type {kind!r}; valid: {choices(_SUPPORTED)}")
     if joint.find("mimic") is not None:
         raise InputError(f"{path}: joint {name!r} mimics another one, which is unsupported; list it under `locked`")
+    axis = joint.find("axis")
+    if kind != "fixed" and axis is not None:
+        _check_axis(path, name, axis.get("xyz", "1 0 0"))
     for end in ("parent", "child"):
         element = joint.find(end)
         link = None if element is None else element.get("link")
         if link not in links:
             raise InputError(f"{path}: {end} of joint {name!r} is the unknown link {link!r}; valid: {_names(links)}")
+
+
+def _check_axis(path: Path, name: str | None, text: str) -> None:
+    try:
+        axis = [float(word) for word in text.split()]
+    except ValueError:
+        axis = []
+    if len(axis) != 3 or not 0 < sum(value * value for value in axis) < float("inf"):
+        raise InputError(f"{path}: axis of joint {name!r} is {text!r}; valid: three numbers, not all 0")
 
 
 def _names(links: set[str | None]) -> str:

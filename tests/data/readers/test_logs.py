@@ -140,3 +140,11 @@ def test_missing_map(npz_file, tmp_path):
 def test_no_files():
     with pytest.raises(InputError, match="no log file given"):
         read_logs([], npz_map(), SPEC)
+
+
+def test_pieces_too_short_for_a_frame_are_counted_where_a_log_is_cut_in_time(tmp_path):
+    time = 0.01 * np.arange(200)
+    path = write_csv(tmp_path / "a.csv", np.delete(time, np.arange(50, 90)))
+    store = read_logs([path], csv_map(), SPEC)
+    assert store.header.notes["gaps"]["count"] == 1
+    assert store.header.notes["pieces_shorter_than_a_frame"] == 0

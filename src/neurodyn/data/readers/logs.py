@@ -66,11 +66,12 @@ def read_logs(
         raise InputError(
             f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs"
         )
+    dropped = len(pieces) - len(episodes)
     splits = _splits(episodes, runs, split, without_split, seed)
     if splits is None:
         episodes, splits = _cut_in_time(episodes)
     groups = tuple(dict.fromkeys(run.group for run in runs if run.group))
-    notes = _notes(files, columns, runs, pieces, len(pieces) - len(episodes), spec, alignment)
+    notes = _notes(files, columns, runs, pieces, dropped, spec, alignment)
     header = StoreHeader(
         spec=spec,
         source="log",

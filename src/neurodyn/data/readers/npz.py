@@ -54,7 +54,9 @@ class _Arrays:
         try:
             file = np.load(path, allow_pickle=False)
         except Exception as error:  # zip and npy damage come as many kinds of exception
-            raise InputError(f"{path}: not a readable npz file ({error}); write it with numpy.savez") from None
+            # numpy takes what it does not know for a pickle, which says nothing to a reader.
+            reason = "it is of another kind" if "pickle" in str(error) else error
+            raise InputError(f"{path}: not a readable npz file ({reason}); write it with numpy.savez") from None
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise InputError(f"{path}: holds one array without a name; expected an npz file (numpy.savez)")
         self._file = file
