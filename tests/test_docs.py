@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages say works: their Python runs, their declarations read, their commands parse, their links lead on.
+
+Blocks are marked by the first line of the fence: `python` runs in a folder with the examples and with small runs
+in place of the ones that the page trains, `yaml robot` and `yaml map` are declarations that lie under examples/,
+`sh` holds commands.
+"""
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from neurodyn.cli.main import VERBS, _function, _parse, run
+from neurodyn.core.artifacts import pretrained_names
+from neurodyn.core.config import from_dict
+from neurodyn.data.readers.column_map import Column, ColumnMap
+from neurodyn.robots import Joint, Robot, TeacherConfig
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+FENCE = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# What a page leaves to the reader between two blocks.
+BETWEEN = {"custom-newton-solver.md": "import warp as wp\nstate, mask = state_0, wp.array([True] * 65, dtype=bool)"}
+
+
+def blocks(page: Path, language: str) -> list[tuple[str, str]]:
+    """Return mark and text of the page's blocks in a language."""
+    return [(mark, text) for kind, mark, text in FENCE.findall(page.read_text()) if kind == language]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the words after `neurodyn` of each command in the page's blocks."""
+    lines = "\n".join(text for _, text in blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    split = [shlex.split(line, comments=True) for line in lines]
+    return [words[1:] for words in split if words[:1] == ["neurodyn"]]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the examples, and with runs of a few steps by the names that the pages give them."""
+    pytest.importorskip("newton")
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        robot, logs = "examples/own_robot", "examples/own_logs"
+        make_logs(folder / "logs")
+        assert run(["generate", robot, "--transitions", "2000", "--out", "arm.h5", "--worlds", "40"]) == 0
+        assert run(["train", robot, "--data", "arm.h5", "--out", "runs/arm", "--steps", "8"]) == 0
+        files = [str(path) for path in sorted((folder / "logs").glob("*.csv"))]
+        assert run(["import", *files, "--reader", f"{logs}/map.yaml", "--out", "pendulum.h5"]) == 0
+        assert run(["train", logs, "--data", "pendulum.h5", "--out", "runs/pendulum", "--steps", "8"]) == 0
+    return folder
+
+
+def make_logs(folder: Path) -> None:
+    script = ROOT / "examples/own_logs/make_logs.py"
+    subprocess.run([sys.executable, script, "--out", folder, "--runs", "4", "--seconds", "4"], check=True)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem)
+def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch):
+    texts = [text for _, text in blocks(page, "python")]
+    if any("pretrained:cartpole" in text for text in texts) and "cartpole" not in pretrained_names():
+        pytest.skip("pretrained:cartpole does not ship with this tree")
+    monkeypatch.chdir(workplace)
+    names: dict = {}
+    for index, text in enumerate(texts):
+        if index:
+            exec(BETWEEN.get(page.name, ""), names)
+        exec(compile(text, f"{page.name}, block {index}", "exec"), names)
+
+
+def test_the_declarations_are_those_of_the_examples():
+    kinds = {"robot": Robot, "map": ColumnMap}
+    for page, folder in (("own-robot", "own_robot"), ("own-logs", "own_logs")):
+        marked = blocks(ROOT / f"docs/{page}.md", "yaml")
+        assert marked
+        for mark, text in marked:
+            shown = yaml.safe_load(text)
+            from_dict(shown, kinds[mark], page)
+            shipped = yaml.safe_load((ROOT / "examples" / folder / f"{mark}.yaml").read_text())
+            assert shown.items() <= shipped.items()
+
+
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [
+        ("own-robot", Robot),
+        ("own-robot", Joint),
+        ("own-robot", TeacherConfig),
+        ("own-logs", ColumnMap),
+        ("own-logs", Column),
+    ],
+)
+def test_every_key_is_in_a_table(page: str, kind: type):
+    rows = [
+        line.split("|")[1] for line in (ROOT / f"docs/{page}.md").read_text().splitlines() if line.startswith("| `")
+    ]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert set(kind.__struct_fields__) <= listed  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_commands_parse(page: Path):
+    for verb, *arguments in commands(page):
+        _parse(_function(verb), verb, arguments)  # raises InputError where a flag does not exist
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
+def test_verbs_and_flags_in_the_text_exist(page: Path):
+    every = {flag for verb in VERBS for flag in flags(verb)}
+    text = page.read_text()
+    for verb, rest in re.findall(r"`neurodyn ([\w-]+)([^`]*)`", text):
+        assert verb in VERBS
+        for flag in re.findall(r"--[a-z-]+", rest):
+            assert flag in {*flags(verb), "--help"}, f"neurodyn {verb} has no {flag}"
+    scripts = "".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))
+    for flag in re.findall(r"`(--[a-z-]+)", text):
+        assert flag in every or f'"{flag}"' in scripts, f"no verb has {flag}"
+
+
+def flags(verb: str) -> set[str]:
+    return {f"--{name.replace('_', '-')}" for name in inspect.signature(_function(verb)).parameters}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
+def test_links_lead_somewhere(page: Path):
+    text = FENCE.sub("", page.read_text())
+    for target in re.findall(r"\]\s*\(([^)]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), f"{page.name} links to {target}, which does not exist"
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", there.read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_index_links_every_page():
+    text = (ROOT / "docs/index.md").read_text()
+    assert all(f"({page.name})" in text for page in PAGES if page.stem != "index")
+
+
+def test_benchmarks_on_the_page_are_the_benchmarks_there_are():
+    text = (ROOT / "docs/reproducing.md").read_text()
+    there = {path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")}
+    assert there == set(re.findall(r"benchmarks/(\w+\.py)`", text))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every script under examples/ runs, and the own-logs example is imported as its page says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neurodyn.cli.main import run
+from neurodyn.core.artifacts import pretrained_names
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+PRETRAINED = {"solver_swap.py", "gradient.py"}
+ARGUMENTS = {
+    "solver_swap.py": ["--worlds", "8", "--frames", "30"],
+    "gradient.py": ["--worlds", "8"],
+    "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
+}
+SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_example_runs(script: str, tmp_path: Path):
+    if script in PRETRAINED:
+        pytest.importorskip("newton")
+        if "cartpole" not in pretrained_names():
+            pytest.skip("pretrained:cartpole does not ship with this tree")
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / script, *ARGUMENTS[script]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+
+
+def test_the_delay_of_the_logs_is_found_and_a_model_is_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    logs, store = tmp_path / "logs", tmp_path / "pendulum.h5"
+    script = EXAMPLES / "own_logs/make_logs.py"
+    subprocess.run([sys.executable, script, "--out", logs, "--runs", "5", "--seconds", "10"], check=True)
+    files = [str(path) for path in sorted(logs.glob("*.csv"))]
+    assert run(["import", *files, "--reader", str(EXAMPLES / "own_logs/map.yaml"), "--out", str(store)]) == 0
+    assert "8 ms fits best" in capsys.readouterr().out
+    assert run(["inspect", str(store), "--json", str(tmp_path / "found.json")]) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["log"]["alignment"]["chosen"] == pytest.approx(0.008, abs=1e-4)
+    assert store.with_suffix(".png").exists()
+    model = tmp_path / "run"
+    train = ["train", str(EXAMPLES / "own_logs"), "--data", str(store), "--out", str(model), "--steps", "60"]
+    assert run(train) == 0
+    assert run(["evaluate", str(model), "--json", str(tmp_path / "errors.json"), "--rollouts", "200"]) == 0
+    moving = json.loads((tmp_path / "errors.json").read_text())["at_horizon"]["moving"]
+    assert moving["25"]["better_than_baselines"]["q_mean"] > 2
+
+
+def test_a_robot_of_your_own_goes_all_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("newton")
+    robot, store, model = str(EXAMPLES / "own_robot"), str(tmp_path / "arm.h5"), str(tmp_path / "run")
+    assert run(["generate", robot, "--transitions", "20000", "--out", store]) == 0
+    assert run(["train", robot, "--data", store, "--out", model, "--steps", "200"]) == 0
+    figures = tmp_path / "errors.json"
+    assert run(["evaluate", model, "--horizon", "10", "--rollouts", "64", "--json", str(figures)]) == 0
+    report = json.loads(figures.read_text())
+    assert report["robot"] == "my-arm"
+    assert report["joint_rad"] < 0.5 * report["baselines"]["constant_velocity"]["10"]["joint_rad"]
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_examples_are_short():
+    for script in SCRIPTS:
+        assert len((EXAMPLES / script).read_text().splitlines()) <= 150, script
