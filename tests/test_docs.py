@@ -77,6 +77,11 @@ def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.
         exec(compile(text, f"{page.name}, block {index}", "exec"), names)
 
 
+def test_a_run_is_evaluated_from_any_folder(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["evaluate", str(workplace / "runs/arm"), "--horizon", "5", "--rollouts", "4"]) == 0
+
+
 def test_the_declarations_are_those_of_the_examples():
     kinds = {"robot": Robot, "map": ColumnMap}
     for page, folder in (("own-robot", "own_robot"), ("own-logs", "own_logs")):

@@ -6,12 +6,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_WIDTH = 120
 _UNITS = {"base_position_m": ("base", "m"), "joint_rad": ("joints", "rad"), "joint_m": ("slides", "m")}
 
 
 def print_evaluation(result: dict[str, Any]) -> None:
     """Print a report of `fit.evaluation.evaluate_run`."""
     console = Console(markup=False)  # units stand in brackets
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDTH)  # a file has no edge at which to cut names
     if "at_horizon" in result:
         _print_log(console, result)
     else:
@@ -86,6 +89,7 @@ def _print_log(console: Console, result: dict[str, Any]) -> None:
         **(result["groups"] if len(result["groups"]) > 1 else {}),
     }
     table = Table("windows", "s", "starts", "q model", "hold", "const. vel.", "qd model", "hold", "gain: q, qd")
+    table.columns[0].overflow = "fold"
     for name, section in sections.items():
         marks = [key for key in section if key != "starts"]
         for index, mark in enumerate(marks):

@@ -41,12 +41,14 @@ def train(
     from neurodyn.fit.data import open_robot_data
     from neurodyn.fit.settings import load_settings, with_budget
     from neurodyn.fit.train import train as train_model
-    from neurodyn.robots import load
+    from neurodyn.robots import load, names
 
     declared = load(robot)
+    # The run is found again from any folder.
+    found = robot if robot in names() else str(Path(robot).resolve())
     store = open_robot_data(declared, data)
     log = store.header.source == "log"
     settings = with_budget(load_settings(declared, size, net, log=log), minutes, steps, seed)
     with TrainingBar(f"training {declared.name} ({settings.net.kind}, {kind})") as bar:
-        end = train_model(declared, robot, data, store, out, settings, resume=resume, progress=bar, device=device)
+        end = train_model(declared, found, data, store, out, settings, resume=resume, progress=bar, device=device)
     report_training(out, end)

@@ -117,7 +117,9 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None)
         store = Store.open(path)
         different = spec.differences(store.header.spec)
         if different:
-            raise InputError(f"{path}: holds data of {store.header.robot!r}, not of {spec.robot!r}: {different[0]}")
+            name = store.header.robot
+            whose = f"data of {name!r}, not of {spec.robot!r}" if name != spec.robot else f"other data of {name!r}"
+            raise InputError(f"{path}: holds {whose}: {different[0]}")
         return store
     if column_map is None:
         raise InputError(
