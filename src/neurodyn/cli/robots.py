@@ -20,8 +20,8 @@ def robots(json: Path | None = None) -> None:
 
     found = list_robots()
     table = Table("robot", "joints", "controls", "dt [s]", "teacher", "pretrained", box=SIMPLE_HEAD, pad_edge=False)
-    for name in (0, 1):
-        table.columns[name].no_wrap = True
+    for column in table.columns:
+        column.no_wrap = True
     for robot in found:
         table.add_row(
             robot.name,
@@ -31,7 +31,8 @@ def robots(json: Path | None = None) -> None:
             f"{robot.teacher} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
-    Console().print(table)
+    console = Console()
+    console.print(table, width=max(console.width, 100), crop=False)
     missing = [robot.name for robot in found if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")

@@ -86,6 +86,7 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
             save_file({name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}, partial)
         except SafetensorError as error:  # so it calls a full disk
             raise OSError(str(error)) from None
+        partial.chmod(0o644)  # it writes for the owner alone, and runs are shared
 
 
 def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
