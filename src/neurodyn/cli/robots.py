@@ -31,8 +31,7 @@ def robots(json: Path | None = None) -> None:
             f"{robot.teacher} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
-    console = Console()
-    console.print(table, width=max(console.width, 100), crop=False)
+    Console(width=max(Console().width, 100)).print(table)
     missing = [robot.name for robot in found if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")
