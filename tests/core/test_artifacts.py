@@ -206,3 +206,13 @@ def test_tensors_of_a_tree_keep_their_order_in_memory(tmp_path: Path):
         assert torch.equal(found[name], tensor)
         assert found[name].stride() == tensor.stride()
     assert tree["q"].stride() == (1, 3)
+
+
+def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path):
+    artifacts.require_writable(None, tmp_path / "new" / "result.json")
+    assert list((tmp_path / "new").iterdir()) == []
+    with pytest.raises(InputError, match="is a folder"):
+        artifacts.require_writable(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file/result\.json: cannot be written"):
+        artifacts.require_writable(tmp_path / "file" / "result.json")

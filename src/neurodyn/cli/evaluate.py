@@ -33,9 +33,10 @@ def evaluate(
         report: Write a report page to this file as well as to the run directory.
     """
     from neurodyn.cli.tables import print_evaluation
-    from neurodyn.core.artifacts import write_json
+    from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.fit.evaluation import evaluate_run
 
+    require_writable(json, report)
     result = evaluate_run(run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split)
     print_evaluation(result)
     if json is not None:

@@ -51,6 +51,26 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
+def require_writable(*paths: Path | None) -> None:
+    """Check that files can be written, before work is done whose result would be lost.
+
+    Raises:
+        InputError: A folder cannot be made or written to, or a folder lies where a file should.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; give the path of a file")
+        probe = path.with_name(path.name + ".probe")
+        try:
+            with atomic(probe) as partial:
+                partial.touch()
+        except InputError as error:
+            raise InputError(str(error).replace(str(probe), str(path))) from None
+        probe.unlink()
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with atomic(path) as partial:
