@@ -305,16 +305,6 @@ def test_data_of_something_else_are_refused(
             finetune(str(trained_run), "here", other, tmp_path / "run", short)
 
 
-def test_data_of_a_robot_that_changed_since_are_refused(
-    cartpole: Robot, teacher_file: Path, short: Settings, tmp_path: Path
-):
-    pytest.importorskip("newton", reason="the extra sim is not installed")
-    joints = (cartpole.joints[0], replace(cartpole.joints[1], armature=0.5))
-    with pytest.raises(MismatchError, match=r"armature of joint 'hinge' is \[0\.5\] instead of \[0\.01\]"):
-        train(replace(cartpole, joints=joints), "cartpole", "here", Store.open(teacher_file), tmp_path / "run", short)
-    assert not (tmp_path / "run").exists()
-
-
 def test_episodes_that_are_too_short_are_bad_input(cartpole: Robot, short: Settings, tmp_path: Path):
     phases = (Phase(share=1, rate=1e-3, batch=4, forecast=30),)
     with pytest.raises(InputError, match="holds a window of 30 frames"):

@@ -39,6 +39,7 @@ def train(
     """
     from neurodyn.cli.console import TrainingBar, report_training
     from neurodyn.fit.data import open_robot_data
+    from neurodyn.fit.same_robot import require_same_teacher
     from neurodyn.fit.settings import load_settings, with_budget
     from neurodyn.fit.train import train as train_model
     from neurodyn.robots import load, names
@@ -47,6 +48,7 @@ def train(
     # The run is found again from any folder.
     found = robot if robot in names() else str(Path(robot).resolve())
     store = open_robot_data(declared, data)
+    require_same_teacher(declared, store)
     log = store.header.source == "log"
     settings = with_budget(load_settings(declared, size, net, log=log), minutes, steps, seed)
     with TrainingBar(f"training {declared.name} ({settings.net.kind}, {kind})") as bar:

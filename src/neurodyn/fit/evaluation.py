@@ -7,11 +7,11 @@ from typing import Any
 from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split
-from neurodyn.dynamics.artifact import load, read_model_config, require_match
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.artifact import load, read_model_config
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.evaluate import SEED, evaluate
 from neurodyn.fit.evaluate_log import evaluate_log
+from neurodyn.fit.same_robot import require_robot
 from neurodyn.fit.train import read_run_config, require_data
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -60,18 +60,6 @@ def evaluate_run(
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
     return evaluate(model, robot, horizon=horizon or 1000, rollouts=rollouts or 2048, seed=seed)
-
-
-def require_robot(model: NeuralDynamics, robot: Robot) -> None:
-    """Refuse a robot whose declaration or asset changed since the model was trained.
-
-    Raises:
-        MismatchError: They differ; the message names the differences.
-    """
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
-
-    require_match(model, robot.spec, fingerprint(build(robot, worlds=1)), f"robot {robot.name!r}")
 
 
 def training_log(run: str) -> str:

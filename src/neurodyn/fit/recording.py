@@ -169,7 +169,8 @@ def record_run(
     Raises:
         InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
     """
-    from neurodyn.fit.evaluation import require_robot, training_log
+    from neurodyn.fit.evaluation import training_log
+    from neurodyn.fit.same_robot import require_robot
     from neurodyn.fit.train import require_data
 
     if seconds is not None and not seconds > 0:

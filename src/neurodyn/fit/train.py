@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a neural model from a trajectory store, or adapt one to other data."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -76,7 +75,6 @@ def train(
             for), or it cannot be resumed.
     """
     require_data(robot, store)
-    _require_same_build(robot, store)
     record = RunConfig(
         kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
     )
@@ -163,22 +161,6 @@ def require_data(robot: Robot, store: Store) -> None:
         differences.insert(0, f"robot is {store.header.robot!r} instead of {robot.name!r}")
     if differences:
         raise MismatchError(f"data do not fit robot {robot.name!r}: {'; '.join(differences)}")
-
-
-def _require_same_build(robot: Robot, store: Store) -> None:
-    """Refuse data from a teacher whose articulation was another one than the robot is now.
-
-    Only where there is a simulator to build the robot in: training itself needs none.
-    """
-    if store.header.fingerprint is None or find_spec("newton") is None:
-        return
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
-
-    differences = store.header.fingerprint.differences(fingerprint(build(robot, worlds=1)))
-    if differences:
-        shown = "; ".join(differences[:4])
-        raise MismatchError(f"data do not fit robot {robot.name!r}, which changed since they were generated: {shown}")
 
 
 def read_run_config(run: str | Path) -> RunConfig:
