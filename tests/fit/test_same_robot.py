@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("newton", reason="the extra sim is not installed")
 
-from neurodyn.core.errors import MismatchError  # noqa: E402
-from neurodyn.data.store import Store  # noqa: E402
-from neurodyn.dynamics import load  # noqa: E402
-from neurodyn.fit.same_robot import require_robot, require_same_teacher  # noqa: E402
-from neurodyn.robots import Robot  # noqa: E402
+from neurodyn.core.errors import MismatchError
+from neurodyn.data.store import Store
+from neurodyn.dynamics import load
+from neurodyn.fit.same_robot import require_robot, require_same_teacher
+from neurodyn.robots import Robot
 
 CHANGED = r"armature of joint 'hinge' is \[0\.5\] instead of \[0\.01\]"
 

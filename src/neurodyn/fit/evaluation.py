@@ -13,7 +13,6 @@ from neurodyn.fit.evaluate import SEED, evaluate
 from neurodyn.fit.evaluate_log import evaluate_log
 from neurodyn.fit.same_robot import require_robot
 from neurodyn.fit.train import read_run_config, require_data
-from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 
 _SPLITS = {"train": Split.TRAIN, "validation": Split.VALIDATION, "test": Split.TEST}
