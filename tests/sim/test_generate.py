@@ -136,3 +136,9 @@ def test_bad_settings_are_one_line(cartpole, tmp_path, change, words):
     with pytest.raises(InputError, match=words) as caught:
         generate(cartpole, **{"transitions": 10, "out": tmp_path / "a.h5", **change})
     assert "\n" not in str(caught.value)
+
+
+def test_more_than_the_disk_holds_is_refused_at_once(cartpole, tmp_path):
+    with pytest.raises(InputError, match=r"need .* GB and .* GB are free; give fewer transitions"):
+        generate(cartpole, transitions=10**14, out=tmp_path / "data.h5")
+    assert list(tmp_path.iterdir()) == []

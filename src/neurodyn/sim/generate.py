@@ -6,6 +6,7 @@ and ends with the same file.
 """
 
 import math
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,7 @@ def generate(
     passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
     path = Path(out)
     _check(path, transitions, worlds, frames, passive_fraction)
+    _check_space(robot, path, transitions)
     start = time.perf_counter()
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
@@ -212,6 +214,19 @@ def _check(path: Path, transitions: int, worlds: int, frames: int, passive_fract
             raise InputError(f"{name} is {value}; valid: at least 1")
     if not 0 <= passive_fraction <= 1:
         raise InputError(f"passive_fraction is {passive_fraction:g}; valid: between 0 and 1")
+
+
+def _check_space(robot: Robot, path: Path, transitions: int) -> None:
+    """Refuse a data set that the disk cannot hold before hours are spent on filling it."""
+    folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
+    needed = 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * transitions
+    disk = shutil.disk_usage(folder) if folder is not None else None
+    free = disk.free if disk is not None and disk.total else math.inf  # some file systems do not tell
+    if needed > free:
+        raise InputError(
+            f"{path}: {transitions:,} transitions need {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free; give "
+            "fewer transitions, or a path with more space"
+        )
 
 
 def _summarise(path: Path, simulated: int, seconds: float, cpu_seconds: float) -> Summary:
