@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test lint types layers bench images clean
+.PHONY: demo test lint types layers bench clean
 
 demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
 	$(BIN)/neurodyn demo
