@@ -89,3 +89,17 @@ def test_bad_input_is_one_line_and_code_2(log, tmp_path, capsys, arguments, mess
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.parametrize("value", ["nan", "2.5"])
+def test_import_refuses_an_alignment_that_is_none(log, tmp_path, capsys, value):
+    assert import_log(log, "--alignment", value) == 2
+    assert "alignment" in capsys.readouterr().err
+    assert not (tmp_path / "log.h5").exists()
+
+
+def test_import_does_not_write_over_a_log(log, capsys):
+    before = log.read_bytes()
+    assert import_log(log, "--out", str(log)) == 2
+    assert ".h5" in capsys.readouterr().err
+    assert log.read_bytes() == before

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core.artifacts import write_json
+from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.fit.evaluation import evaluate_run
 from neurodyn.fit.metrics import Progress, read_metrics
@@ -58,6 +59,10 @@ def run_demo(
     from neurodyn.sim.generate import generate
 
     robot, data, run = load(ROBOT), folder / "cartpole.h5", folder / "run"
+    settings = with_budget(load_settings(robot, "small"), minutes, None, seed)
+    for name, value, least in (("transitions", transitions, 1), ("rollouts", rollouts, 1), ("seed", seed, 0)):
+        if value < least:  # now, not minutes later at the stage that needs it
+            raise InputError(f"--{name} is {value}; valid: at least {least}")
     if data.exists():
         say(f"1/4  data: {data} is there already")
     else:
@@ -66,7 +71,6 @@ def run_demo(
             f"1/4  data: {summary.transitions:,} transitions from Newton's {robot.teacher.solver} solver in "
             f"{summary.seconds:.0f} s ({summary.rate:,.0f} per CPU-second), {data}"
         )
-    settings = with_budget(load_settings(robot, "small"), minutes, None, seed)
     if finished(run):
         say(f"2/4  training: {run} is trained already")
     else:

@@ -185,5 +185,12 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def with_alignment(columns: ColumnMap, alignment: Literal["auto"] | float) -> ColumnMap:
-    """Return the map with another alignment [s]."""
-    return msgspec.structs.replace(columns, alignment=alignment)
+    """Return the map with another alignment [s].
+
+    Raises:
+        InputError: The alignment is not finite, or more than a second.
+    """
+    try:
+        return msgspec.structs.replace(columns, alignment=alignment)
+    except ValueError as error:
+        raise InputError(str(error)) from None

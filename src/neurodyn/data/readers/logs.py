@@ -92,7 +92,14 @@ def import_logs(
     split: SplitChoice = "declared",
     seed: int = 0,
 ) -> Store:
-    """Read log files, write them as a store, and return it; see `read_logs`."""
+    """Read log files, write them as a store, and return it; see `read_logs`.
+
+    Raises:
+        InputError: As `read_logs`; or `out` is not named as a store is (it might be one of the logs), or cannot
+            be written.
+    """
+    if out.suffix.lower() not in {".h5", ".hdf5"}:
+        raise InputError(f"{out}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
     store = read_logs(files, columns, spec, split=split, seed=seed)
     store.write(out)
     return store
