@@ -4,6 +4,7 @@
 import pytest
 
 from neurodyn.core.artifacts import PRETRAINED, pretrained_names, resolve_run
+from neurodyn.core.errors import InputError
 
 SIZE_LIMIT = 4_000_000
 
@@ -30,3 +31,11 @@ def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_se
     assert result["base_position_m"] < 2e-4
     assert result["joint_rad"] < 4e-4
     assert result["finite_fraction"] == 1.0
+
+
+def test_more_than_memory_holds_is_refused_at_once():
+    pytest.importorskip("newton", reason="the extra sim is not installed")
+    from neurodyn.fit.evaluation import evaluate_run
+
+    with pytest.raises(InputError, match=r"--rollouts 2 of --horizon 1000000000 need about 320 GB of memory; valid"):
+        evaluate_run("pretrained:cartpole", horizon=10**9, rollouts=2)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store
 from neurodyn.fit.settings import Phase, Settings
 from neurodyn.fit.validation import Validation
@@ -24,7 +25,9 @@ def test_errors_are_means_in_the_units_of_the_state(plant_store: Store, quick: S
     error = Validation(plant_store, quick).measure(off)
     assert error.q == pytest.approx((0.1, 0.2), rel=1e-4)
     assert error.qd == pytest.approx((0.3, 0.0), rel=1e-4)
-    spread = [plant_store.q[:, 0].std(ddof=1), plant_store.q[:, 1].std(ddof=1), plant_store.qd[:, 0].std(ddof=1)]
+    rows = rows_of(plant_store, Split.TRAIN)
+    q, qd = plant_store.q[rows], plant_store.qd[rows]
+    spread = [q[:, 0].std(ddof=1), q[:, 1].std(ddof=1), qd[:, 0].std(ddof=1)]
     assert error.score == pytest.approx((0.1 / spread[0] + 0.2 / spread[1] + 0.3 / spread[2]) / 4, rel=1e-3)
 
 

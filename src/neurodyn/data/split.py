@@ -49,3 +49,11 @@ def episodes_of(store: Store, split: int) -> np.ndarray:
             "with one, or choose another split"
         )
     return found
+
+
+def rows_of(store: Store, split: int) -> np.ndarray:
+    """Return which rows belong to the episodes of a split, shape [N], bool; errors as of `episodes_of`."""
+    inside = np.zeros(len(store.frames), bool)
+    for episode in episodes_of(store, split):
+        inside[store.offsets[episode] : store.offsets[episode + 1]] = True
+    return inside

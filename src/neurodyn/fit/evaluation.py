@@ -13,8 +13,10 @@ from neurodyn.fit.evaluate import SEED, evaluate
 from neurodyn.fit.evaluate_log import evaluate_log
 from neurodyn.fit.same_robot import require_robot
 from neurodyn.fit.train import read_run_config, require_data
+from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 
+_MOST_BYTES = 8_000_000_000
 _SPLITS = {"train": Split.TRAIN, "validation": Split.VALIDATION, "test": Split.TEST}
 
 
@@ -58,6 +60,7 @@ def evaluate_run(
     if split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
+    _require_memory(robot, horizon or 1000, rollouts or 2048)
     return evaluate(model, robot, horizon=horizon or 1000, rollouts=rollouts or 2048, seed=seed)
 
 
@@ -71,6 +74,16 @@ def training_log(run: str) -> str:
     if not path.exists():
         raise InputError(f"{resolve_run(run)}: was trained on the log {path}, which is gone; name one with --data")
     return str(path)
+
+
+def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
+    # Model, teacher and two baselines, each with errors beside it, all in memory at once.
+    needed = 8 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
+    if needed > _MOST_BYTES:
+        raise InputError(
+            f"--rollouts {rollouts} of --horizon {horizon} need about {needed / 1e9:,.0f} GB of memory; valid: at most "
+            f"{_MOST_BYTES // (needed // (horizon * rollouts)):,} frames in all"
+        )
 
 
 def _split(name: str | None, tests: int) -> int | None:

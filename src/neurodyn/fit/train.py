@@ -3,6 +3,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,7 +11,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Config, read_config, to_yaml
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.split import episodes_of
+from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, load, read_model_config, require_match
 from neurodyn.dynamics.encoding import fit_encoding
@@ -197,10 +198,9 @@ def _transitions(store: Store) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return qd, dq, dqd and rows at the starts of all training frames."""
     rows = torch.from_numpy(store.frames)
     spec = store.header.spec
-    inside = torch.zeros(len(rows), dtype=torch.bool)
-    for episode in episodes_of(store, Split.TRAIN):
-        inside[store.offsets[episode] : store.offsets[episode + 1] - 1] = True
-    start = inside.nonzero().squeeze(1)
+    inside = rows_of(store, Split.TRAIN)
+    inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
+    start = torch.from_numpy(np.flatnonzero(inside))
     before, after = rows[start], rows[start + 1]
     q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
     return before[:, qd], position_difference(spec, after[:, q], before[:, q]), after[:, qd] - before[:, qd], before

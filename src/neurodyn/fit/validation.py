@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Batch, WindowSampler
 from neurodyn.dynamics.interface import Window, position_difference
@@ -23,7 +24,7 @@ class RolloutError:
     """Errors of open-loop roll-outs, means over all frames and roll-outs.
 
     Attributes:
-        score: Mean absolute error of all coordinates, each in units of its spread over the data; inf where a
+        score: Mean absolute error of all coordinates, each in units of its spread over the training data; inf where a
             roll-out is not finite.
         q: Mean absolute error of each position [rad or m], shape [nq].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
@@ -49,7 +50,8 @@ class Validation:
             device=device or "cpu",
         )
         self._batch: Batch = sampler.draw()
-        self._q_spread, self._qd_spread = _spread(store.q, device), _spread(store.qd, device)
+        rows = rows_of(store, Split.TRAIN)
+        self._q_spread, self._qd_spread = _spread(store.q[rows], device), _spread(store.qd[rows], device)
 
     @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
