@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Windows, all_windows
+from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window, position_difference
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.fit.errors import Columns, constant_velocity, finite_worlds, hold_last, percentiles, summarise
@@ -94,7 +93,7 @@ def evaluate_log(
         "dt": spec.dt,
         "context_frames": context,
         "split": "all" if split is None else ("train", "validation", "test")[split],
-        "episodes": len(store.episodes() if split is None else episodes_of(store, split)),
+        "episodes": len(_episodes(store, split)),
         "moving_above": MOVING,
         **summarise(errors, columns, frames),
         "by_horizon": {str(m): summarise(errors, columns, m) for m in marks},
@@ -112,17 +111,19 @@ def evaluate_log(
     }
 
 
+def _episodes(store: Store, split: int | None) -> np.ndarray:
+    return store.episodes() if split is None else episodes_of(store, split)
+
+
 def _score(
     model: NeuralDynamics, robot: Robot, store: Store, split: int | None, frames: int, context: int, most: int
 ) -> _Scored:
     length = context + frames
-    total = sum(len(w.start) for w in all_windows(store, length, split=split))
+    total = len(window_starts(store, _episodes(store, split), length))
     parts = [
         _score_windows(model, robot, windows, context)
         for windows in all_windows(store, length, split=split, stride=max(1, -(-total // most)))
     ]
-    if not parts:
-        raise InputError(f"no recorded episode of {robot.name!r} holds {length} frames; give a shorter --horizon")
     return _Scored(
         q={name: torch.cat([p.q[name] for p in parts]) for name in parts[0].q},
         qd={name: torch.cat([p.qd[name] for p in parts]) for name in parts[0].qd},

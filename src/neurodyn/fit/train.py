@@ -94,11 +94,7 @@ def train(
     q, torque = frames[:, : spec.nq], frames[:, spec.nq + spec.nv :]
     model.predictor.fit(model.encoding.encode(q, qd, torque), model.encoding.target(q, qd, q + dq, qd + dqd))
     trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd), device=device)
-    if going_on:
-        trainer.resume()
-    else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
-        artifacts.write_text(out / "config.yaml", to_yaml(record))
-    return trainer.run(progress)
+    return _run(trainer, out, record, going_on, progress)
 
 
 def finetune(
@@ -144,11 +140,7 @@ def finetune(
     going_on = _check_run(out, record, resume)
     _, dq, dqd, _ = _transitions(store)
     trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd), device=device)
-    if going_on:
-        trainer.resume()
-    else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
-        artifacts.write_text(out / "config.yaml", to_yaml(record))
-    return trainer.run(progress)
+    return _run(trainer, out, record, going_on, progress)
 
 
 def require_data(robot: Robot, store: Store) -> None:
@@ -188,6 +180,14 @@ def _check_run(out: Path, record: RunConfig, resume: bool) -> bool:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; give a folder for the run")
     return False
+
+
+def _run(trainer: Trainer, out: Path, record: RunConfig, going_on: bool, progress: Progress | None) -> Position:
+    if going_on:
+        trainer.resume()
+    else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
+        artifacts.write_text(out / "config.yaml", to_yaml(record))
+    return trainer.run(progress)
 
 
 def _invariant(robot: Robot) -> tuple[int, ...]:
