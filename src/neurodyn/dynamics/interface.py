@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
+from neurodyn.rigid.ground import Ground
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of dynamics."""
@@ -60,9 +61,11 @@ class Environment:
 
     Attributes:
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
+        ground: The shapes around the robot, seen by each world at a pose of its own; None for free space.
     """
 
     gravity: Tensor | None = None
+    ground: Ground | None = None
 
 
 @dataclass(frozen=True)

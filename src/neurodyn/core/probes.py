@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes: the fixed points of a robot that are measured against the ground, and the joints that move them.
+
+A layout holds all that is needed to find the probes of a state without a simulator: for each moving joint its
+frames and axis, and for each probe the joint whose child body carries it.
+"""
+
+from neurodyn.core.config import Config
+from neurodyn.core.scene import Pose, Vector3
+from neurodyn.core.spec import JointKind
+
+
+class ChainJoint(Config, frozen=True):
+    """One moving joint of the kinematic tree; fixed joints are folded into the frames.
+
+    Attributes:
+        name: Name of the joint.
+        kind: Kind of joint.
+        parent: Index of the joint that moves the parent body; -1 where the parent is the world.
+        parent_frame: Joint frame in the parent body (in the world for parent -1).
+        child_frame: Joint frame in the child body.
+        axis: Axis of a revolute or prismatic joint in the joint frame, unit; zero for the others.
+    """
+
+    name: str
+    kind: JointKind
+    parent: int
+    parent_frame: Pose
+    child_frame: Pose
+    axis: Vector3
+
+
+class Probe(Config, frozen=True):
+    """One point of the robot.
+
+    Attributes:
+        name: Label of the shape and number of the point on it, e.g. "front_left_foot/0".
+        joint: Index of the joint whose child body carries the point.
+        point: Place in that body's frame [m].
+        radius: Radius of the shape around the point [m]; 0 for corners and vertices.
+    """
+
+    name: str
+    joint: int
+    point: Vector3
+    radius: float
+
+
+class ProbeLayout(Config, frozen=True):
+    """All probes of a robot.
+
+    Attributes:
+        joints: The moving joints, in the order of the robot's coordinates.
+        probes: The probes, in the order of the network's inputs.
+        base_com: Centre of mass of the first joint's child body in its frame [m]: a free joint's linear
+            velocity is that of this point.
+    """
+
+    joints: tuple[ChainJoint, ...]
+    probes: tuple[Probe, ...]
+    base_com: Vector3 = (0.0, 0.0, 0.0)
+
+    def differences(self, other: "ProbeLayout", tolerance: float = 1e-5) -> list[str]:
+        """List, in words, in what `other` differs from this layout."""
+        mine, theirs = [p.name for p in self.probes], [p.name for p in other.probes]
+        if mine != theirs:
+            missing = [name for name in mine if name not in theirs]
+            extra = [name for name in theirs if name not in mine]
+            words = [f"lacks {missing[:3]}" if missing else "", f"has {extra[:3]} more" if extra else ""]
+            detail = ", ".join(word for word in words if word) or "in another order"
+            return [f"{len(theirs)} probes instead of {len(mine)} ({detail})"]
+        found = []
+        for a, b in zip(self.probes, other.probes, strict=True):
+            distance = max(abs(x - y) for x, y in zip((*a.point, a.radius), (*b.point, b.radius), strict=True))
+            if a.joint != b.joint or distance > tolerance:
+                found.append(f"probe {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
+        return found

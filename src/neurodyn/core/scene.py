@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a robot stands on and runs into: shapes that do not move, as plain data.
+
+A scene is shared by many worlds; each world may see it at a pose of its own (a tilted plane is a plane seen at
+a tilted pose, another piece of a terrain is the terrain shifted). Positions and rotations of shapes are in the
+frame of the scene: metres, and unit quaternions with the scalar last, shape to scene.
+"""
+
+import math
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from neurodyn.core.config import Config
+
+Vector3 = tuple[float, float, float]
+Quaternion = tuple[float, float, float, float]
+Pose = tuple[float, float, float, float, float, float, float]
+"""Position [m] and rotation (quaternion, scalar last)."""
+
+Positive = Annotated[float, Meta(gt=0)]
+
+IDENTITY: Pose = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+
+
+class _Placed(Config, frozen=True, kw_only=True):
+    """A shape at its place in the scene.
+
+    Attributes:
+        position: Origin of the shape [m].
+        rotation: Rotation of the shape, shape to scene (quaternion, scalar last, unit).
+    """
+
+    position: Vector3 = (0.0, 0.0, 0.0)
+    rotation: Quaternion = (0.0, 0.0, 0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        norm = math.sqrt(sum(x * x for x in self.rotation))
+        if not abs(norm - 1.0) < 1e-3:
+            raise ValueError(f"rotation {list(self.rotation)} has norm {norm:g}; valid: a unit quaternion [x, y, z, w]")
+        if not all(math.isfinite(x) for x in self.position):
+            raise ValueError(f"position {list(self.position)} is not finite")
+
+
+class Plane(_Placed, frozen=True, kw_only=True, tag="plane", tag_field="kind"):
+    """The half space below z = 0 of the shape's frame."""
+
+
+class Box(_Placed, frozen=True, kw_only=True, tag="box", tag_field="kind"):
+    """A box; `half` are its half edges along x, y, z [m]."""
+
+    half: tuple[Positive, Positive, Positive]
+
+
+class Sphere(_Placed, frozen=True, kw_only=True, tag="sphere", tag_field="kind"):
+    """A sphere of a radius [m]."""
+
+    radius: Positive
+
+
+class Capsule(_Placed, frozen=True, kw_only=True, tag="capsule", tag_field="kind"):
+    """A capsule along z: a segment of +-half_length [m], and everything within `radius` [m] of it."""
+
+    radius: Positive
+    half_length: Positive
+
+
+class Cylinder(_Placed, frozen=True, kw_only=True, tag="cylinder", tag_field="kind"):
+    """A cylinder along z: of a radius [m], from -half_length to +half_length [m]."""
+
+    radius: Positive
+    half_length: Positive
+
+
+class Mesh(_Placed, frozen=True, kw_only=True, tag="mesh", tag_field="kind"):
+    """A closed surface of triangles, normals outward.
+
+    Attributes:
+        file: Mesh file (.obj, .stl, ...), relative to the declaration that names it.
+        scale: Factor on the coordinates in the file.
+    """
+
+    file: str
+    scale: Positive = 1.0
+
+
+class Heightfield(_Placed, frozen=True, kw_only=True, tag="heightfield", tag_field="kind"):
+    """Heights over a regular grid in the shape's x and y, centred at its origin; solid below.
+
+    Attributes:
+        file: Heights [m] as .npy, shape [rows along y, columns along x], relative to the declaration that names it.
+        cell: Edge of a cell of the grid [m].
+    """
+
+    file: str
+    cell: Positive
+
+
+class Terrain(_Placed, frozen=True, kw_only=True, tag="terrain", tag_field="kind"):
+    """A heightfield that is made from a seed.
+
+    Attributes:
+        style: "rough" (smooth noise), "steps" (square blocks of random height), "stairs" (a pyramid), or "mixed"
+            (tiles of each, and flat ones).
+        seed: Seed of the heights.
+        size: Edges along x and y [m].
+        cell: Edge of a cell of the grid [m].
+        amplitude: Greatest height above and depth below zero [m].
+        feature: Length of bumps, or edge of blocks [m].
+    """
+
+    style: Literal["rough", "steps", "stairs", "mixed"]
+    seed: int = 0
+    size: tuple[Positive, Positive] = (20.0, 20.0)
+    cell: Positive = 0.05
+    amplitude: Positive = 0.1
+    feature: Positive = 0.5
+
+
+Shape = Plane | Box | Sphere | Capsule | Cylinder | Mesh | Heightfield | Terrain
+
+
+class Scene(Config, frozen=True, kw_only=True):
+    """Shapes that do not move.
+
+    Attributes:
+        shapes: The shapes; none for free space.
+        folder: Where the declaration lies that files are relative to; filled in when it is read.
+    """
+
+    shapes: tuple[Shape, ...] = ()
+    folder: str = ""
