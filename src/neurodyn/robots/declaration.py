@@ -14,6 +14,7 @@ import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointKind, JointSpec, StateSpec
 
 Interval = tuple[float, float]
@@ -104,14 +105,69 @@ class Ranges(Config, frozen=True):
     """Intervals by joint name.
 
     Attributes:
-        q: Positions [rad or m].
-        qd: Velocities [rad/s or m/s].
+        q: Positions [rad or m]; not those of free and ball joints.
+        qd: Velocities [rad/s or m/s]; those of free and ball joints by coordinate, as "root.vx".
         control: Torques or forces [N m or N]; only for sampling.
+        height: Height of a floating base's origin above the ground below it [m].
+        tilt: Greatest angle between a floating base's z axis and the vertical [rad]; its heading is uniform.
     """
 
     q: dict[str, Interval] = msgspec.field(default_factory=dict)
     qd: dict[str, Interval] = msgspec.field(default_factory=dict)
     control: dict[str, Interval] = msgspec.field(default_factory=dict)
+    height: Interval | None = None
+    tilt: float = 0.0
+
+
+class Gains(Config, frozen=True):
+    """A PD controller: torques kp (target - q) - kd qd, taken at the start of a frame.
+
+    Attributes:
+        kp: Range of stiffnesses for data, one for each trajectory [N m/rad or N/m].
+        kd: Range of dampings for data, one for each trajectory [N m s/rad or N s/m].
+        spread: Targets for data are the nominal pose and up to this much to either side [rad or m].
+        hold: Stiffness and damping with which evaluation holds the nominal pose.
+    """
+
+    kp: Interval
+    kd: Interval
+    spread: float
+    hold: tuple[float, float]
+
+
+class GroundSampling(Config, frozen=True):
+    """How the ground of a trajectory is drawn: a declared ground at a random pose.
+
+    Attributes:
+        ground: Name of the ground, of `grounds`.
+        height: Range of its lift along the vertical [m].
+        tilt: Greatest tilt, about a random horizontal axis [rad].
+        extent: Greatest shift along its x and y, so that robots stand on different parts of it [m].
+        absent: Share of trajectories with the ground far below.
+    """
+
+    ground: str
+    height: Interval = (0.0, 0.0)
+    tilt: float = 0.0
+    extent: float = 0.0
+    absent: float = 0.0
+
+
+class ProbeSelection(Config, frozen=True):
+    """Which points of the robot are measured against the ground.
+
+    Attributes:
+        shapes: Patterns (as of a shell) of the labels of collision shapes or of the bodies that carry them.
+        spacing: Greatest distance between points along a capsule's or cylinder's axis and along a box's edges, in
+            radii (half edges for boxes); None for ends and corners alone.
+        vertices: Most points on one mesh.
+        margin: Distance below which a probe enters the network's inputs [m]; None for four radii, at least 0.12 m.
+    """
+
+    shapes: tuple[str, ...] = ("*",)
+    spacing: float | None = None
+    vertices: int = 16
+    margin: float | None = None
 
 
 class Robot(Config, frozen=True):
@@ -139,6 +195,12 @@ class Robot(Config, frozen=True):
         passive_fraction: Share of generated trajectories without torque.
         invariant: Joints on whose absolute position nothing depends but their own limits; None for the rule
             that these are the prismatic joints with which a bolted chain begins.
+        grounds: Grounds by name, for data and for evaluation.
+        ground: Name of the ground that evaluation and simulation take by default; None for free space.
+        ground_sampling: How the grounds of data are drawn; None for the default ground as it is.
+        probes: Points that are measured against the ground; None for none.
+        nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
+        gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         log: Column map of logs known for this robot, relative to the declaration.
         folder: Where the declaration lies; filled in when it is read.
     """
@@ -162,6 +224,12 @@ class Robot(Config, frozen=True):
     frames: int = 100
     passive_fraction: float = 0.0
     invariant: tuple[str, ...] | None = None
+    grounds: dict[str, Scene] = msgspec.field(default_factory=dict)
+    ground: str | None = None
+    ground_sampling: GroundSampling | None = None
+    probes: ProbeSelection | None = None
+    nominal: dict[str, float] = msgspec.field(default_factory=dict)
+    gains: Gains | None = None
     log: str | None = None
     folder: str = ""
 
