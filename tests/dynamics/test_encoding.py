@@ -10,7 +10,8 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.encoding import Encoding, EncodingConfig, Limit, fit_encoding
-from neurodyn.dynamics.interface import State, position_difference, wrap_angle
+from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.tangent import position_difference, wrap_angle
 from tests import plant
 
 SPEC = StateSpec(

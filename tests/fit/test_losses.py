@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import wrap_angle
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.tangent import wrap_angle
 from neurodyn.fit.losses import Scale, forecast_loss, teacher_forced_loss, training_loss
 from neurodyn.fit.settings import Phase
 from tests import plant

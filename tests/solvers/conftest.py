@@ -10,7 +10,7 @@ import torch
 from neurodyn import robots
 from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, save_model
 from neurodyn.dynamics.encoding import fit_encoding
-from neurodyn.dynamics.interface import position_difference
+from neurodyn.dynamics.tangent import position_difference
 from neurodyn.nets.build import NetConfig
 
 pytest.importorskip("newton")

@@ -27,6 +27,18 @@ _QD_SUFFIXES: dict[str, tuple[str, ...]] = {
     "ball": (".wx", ".wy", ".wz"),
     "free": (".vx", ".vy", ".vz", ".wx", ".wy", ".wz"),
 }
+_TANGENT_SUFFIXES: dict[str, tuple[str, ...]] = {
+    "revolute": ("",),
+    "prismatic": ("",),
+    "ball": (".rx", ".ry", ".rz"),
+    "free": (".x", ".y", ".z", ".rx", ".ry", ".rz"),
+}
+_TANGENT_UNITS: dict[str, tuple[str, ...]] = {
+    "revolute": ("rad",),
+    "prismatic": ("m",),
+    "ball": ("rad",) * 3,
+    "free": ("m",) * 3 + ("rad",) * 3,
+}
 _Q_UNITS: dict[str, tuple[str, ...]] = {
     "revolute": ("rad",),
     "prismatic": ("m",),
@@ -67,6 +79,16 @@ class JointSpec(Config, frozen=True):
         """Units of the joint's position coordinates."""
         return _Q_UNITS[self.kind]
 
+    @property
+    def tangent_names(self) -> tuple[str, ...]:
+        """Names of the coordinates of a difference of two positions: rotations are rotation vectors."""
+        return tuple(self.name + suffix for suffix in _TANGENT_SUFFIXES[self.kind])
+
+    @property
+    def tangent_units(self) -> tuple[str, ...]:
+        """Units of the coordinates of a difference of two positions."""
+        return _TANGENT_UNITS[self.kind]
+
 
 class StateSpec(Config, frozen=True):
     """Names, order, units and time step of a robot's state and control.
@@ -99,6 +121,16 @@ class StateSpec(Config, frozen=True):
     def q_units(self) -> tuple[str, ...]:
         """Units of the position coordinates, shape [nq]."""
         return tuple(unit for joint in self.joints for unit in joint.q_units)
+
+    @property
+    def tangent_names(self) -> tuple[str, ...]:
+        """Names of the coordinates of a difference of two positions, shape [nv]."""
+        return tuple(name for joint in self.joints for name in joint.tangent_names)
+
+    @property
+    def tangent_units(self) -> tuple[str, ...]:
+        """Units of the coordinates of a difference of two positions, shape [nv]."""
+        return tuple(unit for joint in self.joints for unit in joint.tangent_units)
 
     @property
     def nq(self) -> int:

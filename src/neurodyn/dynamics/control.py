@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.interface import Control, State, position_difference
+from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.tangent import position_difference
 
 
 def frame_torque(spec: StateSpec, state: State, control: Control) -> Tensor:
@@ -21,7 +22,7 @@ def frame_torque(spec: StateSpec, state: State, control: Control) -> Tensor:
         return torque
     rows = [spec.q_names.index(name) for name in spec.controls]
     dofs = list(spec.control_dofs)
-    error = position_difference(spec, _scatter(state.q, rows, control.target), state.q)[:, rows]
+    error = position_difference(spec, _scatter(state.q, rows, control.target), state.q)[:, dofs]
     if control.kp is not None:
         torque = torque + control.kp * error
     if control.kd is not None:

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.interface import State, position_difference
+from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.tangent import position_difference
 
 
 class Limit(Config, frozen=True):

@@ -7,10 +7,8 @@ the carry remembers, because simulators hand their own state to every step and u
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
@@ -144,19 +142,3 @@ class Dynamics(Protocol):
 def present_state(context: State | Window) -> State:
     """Return the state in which a context ends."""
     return context.present if isinstance(context, Window) else context
-
-
-def wrap_angle(angle: Tensor) -> Tensor:
-    """Wrap angles [rad] to [-pi, pi)."""
-    return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
-
-
-def position_difference(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
-    """Return q - reference [rad or m], wrapped where a coordinate is continuous; shape [..., nq]."""
-    difference = q - reference
-    return torch.where(_continuous(spec, q.device), wrap_angle(difference), difference)
-
-
-@lru_cache(maxsize=64)
-def _continuous(spec: StateSpec, device: torch.device) -> Tensor:
-    return torch.tensor(spec.continuous, device=device)

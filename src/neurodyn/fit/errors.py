@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.interface import Trajectory, position_difference
+from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.tangent import position_difference
 from neurodyn.robots import Robot
 
 HORIZONS = (10, 100, 500, 1000)

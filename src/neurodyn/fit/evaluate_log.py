@@ -16,8 +16,9 @@ from torch import Tensor
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
-from neurodyn.dynamics.interface import Trajectory, Window, position_difference
+from neurodyn.dynamics.interface import Trajectory, Window
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.errors import Columns, constant_velocity, finite_worlds, hold_last, percentiles, summarise
 from neurodyn.robots import Robot
 

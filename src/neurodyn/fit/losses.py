@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import Control, State, Window, position_difference
+from neurodyn.dynamics.interface import Control, State, Window
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.settings import Phase
 
 

@@ -15,7 +15,7 @@ from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, load, read_model_config, require_match
 from neurodyn.dynamics.encoding import fit_encoding
-from neurodyn.dynamics.interface import position_difference
+from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.losses import Scale
 from neurodyn.fit.metrics import Progress
 from neurodyn.fit.settings import Settings

@@ -14,8 +14,9 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Batch, WindowSampler
-from neurodyn.dynamics.interface import Window, position_difference
+from neurodyn.dynamics.interface import Window
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.settings import Settings
 
 
