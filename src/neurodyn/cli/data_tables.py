@@ -50,6 +50,14 @@ def print_inspection(found: dict[str, Any]) -> None:
     planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in found["planes"].items())
     if planes:
         console.print(f"covered part of the plane of position and velocity: {planes}", soft_wrap=True)
+    if found["ground"]:
+        ground = found["ground"]
+        height, tilt = ([f"{x:.3g}" for x in ground[key]] for key in ("height", "tilt"))
+        console.print(
+            f"ground: {', '.join(ground['shapes']) or 'nothing'} at {ground['poses']:,} poses, height {'..'.join(height)} "
+            f"m, tilt {'..'.join(tilt)} rad; probes: {ground['probes'] or 'none'}",
+            soft_wrap=True,
+        )
     if found["log"]:  # a store that a script wrote may say nothing of its origin
         _print_log(console, found)
 

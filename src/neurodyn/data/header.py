@@ -17,6 +17,8 @@ import numpy as np
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.probes import ProbeLayout
+from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 
 FORMAT = "neurodyn trajectories"
@@ -61,6 +63,9 @@ class StoreHeader(Config, frozen=True):
         teacher: What simulated them: solver, substeps, sampling; None for logs.
         seed: Seed of the sampling; None for logs.
         fingerprint: Identity of the simulated articulation; None for logs.
+        scene: What the robot stands on and runs into; None where it is unknown or there is nothing. Each episode
+            sees it at a pose of its own.
+        probes: Points of the robot that are measured against the scene; None where there are none.
         versions: Versions of the packages that made the data.
         notes: What the reader found and did: files, rates, alignment.
         groups: Names of the groups that episodes belong to.
@@ -73,6 +78,8 @@ class StoreHeader(Config, frozen=True):
     teacher: dict[str, Any] | None = None
     seed: int | None = None
     fingerprint: Fingerprint | None = None
+    scene: Scene | None = None
+    probes: ProbeLayout | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     notes: dict[str, Any] = msgspec.field(default_factory=dict)
     groups: tuple[str, ...] = ()

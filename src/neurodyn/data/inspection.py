@@ -40,6 +40,7 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
         "groups": {name: _count(store, store.group == index) for index, name in enumerate(store.group_names)},
         "coordinates": coordinates(store, ranges or {}),
         "planes": _planes(store, ranges or {}),
+        "ground": _ground(store),
         "log": header.notes if header.source == "log" else None,
     }
 
@@ -106,6 +107,23 @@ def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
         counts = np.histogram2d(pair[0], pair[1], bins=_PLANE_BINS, range=limits)[0]
         found[joint.name] = float((counts > 0).mean())
     return found
+
+
+def _ground(store: Store) -> dict[str, Any] | None:
+    """Return the kinds of shapes in the scene, and the ranges of its height [m] and tilt [rad] over the episodes."""
+    scene, ground = store.header.scene, store.ground
+    if scene is None or ground is None:
+        return None
+    x, y = ground[:, 3].astype(np.float64), ground[:, 4].astype(np.float64)
+    tilt = 2 * np.arcsin(np.clip(np.hypot(x, y), 0.0, 1.0))
+    height = ground[:, 2]
+    return {
+        "shapes": [type(shape).__name__.lower() for shape in scene.shapes],
+        "height": [float(height.min()), float(height.max())],
+        "tilt": [float(tilt.min()), float(tilt.max())],
+        "poses": len(np.unique(ground, axis=0)),
+        "probes": None if store.header.probes is None else len(store.header.probes.probes),
+    }
 
 
 def _count(store: Store, chosen: np.ndarray) -> dict[str, int]:

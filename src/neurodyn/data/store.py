@@ -12,7 +12,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, package_versions, read_header
-from neurodyn.data.writer import StoreWriter, open_store_file
+from neurodyn.data.writer import GROUND, StoreWriter, check_ground, open_store_file
 
 __all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter", "package_versions"]
 
@@ -27,11 +27,14 @@ class Store:
             each state; the control of a row acts during the frame that begins there; the control in the last
             row of an episode is unused.
         table: One EPISODE record for each episode, shape [E].
+        ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion with the
+            scalar last), float32, shape [E, 7]; None where the header has no scene.
     """
 
     header: StoreHeader
     frames: np.ndarray
     table: np.ndarray
+    ground: np.ndarray | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -47,6 +50,7 @@ class Store:
                 _, rows, episodes = (int(n) for n in dataset(file, "committed")[()])
                 table = dataset(file, "episodes")[:episodes]
                 frames = _read_frames(file, header.spec, rows)
+                ground = None if header.scene is None else _read_rows(file, GROUND, episodes, 7)
         except InputError:
             raise
         except Exception as error:  # HDF5 reports damage as whatever kind of exception it meets first
@@ -54,7 +58,7 @@ class Store:
                 f"{path}: damaged store ({type(error).__name__}: {error}); write it again with `neurodyn generate` "
                 "or `neurodyn import`"
             ) from None
-        store = cls(header, frames, table)
+        store = cls(header, frames, table, ground)
         store.check(str(path))
         return store
 
@@ -65,7 +69,7 @@ class Store:
             InputError: The file cannot be written.
         """
         with StoreWriter(path, self.header) as writer:
-            writer.append_rows(self.q, self.qd, self.control, self.table)
+            writer.append_rows(self.q, self.qd, self.control, self.table, self.ground)
 
     def check(self, where: str) -> None:
         """Check that the table and the rows fit together and that all values are finite.
@@ -90,6 +94,7 @@ class Store:
         for name, names in (("group", self.header.groups), ("run", self.header.runs)):
             if table[name].max() >= len(names) and table[name].max() > -1:
                 raise InputError(f"{where}: damaged store: {name} {table[name].max()} has no name")
+        check_ground(self.ground, self.header, len(table), where)
         if not np.isfinite(self.frames).all():
             row = int(np.argmin(np.isfinite(self.frames).all(axis=1)))
             episode = int(np.searchsorted(ends, row, side="right"))
@@ -175,12 +180,16 @@ def _read_frames(file: h5py.File, spec: StateSpec, rows: int) -> np.ndarray:
     for name, width in widths.items():
         if not width:
             continue
-        array = dataset(file, name)
-        if array.ndim != 2 or array.shape[1] != width or array.shape[0] < rows or array.dtype != np.float32:
-            raise InputError(
-                f"{file.filename}: damaged store: {name} is {array.dtype} {array.shape}, but the header asks for "
-                f"float32 [{rows}, {width}]"
-            )
-        frames[:, begin : begin + width] = array[:rows]
+        frames[:, begin : begin + width] = _read_rows(file, name, rows, width)
         begin += width
     return frames
+
+
+def _read_rows(file: h5py.File, name: str, rows: int, width: int) -> np.ndarray:
+    array = dataset(file, name)
+    if array.ndim != 2 or array.shape[1] != width or array.shape[0] < rows or array.dtype != np.float32:
+        raise InputError(
+            f"{file.filename}: damaged store: {name} is {array.dtype} {array.shape}, but the header asks for "
+            f"float32 [{rows}, {width}]"
+        )
+    return array[:rows]

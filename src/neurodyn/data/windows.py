@@ -6,7 +6,7 @@ computed once; a batch is one random draw of starts and one gather.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,14 @@ class Batch:
         q: Positions [rad or m], shape [B, L + 1, nq].
         qd: Velocities [rad/s or m/s], shape [B, L + 1, nv].
         control: Torques during the frames [N m or N], shape [B, L, nu].
+        ground: Pose of the store's scene in each window (position [m], quaternion with the scalar last), shape
+            [B, 7]; None where the store has no scene.
     """
 
     q: Tensor
     qd: Tensor
     control: Tensor
+    ground: Tensor | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class WindowSampler:
         self._frames = torch.from_numpy(store.frames).to(device)
         self._generator = torch.Generator().manual_seed(seed)
         self._widths = (store.header.spec.nq, store.header.spec.nv)
+        self._ground = None if store.ground is None else torch.from_numpy(store.ground).to(device)
+        self._offsets = torch.from_numpy(store.offsets)
         self.batch = batch
         self.set_length(length)
 
@@ -106,8 +111,12 @@ class WindowSampler:
     def draw(self) -> Batch:
         """Return the next batch."""
         choice = torch.randint(self.count, (self.batch,), generator=self._generator)
-        starts = self._starts.index_select(0, choice).to(self._frames.device)
-        return Batch(*_gather(self._windows, starts, *self._widths))
+        rows = self._starts.index_select(0, choice)
+        arrays = _gather(self._windows, rows.to(self._frames.device), *self._widths)
+        if self._ground is None:
+            return Batch(*arrays)
+        episode = torch.searchsorted(self._offsets, rows, right=True) - 1
+        return Batch(*arrays, ground=self._ground.index_select(0, episode.to(self._frames.device)))
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
@@ -163,7 +172,8 @@ def all_windows(
         rows = starts[begin : begin + batch]
         episode = np.searchsorted(store.offsets, rows, side="right") - 1
         arrays = _gather(windows, torch.from_numpy(rows), store.header.spec.nq, store.header.spec.nv)
-        yield Windows(*arrays, episode, rows - store.offsets[episode], store.group[episode])
+        ground = None if store.ground is None else torch.from_numpy(store.ground[episode])
+        yield Windows(*arrays, episode, rows - store.offsets[episode], store.group[episode], ground=ground)
 
 
 def _windows(frames: Tensor, length: int) -> Tensor:

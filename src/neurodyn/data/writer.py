@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.scene import IDENTITY
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
 
 _CHUNK_BYTES = 1 << 17
 _COPY_ROWS = 1 << 20
 _SLACK_BYTES = 6 * _CHUNK_BYTES  # a chunk that is begun in each dataset, and the index of chunks
 _ARRAYS = ("q", "qd", "control")
+GROUND = "ground"
+"""Dataset of the pose of the scene in each episode; there if the header has a scene."""
 
 
 class StoreWriter:
@@ -74,6 +77,7 @@ class StoreWriter:
         group: ArrayLike = -1,
         run: ArrayLike = -1,
         world: ArrayLike = -1,
+        ground: ArrayLike | None = None,
     ) -> None:
         """Append and commit E episodes of at most T transitions.
 
@@ -87,6 +91,8 @@ class StoreWriter:
             group: Index into the header's groups, shape [E] or one for all.
             run: Index into the header's runs, shape [E] or one for all.
             world: World that each episode was simulated in, shape [E] or one for all.
+            ground: Pose of the header's scene in each episode (position [m], quaternion with the scalar last), shape
+                [E, 7] or [7] for all; None for the identity, or where the header has no scene.
 
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
@@ -105,9 +111,16 @@ class StoreWriter:
         for name, value in (("status", status), ("split", split), ("group", group), ("run", run), ("world", world)):
             table[name] = np.asarray(value)
         rows = _flatten(states, rates, torques, table["length"])
-        self.append_rows(rows[0], rows[1], rows[2], table)
+        self.append_rows(rows[0], rows[1], rows[2], table, ground)
 
-    def append_rows(self, q: np.ndarray, qd: np.ndarray, control: np.ndarray, table: np.ndarray) -> None:
+    def append_rows(
+        self,
+        q: np.ndarray,
+        qd: np.ndarray,
+        control: np.ndarray,
+        table: np.ndarray,
+        ground: ArrayLike | None = None,
+    ) -> None:
         """Append and commit episodes that lie one after another; `table` has one EPISODE record for each.
 
         Args:
@@ -115,19 +128,22 @@ class StoreWriter:
             qd: Velocities [rad/s or m/s], shape [rows, nv].
             control: Torques [N m or N], shape [rows, nu]; the last row of an episode is unused.
             table: Records of the episodes; `start` is filled in here.
+            ground: As of `append`.
 
         Raises:
-            InputError: A value is not finite, or the file cannot be written.
+            InputError: A value is not finite, a ground is no pose, or the file cannot be written.
         """
         for name, rows in zip(_ARRAYS, (q, qd, control), strict=True):
             if not np.isfinite(rows).all():
                 raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
+        poses = _poses(ground, self.header, len(table), str(self.path))
         starts = np.cumsum(table["length"].astype(np.int64) + 1)
         table = table.copy()
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
-            self._reserve(sum(rows.nbytes for rows in (q, qd, control, table)))
-            for name, rows in zip((*_ARRAYS, "episodes"), (q, qd, control, table), strict=True):
+            arrays = (q, qd, control, table, poses)
+            self._reserve(sum(rows.nbytes for rows in arrays))
+            for name, rows in zip((*_ARRAYS, "episodes", GROUND), arrays, strict=True):
                 if rows.size:
                     _extend(dataset(self._file, name), rows)
             self._file.flush()
@@ -197,7 +213,8 @@ class StoreWriter:
                         part = dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)]
                         self._reserve(part.nbytes)
                         _extend(dataset(self._file, name), part)
-                _extend(dataset(self._file, "episodes"), dataset(old, "episodes")[:episodes])
+                for name in (name for name in ("episodes", GROUND) if name in old):
+                    _extend(dataset(self._file, name), dataset(old, name)[:episodes])
                 self._file.flush()
                 self._rows, self._episodes = rows, episodes
                 self._commit(batches)
@@ -208,7 +225,9 @@ class StoreWriter:
         """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
         # HDF5 does not survive a failed write; a failed reservation it does not notice.
         used = sum(
-            dataset(self._file, name).id.get_storage_size() for name in (*_ARRAYS, "episodes") if name in self._file
+            dataset(self._file, name).id.get_storage_size()
+            for name in (*_ARRAYS, "episodes", GROUND)
+            if name in self._file
         )
         end = _SLACK_BYTES + (used + size) * 65 // 64
         if end > self._reserved and hasattr(os, "posix_fallocate"):
@@ -260,6 +279,38 @@ def open_store_file(path: Path) -> h5py.File:
         raise InputError(f"{path}: cannot be read, it is {kind}; expected a store written by neurodyn") from None
 
 
+def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, where: str) -> None:
+    """Check that there is one pose of the scene for each episode exactly if there is a scene.
+
+    Raises:
+        InputError: There is not, or a pose is not finite or its quaternion not unit.
+    """
+    if (ground is None) != (header.scene is None):
+        trouble = "poses of a ground, but no scene" if header.scene is None else "a scene, but no pose of it"
+        raise InputError(f"{where}: has {trouble}; valid: both or neither")
+    if ground is None:
+        return
+    if ground.shape != (episodes, 7):
+        raise InputError(f"{where}: ground has shape {list(ground.shape)}; valid: [{episodes}, 7], one pose an episode")
+    bad = ~(np.abs(np.linalg.norm(ground[:, 3:], axis=1) - 1.0) < 1e-3) | ~np.isfinite(ground).all(axis=1)
+    if bad.any():
+        episode = int(np.argmax(bad))
+        raise InputError(
+            f"{where}: ground of episode {episode} is {ground[episode].tolist()}; valid: a position [m] and a unit "
+            "quaternion [x, y, z, w]"
+        )
+
+
+def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: str) -> np.ndarray:
+    """Return the poses of the scene, shape [episodes, 7]; without a scene, an empty array."""
+    if header.scene is None and ground is None:
+        return np.empty((0, 7), np.float32)
+    poses = np.asarray(IDENTITY if ground is None else ground, np.float32)
+    poses = np.ascontiguousarray(np.broadcast_to(poses, (episodes, 7)) if poses.ndim == 1 else poses)
+    check_ground(poses, header, episodes, where)
+    return poses
+
+
 def _empty_file(header: StoreHeader) -> bytes:
     """Return the bytes of a store without rows; made in memory, so that a full disk shows as a plain error."""
     spec = header.spec
@@ -270,6 +321,8 @@ def _empty_file(header: StoreHeader) -> bytes:
                 chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
                 file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
         file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
+        if header.scene is not None:
+            file.create_dataset(GROUND, (0, 7), "<f4", maxshape=(None, 7), chunks=(1024, 7))
         committed = file.create_dataset("committed", data=np.zeros(3, np.int64))
         committed.attrs["meaning"] = "batches, rows, episodes"
         file.flush()
