@@ -6,7 +6,8 @@ from pathlib import Path
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.asset import asset_path, is_installed
-from neurodyn.robots.declaration import Joint, Ranges, Robot, TeacherConfig
+from neurodyn.robots.declaration import Joint, Robot
+from neurodyn.robots.sections import Ranges, TeacherConfig
 
 __all__ = ["Joint", "Ranges", "Robot", "TeacherConfig", "asset_path", "is_installed", "load", "names"]
 

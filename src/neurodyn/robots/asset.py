@@ -2,14 +2,19 @@
 """Where the asset of a declared robot lies, and what is wrong if it is not there."""
 
 import importlib.metadata
+import importlib.util
 from pathlib import Path
 
 from neurodyn.core.errors import InputError
 from neurodyn.robots.declaration import Robot
 
+_EXTRAS = {"example-robot-data": "robots", "newton": "sim"}
+
 
 def package_folder(package: str) -> Path | None:
     """Return the folder of robots that a package installs, or None where the package is not installed."""
+    if package == "newton":
+        return _newton_assets()
     try:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
@@ -19,6 +24,13 @@ def package_folder(package: str) -> Path | None:
         text = str(file)
         if marker in text:
             return Path(str(file.locate())).parents[len(text.split(marker, 1)[1].split("/")) - 1]
+    return None
+
+
+def _newton_assets() -> Path | None:
+    found = importlib.util.find_spec("newton")  # looks it up without importing it
+    for folder in (found.submodule_search_locations or []) if found else []:
+        return Path(folder) / "examples" / "assets"
     return None
 
 
@@ -39,7 +51,7 @@ def asset_path(robot: Robot) -> Path:
         if installed is None:
             raise InputError(
                 f"robot {robot.name!r} needs the package {robot.package}, which is not installed; "
-                "install it with: pip install 'neurodyn[robots]'"
+                f"install it with: pip install 'neurodyn[{_EXTRAS[robot.package]}]'"
             )
         folder = installed
     path = folder / robot.asset

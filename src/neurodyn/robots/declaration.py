@@ -16,9 +16,16 @@ from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointKind, JointSpec, StateSpec
-
-Interval = tuple[float, float]
-"""Least and greatest value."""
+from neurodyn.robots.sections import (
+    Gains,
+    GroundSampling,
+    Interval,
+    Material,
+    ProbeSelection,
+    Ranges,
+    TeacherConfig,
+    check_interval,
+)
 
 ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
@@ -71,105 +78,6 @@ class Joint(Config, frozen=True):
         return JointSpec(name=self.name, kind=self.kind, continuous=self.continuous, lower=self.lower, upper=self.upper)
 
 
-class TeacherConfig(Config, frozen=True):
-    """The analytic solver that teaches.
-
-    Attributes:
-        solver: "featherstone" (no contacts, no Coulomb friction) or "mujoco" (MuJoCo Warp).
-        substeps: Solver steps in one frame.
-        mass_matrix_interval: Featherstone: substeps between two updates of the mass matrix; divides `substeps`.
-        iterations: MuJoCo: greatest number of iterations of the constraint solver; None for its default.
-        integrator: MuJoCo: integrator; None for its default.
-    """
-
-    solver: Literal["featherstone", "mujoco"] = "featherstone"
-    substeps: int = 4
-    mass_matrix_interval: int = 1
-    iterations: int | None = None
-    integrator: Literal["euler", "implicitfast"] | None = None
-
-    def __post_init__(self) -> None:
-        if self.substeps < 1:
-            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
-        if self.mass_matrix_interval < 1 or self.substeps % self.mass_matrix_interval:
-            raise ValueError(
-                f"mass_matrix_interval is {self.mass_matrix_interval}; valid: a divisor of substeps ({self.substeps})"
-            )
-        if self.solver == "mujoco" and self.mass_matrix_interval != 1:
-            raise ValueError("mass_matrix_interval is an option of featherstone; remove it for mujoco")
-        if self.solver == "featherstone" and (self.iterations is not None or self.integrator is not None):
-            raise ValueError("iterations and integrator are options of mujoco; remove them for featherstone")
-
-
-class Ranges(Config, frozen=True):
-    """Intervals by joint name.
-
-    Attributes:
-        q: Positions [rad or m]; not those of free and ball joints.
-        qd: Velocities [rad/s or m/s]; those of free and ball joints by coordinate, as "root.vx".
-        control: Torques or forces [N m or N]; only for sampling.
-        height: Height of a floating base's origin above the ground below it [m].
-        tilt: Greatest angle between a floating base's z axis and the vertical [rad]; its heading is uniform.
-    """
-
-    q: dict[str, Interval] = msgspec.field(default_factory=dict)
-    qd: dict[str, Interval] = msgspec.field(default_factory=dict)
-    control: dict[str, Interval] = msgspec.field(default_factory=dict)
-    height: Interval | None = None
-    tilt: float = 0.0
-
-
-class Gains(Config, frozen=True):
-    """A PD controller: torques kp (target - q) - kd qd, taken at the start of a frame.
-
-    Attributes:
-        kp: Range of stiffnesses for data, one for each trajectory [N m/rad or N/m].
-        kd: Range of dampings for data, one for each trajectory [N m s/rad or N s/m].
-        spread: Targets for data are the nominal pose and up to this much to either side [rad or m].
-        hold: Stiffness and damping with which evaluation holds the nominal pose.
-    """
-
-    kp: Interval
-    kd: Interval
-    spread: float
-    hold: tuple[float, float]
-
-
-class GroundSampling(Config, frozen=True):
-    """How the ground of a trajectory is drawn: a declared ground at a random pose.
-
-    Attributes:
-        ground: Name of the ground, of `grounds`.
-        height: Range of its lift along the vertical [m].
-        tilt: Greatest tilt, about a random horizontal axis [rad].
-        extent: Greatest shift along its x and y, so that robots stand on different parts of it [m].
-        absent: Share of trajectories with the ground far below.
-    """
-
-    ground: str
-    height: Interval = (0.0, 0.0)
-    tilt: float = 0.0
-    extent: float = 0.0
-    absent: float = 0.0
-
-
-class ProbeSelection(Config, frozen=True):
-    """Which points of the robot are measured against the ground.
-
-    Attributes:
-        shapes: Patterns (as of a shell) of the labels of collision shapes or of the bodies that carry them.
-        spacing: Greatest distance between points along a capsule's or cylinder's axis and along a box's edges, in
-            radii (half edges for boxes); None for ends and corners alone.
-        vertices: Most points on one mesh.
-        margin: Distance below which a probe enters the network's inputs [m]; None for four radii, at least 0.12 m.
-    """
-
-    shapes: tuple[str, ...] = ("*",)
-    spacing: float | None = None
-    vertices: int = 16
-    margin: float | None = None
-
-
 class Robot(Config, frozen=True):
     """A declared robot.
 
@@ -181,23 +89,26 @@ class Robot(Config, frozen=True):
         actuated: Greatest torque or force of each driven joint [N m or N], in the order of the control vector.
         dt: Length of one frame [s].
         description: One line on what the robot is and where its parameters come from.
-        package: "example-robot-data" where the asset comes from that package.
+        package: "example-robot-data" or "newton" where the asset comes from that package.
         fixed_base: Whether the base is bolted to the world; otherwise the first joint is free.
         locked: Joints of the asset that are held at zero, as if fixed.
         teacher: The analytic solver that teaches.
         gravity: Gravity in world axes, z up [m/s^2].
         density: Density of links whose asset gives no mass [kg/m^3].
+        mass_scale: Factor on all masses and inertias of the asset, rotor inertias left alone.
         meshes: Whether meshes are loaded; a robot without contacts builds faster without them.
         sampling: Ranges of random states and torques for data.
         reset: Ranges of initial states for evaluation.
         range: Bounds beyond which a trajectory is ended early.
         frames: Length of a generated trajectory in frames.
-        passive_fraction: Share of generated trajectories without torque.
+        passive_fraction: Share of generated trajectories without torque; with gains, of those that hold the
+            nominal pose.
         invariant: Joints on whose absolute position nothing depends but their own limits; None for the rule
             that these are the prismatic joints with which a bolted chain begins.
         grounds: Grounds by name, for data and for evaluation.
         ground: Name of the ground that evaluation and simulation take by default; None for free space.
         ground_sampling: How the grounds of data are drawn; None for the default ground as it is.
+        material: The contact of robot and ground; None for the asset's own.
         probes: Points that are measured against the ground; None for none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
@@ -211,12 +122,13 @@ class Robot(Config, frozen=True):
     actuated: dict[str, float]
     dt: float
     description: str = ""
-    package: Literal["example-robot-data"] | None = None
+    package: Literal["example-robot-data", "newton"] | None = None
     fixed_base: bool = True
     locked: tuple[str, ...] = ()
     teacher: TeacherConfig = TeacherConfig()
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
     density: float = 1000.0
+    mass_scale: float = 1.0
     meshes: bool = True
     sampling: Ranges = msgspec.field(default_factory=Ranges)
     reset: Ranges = msgspec.field(default_factory=Ranges)
@@ -227,6 +139,7 @@ class Robot(Config, frozen=True):
     grounds: dict[str, Scene] = msgspec.field(default_factory=dict)
     ground: str | None = None
     ground_sampling: GroundSampling | None = None
+    material: Material | None = None
     probes: ProbeSelection | None = None
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
@@ -237,6 +150,8 @@ class Robot(Config, frozen=True):
         self._check_scalars()
         self._check_joints()
         self._check_ranges()
+        self._check_grounds()
+        self._check_controller()
 
     def _check_scalars(self) -> None:
         if not (math.isfinite(self.dt) and self.dt > 0):
@@ -249,6 +164,8 @@ class Robot(Config, frozen=True):
             raise ValueError(f"gravity is {list(self.gravity)}; valid: three finite numbers [m/s^2]")
         if not (math.isfinite(self.density) and self.density > 0):
             raise ValueError(f"density is {self.density}; valid: a number above 0 [kg/m^3]")
+        if not 0 < self.mass_scale < math.inf:
+            raise ValueError(f"mass_scale is {self.mass_scale}; valid: a finite number above 0")
         if not self.asset.lower().endswith(ASSET_SUFFIXES):
             raise ValueError(f"asset {self.asset!r} is of no known kind; valid: {', '.join(ASSET_SUFFIXES)}")
         if self.locked and not self.asset.lower().endswith((".urdf", ".xml")):
@@ -283,16 +200,41 @@ class Robot(Config, frozen=True):
 
     def _check_ranges(self) -> None:
         scalar = [joint.name for joint in self.joints if joint.kind in {"revolute", "prismatic"}]
+        velocities = [name for joint in self.joints for name in joint.spec.qd_names]
         for what in ("sampling", "reset", "range"):
             ranges: Ranges = getattr(self, what)
             if ranges.control and what != "sampling":
                 raise ValueError(f"{what}.control has no meaning; valid: {what}.q and {what}.qd")
-            for field, valid in (("q", scalar), ("qd", scalar), ("control", list(self.actuated))):
-                for name, (lower, upper) in getattr(ranges, field).items():
+            for field, valid in (("q", scalar), ("qd", velocities), ("control", list(self.actuated))):
+                for name, interval in getattr(ranges, field).items():
                     if name not in valid:
                         raise ValueError(f"{what}.{field} names the unknown joint {name!r}; valid: {choices(valid)}")
-                    if not lower <= upper:
-                        raise ValueError(f"{what}.{field} of {name!r} is [{lower:g}, {upper:g}]; lower is above upper")
+                    check_interval(f"{what}.{field} of {name!r}", interval)
+            if self.fixed_base and (ranges.height is not None or ranges.tilt):
+                raise ValueError(f"{what}: height and tilt have a meaning for floating bases only; remove them")
+            if ranges.height is not None:
+                check_interval(f"{what}.height", ranges.height)
+            if not 0 <= ranges.tilt <= math.pi:
+                raise ValueError(f"{what}.tilt is {ranges.tilt}; valid: between 0 and pi [rad]")
+
+    def _check_grounds(self) -> None:
+        if self.ground is not None and self.ground not in self.grounds:
+            raise ValueError(f"ground names the unknown ground {self.ground!r}; valid: {choices(self.grounds)}")
+        if self.ground_sampling is not None and self.ground_sampling.ground not in self.grounds:
+            named = self.ground_sampling.ground
+            raise ValueError(f"ground_sampling names the unknown ground {named!r}; valid: {choices(self.grounds)}")
+        if self.teacher.solver == "featherstone" and any(scene.shapes for scene in self.grounds.values()):
+            raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
+
+    def _check_controller(self) -> None:
+        scalar = {joint.name: joint for joint in self.joints if joint.kind in {"revolute", "prismatic"}}
+        for name, value in self.nominal.items():
+            if name not in scalar:
+                raise ValueError(f"nominal names the unknown joint {name!r}; valid: {choices(scalar)}")
+            if not math.isfinite(value):
+                raise ValueError(f"nominal of {name!r} is {value}; valid: a finite number")
+        if self.gains is not None and not self.actuated:
+            raise ValueError("gains drive the actuated joints, of which there are none; remove gains")
 
     @property
     def spec(self) -> StateSpec:
@@ -354,6 +296,24 @@ class Robot(Config, frozen=True):
             return declared[name]
         return self.sampling_interval("q", name) if field == "q" else (0.0, 0.0)
 
+    def nominal_q(self) -> tuple[float, ...]:
+        """Return the positions of the driven joints in the nominal pose [rad or m], shape [nu]."""
+        return tuple(self.nominal.get(name, 0.0) for name in self.actuated)
+
+    def named_ground(self, name: str | None = None) -> Scene | None:
+        """Return a declared ground; without a name the default one, None for free space.
+
+        Raises:
+            InputError: There is no ground of that name.
+        """
+        name = self.ground if name is None else name
+        if name is None:
+            return None
+        if name not in self.grounds:
+            raise InputError(f"robot {self.name!r} has no ground {name!r}; valid: {choices(self.grounds)}")
+        return self.grounds[name]
+
     def located(self, folder: Path) -> "Robot":
-        """Return this robot with the folder in which its declaration lies."""
-        return msgspec.structs.replace(self, folder=str(folder))
+        """Return this robot, and the files of its grounds, with the folder in which its declaration lies."""
+        grounds = {name: msgspec.structs.replace(scene, folder=str(folder)) for name, scene in self.grounds.items()}
+        return msgspec.structs.replace(self, folder=str(folder), grounds=grounds)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a robot's declaration: teacher, ranges, controller, contact, grounds and probes."""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import Config
+
+Interval = tuple[float, float]
+"""Least and greatest value."""
+
+
+class TeacherConfig(Config, frozen=True):
+    """The analytic solver that teaches.
+
+    Attributes:
+        solver: "featherstone" (no contacts, no Coulomb friction) or "mujoco" (MuJoCo Warp).
+        substeps: Solver steps in one frame.
+        mass_matrix_interval: Featherstone: substeps between two updates of the mass matrix; divides `substeps`.
+        iterations: MuJoCo: greatest number of iterations of the constraint solver; None for its default.
+        integrator: MuJoCo: integrator; None for its default.
+    """
+
+    solver: Literal["featherstone", "mujoco"] = "featherstone"
+    substeps: int = 4
+    mass_matrix_interval: int = 1
+    iterations: int | None = None
+    integrator: Literal["euler", "implicitfast"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.substeps < 1:
+            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
+        if self.mass_matrix_interval < 1 or self.substeps % self.mass_matrix_interval:
+            raise ValueError(
+                f"mass_matrix_interval is {self.mass_matrix_interval}; valid: a divisor of substeps ({self.substeps})"
+            )
+        if self.solver == "mujoco" and self.mass_matrix_interval != 1:
+            raise ValueError("mass_matrix_interval is an option of featherstone; remove it for mujoco")
+        if self.solver == "featherstone" and (self.iterations is not None or self.integrator is not None):
+            raise ValueError("iterations and integrator are options of mujoco; remove them for featherstone")
+
+
+class Ranges(Config, frozen=True):
+    """Intervals by joint name.
+
+    Attributes:
+        q: Positions [rad or m]; not those of free and ball joints.
+        qd: Velocities [rad/s or m/s]; those of free and ball joints by coordinate, as "root.vx" (zero where it
+            is not given).
+        control: Torques or forces [N m or N]; only for sampling.
+        height: Height of a floating base's origin above the ground below it [m].
+        tilt: Greatest angle between a floating base's z axis and the vertical [rad]; its heading is uniform.
+    """
+
+    q: dict[str, Interval] = msgspec.field(default_factory=dict)
+    qd: dict[str, Interval] = msgspec.field(default_factory=dict)
+    control: dict[str, Interval] = msgspec.field(default_factory=dict)
+    height: Interval | None = None
+    tilt: float = 0.0
+
+
+class Gains(Config, frozen=True):
+    """A PD controller: torques kp (target - q) - kd qd, taken at the start of a frame.
+
+    Attributes:
+        kp: Range of stiffnesses for data, one for each trajectory [N m/rad or N/m].
+        kd: Range of dampings for data, one for each trajectory [N m s/rad or N s/m].
+        spread: Targets for data are the nominal pose and up to this much to either side [rad or m].
+        hold: Stiffness and damping with which evaluation holds the nominal pose.
+    """
+
+    kp: Interval
+    kd: Interval
+    spread: float
+    hold: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        for name in ("kp", "kd"):
+            lower, upper = getattr(self, name)
+            if not 0 <= lower <= upper < math.inf:
+                raise ValueError(f"gains: {name} is [{lower:g}, {upper:g}]; valid: 0 <= lower <= upper")
+        if not (0 <= self.spread < math.inf and all(0 <= gain < math.inf for gain in self.hold)):
+            raise ValueError("gains: spread and hold must be finite numbers of at least 0")
+
+
+class Material(Config, frozen=True):
+    """The contact of robot and ground; what is left None is as the asset has it.
+
+    Attributes:
+        friction: Coefficient of Coulomb friction between robot and ground.
+        stiffness: Stiffness of a contact by effective mass [1/s^2]; 2500 is MuJoCo's default.
+        damping: Damping of a contact by effective mass [1/s]; 100 is MuJoCo's default, below 2 sqrt(stiffness)
+            a body bounces.
+    """
+
+    friction: float | None = None
+    stiffness: float | None = None
+    damping: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.friction is not None and not 0 <= self.friction < math.inf:
+            raise ValueError(f"material: friction is {self.friction}; valid: a finite number of at least 0")
+        for name in ("stiffness", "damping"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"material: {name} is {value}; valid: a finite number above 0")
+
+
+class GroundSampling(Config, frozen=True):
+    """How the ground of a trajectory is drawn: a declared ground at a random pose.
+
+    Attributes:
+        ground: Name of the ground, of `grounds`.
+        height: Range of its lift along the vertical [m].
+        tilt: Greatest tilt, about a random horizontal axis [rad].
+        extent: Greatest shift along its x and y, so that robots stand on different parts of it [m].
+        absent: Share of trajectories with the ground far below.
+    """
+
+    ground: str
+    height: Interval = (0.0, 0.0)
+    tilt: float = 0.0
+    extent: float = 0.0
+    absent: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_interval("ground_sampling: height", self.height)
+        if not 0 <= self.tilt < math.pi / 2:
+            raise ValueError(f"ground_sampling: tilt is {self.tilt}; valid: at least 0 and below pi/2 [rad]")
+        if not 0 <= self.extent < math.inf:
+            raise ValueError(f"ground_sampling: extent is {self.extent}; valid: at least 0 [m]")
+        if not 0 <= self.absent <= 1:
+            raise ValueError(f"ground_sampling: absent is {self.absent}; valid: between 0 and 1")
+
+
+class ProbeSelection(Config, frozen=True):
+    """Which points of the robot are measured against the ground.
+
+    Attributes:
+        shapes: Patterns (as of a shell) of the labels of collision shapes or of the bodies that carry them.
+        spacing: Greatest distance between points along a capsule's or cylinder's axis and along a box's edges, in
+            radii (half edges for boxes); None for ends and corners alone.
+        vertices: Most points on one mesh.
+        margin: Distance below which a probe enters the network's inputs [m]; None for four radii, at least 0.12 m.
+    """
+
+    shapes: tuple[str, ...] = ("*",)
+    spacing: float | None = None
+    vertices: int = 16
+    margin: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.shapes:
+            raise ValueError("probes: shapes is empty; valid: patterns of labels, as ['*'] for all shapes")
+        if self.vertices < 1:
+            raise ValueError(f"probes: vertices is {self.vertices}; valid: at least 1")
+        for name in ("spacing", "margin"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"probes: {name} is {value}; valid: a finite number above 0")
+
+
+def check_interval(what: str, interval: Interval) -> None:
+    """Refuse an interval that is reversed or not finite; `what` names it."""
+    lower, upper = interval
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        raise ValueError(f"{what} is [{lower:g}, {upper:g}]; valid: two finite numbers")
+    if not lower <= upper:
+        raise ValueError(f"{what} is [{lower:g}, {upper:g}]; lower is above upper")
