@@ -112,6 +112,7 @@ class Robot(Config, frozen=True):
         probes: Points that are measured against the ground; None for none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
+        evaluation_horizon: Frames of a roll-out in evaluation.
         log: Column map of logs known for this robot, relative to the declaration.
         folder: Where the declaration lies; filled in when it is read.
     """
@@ -143,6 +144,7 @@ class Robot(Config, frozen=True):
     probes: ProbeSelection | None = None
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
+    evaluation_horizon: int = 1000
     log: str | None = None
     folder: str = ""
 
@@ -158,6 +160,8 @@ class Robot(Config, frozen=True):
             raise ValueError(f"dt is {self.dt}; valid: the length of a frame in seconds, above 0")
         if self.frames < 1:
             raise ValueError(f"frames is {self.frames}; valid: at least 1")
+        if self.evaluation_horizon < 1:
+            raise ValueError(f"evaluation_horizon is {self.evaluation_horizon}; valid: at least 1")
         if not 0 <= self.passive_fraction <= 1:
             raise ValueError(f"passive_fraction is {self.passive_fraction}; valid: between 0 and 1")
         if not all(math.isfinite(component) for component in self.gravity):
