@@ -160,7 +160,8 @@ def test_the_residual_of_a_smooth_plant_is_far_below_the_position_step():
     assert (residual.abs().mean(0) < 0.02 * dq.abs().mean(0)).all()
 
 
-def test_robots_with_a_floating_base_are_refused():
-    spec = StateSpec(robot="drone", joints=(JointSpec(name="root", kind="free"),), controls=(), dt=0.01)
-    with pytest.raises(InputError, match="joint 'root' is free"):
-        Encoding(spec, config(kappa=(0.5,) * 6))
+def test_a_free_joint_that_is_no_base_is_refused():
+    joints = (JointSpec(name="hinge", kind="revolute"), JointSpec(name="ball", kind="free"))
+    spec = StateSpec(robot="juggler", joints=joints, controls=(), dt=0.01)
+    with pytest.raises(InputError, match="joint 'ball' is free"):
+        Encoding(spec, config(kappa=(0.5,) * 7))

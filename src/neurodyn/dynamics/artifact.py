@@ -8,6 +8,8 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.probes import ProbeLayout
+from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.encoding import Encoding, EncodingConfig
 from neurodyn.dynamics.neural import NeuralDynamics
@@ -36,17 +38,21 @@ class ModelSpec(Config, frozen=True):
     Attributes:
         state: Names, order, units and dt.
         fingerprint: The articulation that it was trained on; None for a model of logs.
+        probes: Points that are measured against the ground; None where no ground enters the inputs.
+        scene: The ground that is assumed where no environment is given; None for free space.
     """
 
     state: StateSpec
     fingerprint: Fingerprint | None
+    probes: ProbeLayout | None = None
+    scene: Scene | None = None
 
 
 def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
     """Build a model with fresh weights."""
-    encoding = Encoding(spec.state.with_context(0), config.encoding)
+    encoding = Encoding(spec.state.with_context(0), config.encoding, spec.probes)
     predictor = build_predictor(config.net, encoding.inputs, encoding.outputs)
-    return NeuralDynamics(encoding, predictor, spec.fingerprint)
+    return NeuralDynamics(encoding, predictor, spec.fingerprint, spec.scene)
 
 
 def save_model(run: Path, model: NeuralDynamics, config: ModelConfig) -> None:
@@ -54,7 +60,8 @@ def save_model(run: Path, model: NeuralDynamics, config: ModelConfig) -> None:
     folder = run / "model"
     artifacts.write_tensors(folder / "model.safetensors", model.state_dict())
     artifacts.write_json(folder / "config.json", to_dict(config))
-    artifacts.write_json(folder / "spec.json", to_dict(ModelSpec(state=model.spec, fingerprint=model.fingerprint)))
+    spec = ModelSpec(state=model.spec, fingerprint=model.fingerprint, probes=model.encoding.layout, scene=model.scene)
+    artifacts.write_json(folder / "spec.json", to_dict(spec))
 
 
 def read_model_config(run: str | Path) -> tuple[ModelConfig, ModelSpec]:

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From state and torque to network inputs, and from network outputs to the next state.
+"""From state, torque and surroundings to network inputs, and from network outputs to the next state.
 
-The encoding holds the physics that a network need not learn: angles enter as sine and cosine, positions on
-which nothing depends stay out, joint limits enter as distances, and positions follow from velocities.
+The encoding holds the physics that a network need not learn: motion is seen from the base, angles enter as sine
+and cosine, positions on which nothing depends stay out, joint limits and the ground enter as distances, and
+positions follow from velocities.
 
-Inputs, in this order: for each position coordinate its sine and cosine (continuous), nothing (invariant) or
-itself; for each limit (nearness, penetration, penetration one frame ahead); the velocities; where asked for,
-their products qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques.
+Inputs, in this order: of a floating base the direction of gravity; of each ball joint two columns of its rotation
+matrix; for each position coordinate its sine and cosine (continuous), nothing (invariant) or itself; for each
+limit (nearness, penetration, penetration one frame ahead); the velocities; where asked for, their products
+qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; and what the probes read of
+the ground (`dynamics.contact`). All of it is in the frame of the base (`dynamics.coordinates`), so that it stays the
+same when robot and ground are moved and turned together with gravity.
 
 Prediction of one frame (NeRD's relative prediction, section 3.2, with the position increment split into an
 integral of the velocity and a residual):
@@ -14,18 +18,30 @@ integral of the velocity and a residual):
     qd' = qd + dqd
     q'  = q + dt (qd + kappa dqd) + r
 
-The network predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler
-integrator of n substeps it is (n + 1) / (2 n).
+in the coordinates of `dynamics.coordinates`, where increments of rotations are rotation vectors. The network
+predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler integrator of n
+substeps it is (n + 1) / (2 n).
 """
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError
+from neurodyn.core.probes import ProbeLayout
+from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics import rotation
+from neurodyn.dynamics.contact import Contact, ContactConfig, default_margins
+from neurodyn.dynamics.coordinates import Coordinates
+from neurodyn.dynamics.interface import Environment, State
+
+if TYPE_CHECKING:
+    from neurodyn.rigid.probing import Prober
+
+GRAVITY = 9.81
+"""Standard gravity [m/s^2], in units of which gravity enters the inputs."""
 
 
 class Limit(Config, frozen=True):
@@ -52,16 +68,27 @@ class EncodingConfig(Config, frozen=True):
         limits: Joint limits that enter the inputs.
         kappa: Share of the velocity change that acts within the frame, shape [nv].
         velocity_products: Whether products of velocities enter the inputs.
+        base_com: Centre of mass of a floating base in its own frame [m].
+        contact: Constants of the contact inputs; None where no ground enters them.
     """
 
     invariant: tuple[int, ...]
     limits: tuple[Limit, ...]
     kappa: tuple[float, ...]
     velocity_products: bool
+    base_com: Vector3 = (0.0, 0.0, 0.0)
+    contact: ContactConfig | None = None
 
 
 class Encoding(nn.Module):
-    """Inputs and predictions of a robot whose joints have one degree of freedom each."""
+    """Inputs and predictions of one robot.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control.
+        config: Fitted constants.
+        layout: The probes; None where no ground enters the inputs.
+        coordinates: Conversion to and from the frame of the base.
+    """
 
     dt: Tensor
     kappa: Tensor
@@ -69,17 +96,26 @@ class Encoding(nn.Module):
     _side: Tensor
     _margin: Tensor
 
-    def __init__(self, spec: StateSpec, config: EncodingConfig) -> None:
+    def __init__(self, spec: StateSpec, config: EncodingConfig, layout: ProbeLayout | None = None) -> None:
         super().__init__()
-        require_scalar_joints(spec)
         self.spec = spec
         self.config = config
+        self.layout = layout
+        self.coordinates = Coordinates(spec, config.base_com)
+        self.contact: Contact | None = None
+        self._prober: Prober | None = None
+        if config.contact is not None and layout is not None:
+            self.contact = Contact(layout, config.contact, spec.dt)
+            self._prober = _new_prober(layout)
         continuous = spec.continuous
-        self._angles = [i for i in range(spec.nq) if continuous[i] and i not in config.invariant]
-        self._plain = [i for i in range(spec.nq) if not continuous[i] and i not in config.invariant]
+        seen = [i for i in self.coordinates.scalars if i not in config.invariant]
+        self._angles = [i for i in seen if continuous[i]]
+        self._plain = [i for i in seen if not continuous[i]]
         self.register_buffer("dt", torch.tensor(spec.dt), persistent=False)
         self.register_buffer("kappa", torch.tensor(config.kappa), persistent=False)
         self._limit_rows = [limit.coordinate for limit in config.limits]
+        dof_of = dict(zip(self.coordinates.scalars, self.coordinates.scalar_dofs, strict=True))
+        self._limit_dofs = [dof_of[row] for row in self._limit_rows]
         pairs = (
             torch.triu_indices(spec.nv, spec.nv) if config.velocity_products else torch.zeros(2, 0, dtype=torch.long)
         )
@@ -91,46 +127,60 @@ class Encoding(nn.Module):
     @property
     def inputs(self) -> int:
         """Number of network inputs."""
+        rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
         positions = 2 * len(self._angles) + len(self._plain) + 3 * len(self._limit_rows)
-        return positions + self.spec.nv + len(self._pairs[0]) + self.spec.nu
+        contacts = 0 if self.contact is None else self.contact.inputs
+        return rotations + positions + self.spec.nv + len(self._pairs[0]) + self.spec.nu + contacts
 
     @property
     def outputs(self) -> int:
         """Number of network outputs: dqd and r."""
-        return self.spec.nv + self.spec.nq
+        return 2 * self.spec.nv
 
-    def encode(self, q: Tensor, qd: Tensor, torque: Tensor) -> Tensor:
+    def encode(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].
 
         Args:
             q: Positions [rad or m], shape [..., nq].
             qd: Velocities [rad/s or m/s], shape [..., nv].
             torque: Torques during the frame [N m or N], shape [..., nu].
+            environment: Gravity and ground; with a batch of several axes its rows belong to the first. None for
+                gravity along -z and free space.
         """
+        base = self.coordinates.base_rotation(q)
+        velocity = self.coordinates.to_base(base, qd)
         parts = []
+        if base is not None:
+            parts.append((_down(q, environment).unsqueeze(-2) @ base).squeeze(-2))
+        parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
         if self._angles:
             angle = q[..., self._angles]
             parts += [torch.sin(angle), torch.cos(angle)]
         if self._plain:
             parts.append(q[..., self._plain])
         if self._limit_rows:
-            parts += self._limit_features(q[..., self._limit_rows], qd[..., self._limit_rows])
-        parts.append(qd)
+            parts += self._limit_features(q[..., self._limit_rows], qd[..., self._limit_dofs])
+        parts.append(velocity)
         if self._pairs[0]:
-            parts.append(qd[..., self._pairs[0]] * qd[..., self._pairs[1]])
-        return torch.cat([*parts, torque], dim=-1)
+            parts.append(velocity[..., self._pairs[0]] * velocity[..., self._pairs[1]])
+        parts.append(torque)
+        if self.contact is not None:
+            parts.append(self._contacts(q, qd, environment))
+        return torch.cat(parts, dim=-1)
 
     def decode(self, q: Tensor, qd: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions and velocities one frame later from network outputs, shape [..., outputs]."""
         nv = self.spec.nv
         dqd, residual = output[..., :nv], output[..., nv:]
-        return q + self.dt * (qd + self.kappa * dqd) + residual, qd + dqd
+        base = self.coordinates.base_rotation(q)
+        dq = self.dt * (self.coordinates.to_base(base, qd) + self.kappa * dqd) + residual
+        return self.coordinates.advance(base, q, qd, dq, dqd)
 
     def target(self, q: Tensor, qd: Tensor, q_next: Tensor, qd_next: Tensor) -> Tensor:
         """Return the network outputs that `decode` turns into the given next state, shape [..., outputs]."""
-        dqd = qd_next - qd
-        dq = position_difference(self.spec, q_next, q)
-        return torch.cat([dqd, dq - self.dt * (qd + self.kappa * dqd)], dim=-1)
+        dq, dqd = self.coordinates.change(q, qd, q_next, qd_next)
+        velocity = self.coordinates.to_base(self.coordinates.base_rotation(q), qd)
+        return torch.cat([dqd, dq - self.dt * (velocity + self.kappa * dqd)], dim=-1)
 
     def next_state(self, state: State, output: Tensor) -> State:
         """Return the state one frame later from network outputs."""
@@ -142,6 +192,38 @@ class Encoding(nn.Module):
         ahead = beyond + self._side * self.dt * qd
         return [torch.relu(beyond + self._margin), torch.relu(beyond), torch.relu(ahead)]
 
+    def _contacts(self, q: Tensor, qd: Tensor, environment: Environment | None) -> Tensor:
+        contact, prober = self.contact, self._prober
+        assert contact is not None
+        assert prober is not None
+        batch = q.shape[:-1]
+        if environment is None or environment.ground is None or not environment.ground.scene.shapes:
+            return q.new_zeros(*batch, contact.inputs)
+        ground = environment.ground
+        if len(batch) > 1 and ground.pose is not None:
+            ground = ground.posed(_spread(ground.pose, batch).flatten(0, -2))
+        readings = prober(ground, q.flatten(0, -2), qd.flatten(0, -2), base_frame=self.coordinates.free)
+        return contact(readings).unflatten(0, batch)
+
+
+def _new_prober(layout: ProbeLayout) -> "Prober":
+    from neurodyn.rigid.probing import Prober  # loads Warp, which a robot without probes does not need
+
+    return Prober(layout)
+
+
+def _down(q: Tensor, environment: Environment | None) -> Tensor:
+    """Return gravity over its standard value, one row for each world and as many axes as q, shape [..., 3]."""
+    if environment is None or environment.gravity is None:
+        return q.new_tensor([0.0, 0.0, -1.0]).expand(*q.shape[:-1], 3)
+    gravity = environment.gravity.to(q) / GRAVITY
+    return gravity.expand(*q.shape[:-1], 3) if gravity.ndim == 1 else _spread(gravity, q.shape[:-1])
+
+
+def _spread(rows: Tensor, batch: torch.Size) -> Tensor:
+    """Repeat one row for each world over the later axes of a batch, shape [*batch, n]."""
+    return rows.view(rows.shape[0], *(1,) * (len(batch) - 1), -1).expand(*batch, -1)
+
 
 def fit_encoding(
     spec: StateSpec,
@@ -151,47 +233,51 @@ def fit_encoding(
     *,
     invariant: tuple[int, ...] = (),
     velocity_products: bool = True,
+    base_com: Vector3 = (0.0, 0.0, 0.0),
+    layout: ProbeLayout | None = None,
+    margin: float | None = None,
 ) -> Encoding:
     """Fit the constants of an encoding on training data.
 
     Args:
         spec: What the data are.
-        qd: Velocities at the starts of frames [rad/s or m/s], shape [frames, nv].
-        dq: Position changes over the frames, wrapped where continuous, shape [frames, nq].
-        dqd: Velocity changes over the frames, shape [frames, nv].
+        qd: Velocities at the starts of frames in the frame of the base [rad/s or m/s], shape [frames, nv].
+        dq: Position changes over the frames, as of `Coordinates.change`, shape [frames, nv].
+        dqd: Velocity changes over the frames, as of `Coordinates.change`, shape [frames, nv].
         invariant: Position coordinates on which nothing but limits depends.
         velocity_products: Whether products of velocities enter the inputs.
+        base_com: Centre of mass of a floating base in its own frame [m].
+        layout: Probes that are measured against the ground; None for none.
+        margin: Distance from the ground at which probes begin to see it [m]; None for that of the shapes.
     """
-    require_scalar_joints(spec)
     excess = dq.double() / spec.dt - qd.double()
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
+    contact = None if layout is None else ContactConfig(margins=default_margins(layout, margin))
+    config = EncodingConfig(
+        invariant=invariant,
+        limits=_limits(spec, qd),
+        kappa=tuple(kappa.tolist()),
+        velocity_products=velocity_products,
+        base_com=base_com,
+        contact=contact,
+    )
+    return Encoding(spec, config, layout)
+
+
+def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
     # A limit matters once the joint could reach it within a frame or two at the speeds seen.
     reach = 2.0 * spec.dt * _quantile(qd.abs())
     limits = []
-    for i, joint in enumerate(spec.joints):
-        margin = max(float(reach[i]), 1e-3)
-        if joint.upper is not None:
-            limits.append(Limit(coordinate=i, bound=joint.upper, side=1, margin=margin))
-        if joint.lower is not None:
-            limits.append(Limit(coordinate=i, bound=joint.lower, side=-1, margin=margin))
-    config = EncodingConfig(
-        invariant=invariant, limits=tuple(limits), kappa=tuple(kappa.tolist()), velocity_products=velocity_products
-    )
-    return Encoding(spec, config)
-
-
-def require_scalar_joints(spec: StateSpec) -> None:
-    """Refuse robots with floating bases or ball joints.
-
-    Raises:
-        InputError: A joint has more than one degree of freedom.
-    """
     for joint in spec.joints:
-        if joint.kind not in ("revolute", "prismatic"):
-            raise InputError(
-                f"robot {spec.robot!r}: joint {joint.name!r} is {joint.kind}; "
-                "neural dynamics take revolute and prismatic joints"
-            )
+        if joint.kind in ("free", "ball"):
+            continue
+        row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
+        margin = max(float(reach[dof]), 1e-3)
+        if joint.upper is not None:
+            limits.append(Limit(coordinate=row, bound=joint.upper, side=1, margin=margin))
+        if joint.lower is not None:
+            limits.append(Limit(coordinate=row, bound=joint.lower, side=-1, margin=margin))
+    return tuple(limits)
 
 
 def _quantile(values: Tensor, share: float = 0.999, most: int = 100_000) -> Tensor:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.encoding import Encoding
+from neurodyn.dynamics.encoding import GRAVITY, Encoding
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.nets.predictor import Predictor
+from neurodyn.rigid.ground import Ground
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,11 @@ class NeuralCarry:
 
     Attributes:
         memory: The network's own carry (hidden state, or keys and values of recent frames).
+        environment: Gravity and ground that the worlds are in.
     """
 
     memory: Any
+    environment: Environment
 
 
 class NeuralDynamics(nn.Module):
@@ -38,48 +42,69 @@ class NeuralDynamics(nn.Module):
         encoding: From state and torque to network inputs, and back.
         predictor: Normalisation, network and linear skip.
         fingerprint: The articulation that the model was trained on; None for a model of logs.
+        scene: The ground that is assumed where no environment is given; None for free space.
     """
 
     differentiable = True
 
-    def __init__(self, encoding: Encoding, predictor: Predictor, fingerprint: Fingerprint | None = None) -> None:
+    def __init__(
+        self,
+        encoding: Encoding,
+        predictor: Predictor,
+        fingerprint: Fingerprint | None = None,
+        scene: Scene | None = None,
+    ) -> None:
         super().__init__()
         self.encoding = encoding
         self.predictor = predictor
         self.fingerprint = fingerprint
+        self.scene = scene
         self.spec: StateSpec = encoding.spec.with_context(predictor.context)
+        own = (0.0, 0.0, -GRAVITY) if fingerprint is None else fingerprint.gravity
+        self._home = Environment(
+            gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
+        )
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> NeuralCarry:
         """Return the carry of worlds whose history is `context`; a bare state has none.
 
+        Without an environment the worlds are in the robot's own gravity, on the model's own ground.
+
         Raises:
-            InputError: `environment` asks for another gravity than the model was trained in.
+            InputError: `environment` asks for another gravity than the model was trained in (of a floating base:
+                one of another strength), or for a ground that the model has no probes to feel.
         """
-        self._require_own_environment(environment)
+        surroundings = self.surroundings(environment)
         state = present_state(context)
         memory = self.predictor.begin(state.worlds)
         if isinstance(context, Window):
-            memory = self.predictor.prime(memory, self._window_inputs(context))
-        return NeuralCarry(memory)
+            memory = self.predictor.prime(memory, self._window_inputs(context, surroundings))
+        return NeuralCarry(memory, surroundings)
 
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
         """Predict one frame; `carry` stays valid, so that two futures can be tried from one past."""
         torque = frame_torque(self.spec, state, control)
-        output, memory = self.predictor.step(self.encoding.encode(state.q, state.qd, torque), carry.memory)
-        return NeuralCarry(memory), Step(self.encoding.next_state(state, output))
+        inputs = self.encoding.encode(state.q, state.qd, torque, carry.environment)
+        output, memory = self.predictor.step(inputs, carry.memory)
+        return replace(carry, memory=memory), Step(self.encoding.next_state(state, output))
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
         """Predict one frame without gradients, faster than `step`: the carry that is passed in is used up."""
         torque = frame_torque(self.spec, state, control)
-        output, memory = self.predictor.step_(self.encoding.encode(state.q, state.qd, torque), carry.memory)
-        return NeuralCarry(memory), Step(self.encoding.next_state(state, output))
+        inputs = self.encoding.encode(state.q, state.qd, torque, carry.environment)
+        output, memory = self.predictor.step_(inputs, carry.memory)
+        return replace(carry, memory=memory), Step(self.encoding.next_state(state, output))
 
     def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone."""
+        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
+
+        The worlds stay in the environment that they were begun in.
+        """
         if isinstance(context, Window):
-            return NeuralCarry(self.predictor.prime(carry.memory, self._window_inputs(context), mask))
-        return NeuralCarry(self.predictor.reset(carry.memory, mask))
+            history = self._window_inputs(context, carry.environment)
+            return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
+        return replace(carry, memory=self.predictor.reset(carry.memory, mask))
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
@@ -98,29 +123,49 @@ class NeuralDynamics(nn.Module):
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
 
-    def forward(self, q: Tensor, qd: Tensor, torque: Tensor) -> Tensor:
+    def forward(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return normalised predictions along true states (teacher forcing), shape [batch, T, outputs].
 
         Args:
             q: Positions at the starts of the frames [rad or m], shape [batch, T, nq].
             qd: Velocities, shape [batch, T, nv].
             torque: Torques during the frames [N m or N], shape [batch, T, nu].
+            environment: Gravity and ground, as for `begin`.
         """
-        return self.predictor.forward_normalised(self.encoding.encode(q, qd, torque))
+        return self.predictor.forward_normalised(self.encoding.encode(q, qd, torque, self.surroundings(environment)))
 
-    def _window_inputs(self, window: Window) -> Tensor:
-        return self.encoding.encode(window.q[:, :-1], window.qd[:, :-1], window.torque)
+    def surroundings(self, environment: Environment | None) -> Environment:
+        """Return the environment with what it leaves open filled in; errors as of `begin`."""
+        if environment is None:
+            return self._home
+        ground = environment.ground
+        if ground is not None and ground.scene.shapes and self.encoding.contact is None:
+            raise InputError(
+                f"model of {self.spec.robot!r}: was trained without probes and feels no ground; valid: no ground, or "
+                "a model of a robot that declares `probes`"
+            )
+        if environment.gravity is None:
+            return replace(environment, gravity=self._home.gravity)
+        self._require_own_gravity(environment.gravity)
+        return environment
+
+    def _window_inputs(self, window: Window, environment: Environment) -> Tensor:
+        return self.encoding.encode(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
         tensors = [context.q, context.qd, controls, *self.parameters()]
         return [*tensors, context.torque] if isinstance(context, Window) else tensors
 
-    def _require_own_environment(self, environment: Environment | None) -> None:
-        if environment is None or environment.gravity is None or self.fingerprint is None:
+    def _require_own_gravity(self, gravity: Tensor) -> None:
+        if self.fingerprint is None:
             return
-        own = torch.tensor(self.fingerprint.gravity, dtype=environment.gravity.dtype, device=environment.gravity.device)
-        if not torch.allclose(environment.gravity, own.expand_as(environment.gravity), atol=1e-4):
+        own = torch.tensor(self.fingerprint.gravity, dtype=gravity.dtype, device=gravity.device)
+        if self.encoding.coordinates.free:
+            same = torch.allclose(gravity.norm(dim=-1), own.norm(), atol=1e-3)
+        else:
+            same = torch.allclose(gravity, own.expand_as(gravity), atol=1e-4)
+        if not same:
             raise InputError(
-                f"model of {self.spec.robot!r}: gravity {environment.gravity.flatten()[:3].tolist()} is not the "
+                f"model of {self.spec.robot!r}: gravity {gravity.flatten()[:3].tolist()} is not the "
                 f"{own.tolist()} that it was trained in; train a model in that gravity"
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences of positions: wrapped where an angle turns without end, rotation vectors where a joint has a quaternion."""
+"""Differences of positions: wrapped where an angle turns without end, rotation vectors for quaternions."""
 
 from functools import lru_cache
 

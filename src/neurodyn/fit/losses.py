@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import Control, State, Window
+from neurodyn.dynamics.interface import Control, Environment, State, Window
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.settings import Phase
@@ -18,7 +18,7 @@ class Scale:
     """Spread of one frame's change, by which errors of a forecast are measured.
 
     Attributes:
-        dq: Standard deviation of position changes [rad or m], shape [nq].
+        dq: Standard deviation of position changes [rad or m], shape [nv].
         dqd: Standard deviation of velocity changes [rad/s or m/s], shape [nv].
     """
 
@@ -30,29 +30,35 @@ class Scale:
         return Scale(self.dq.to(device), self.dqd.to(device))
 
 
-def training_loss(model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
+def training_loss(
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
+) -> Tensor:
     """Return the loss of a batch in a phase of training, a scalar."""
     if phase.forecast:
-        return forecast_loss(model, batch, phase, scale)
-    return teacher_forced_loss(model, batch, phase)
+        return forecast_loss(model, batch, phase, scale, environment)
+    return teacher_forced_loss(model, batch, phase, environment)
 
 
-def teacher_forced_loss(model: NeuralDynamics, batch: Batch, phase: Phase) -> Tensor:
+def teacher_forced_loss(
+    model: NeuralDynamics, batch: Batch, phase: Phase, environment: Environment | None = None
+) -> Tensor:
     """Return the mean error of one-frame predictions from true states, in normalised units."""
     q, qd = batch.q, batch.qd
     target = model.encoding.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:])
-    prediction = model(q[:, :-1], qd[:, :-1], batch.control)
+    prediction = model(q[:, :-1], qd[:, :-1], batch.control, environment)
     return _measure(prediction - model.predictor.normalise_target(target), phase).mean()
 
 
-def forecast_loss(model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
+def forecast_loss(
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
+) -> Tensor:
     """Return the mean error of states predicted in a row, in units of one frame's change.
 
     The first `phase.context` frames of a window are history; the rest are forecast.
     """
     first, frames = phase.context, batch.control.shape[1]
     past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
-    carry = model.begin(past if first else past.present)
+    carry = model.begin(past if first else past.present, environment)
     state = past.present
     total = batch.q.new_zeros(())
     for t in range(first, frames):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a neural model from a trajectory store, or adapt one to other data."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,22 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, read_config, to_yaml
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, load, read_model_config, require_match
+from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.encoding import fit_encoding
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.fit.losses import Scale
 from neurodyn.fit.metrics import Progress
 from neurodyn.fit.settings import Settings
+from neurodyn.fit.surroundings import Surroundings
 from neurodyn.fit.trainer import Position, Trainer, has_state
 from neurodyn.robots import Robot
+
+_SAMPLE = 150_000
 
 
 class RunConfig(Config, frozen=True):
@@ -80,20 +86,28 @@ def train(
         kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
     )
     going_on = _check_run(out, record, resume)
-    qd, dq, dqd, frames = _transitions(store)
+    spec = store.header.spec
+    coordinates = Coordinates(spec, _base_com(store))
+    sample = _transitions(store, coordinates)
     if going_on:
         config, _ = read_model_config(out)
     else:
         encoding = fit_encoding(
-            store.header.spec, qd, dq, dqd, invariant=_invariant(robot), velocity_products=settings.velocity_products
+            spec,
+            coordinates.to_base(coordinates.base_rotation(sample.q), sample.qd),
+            sample.dq,
+            sample.dqd,
+            invariant=_invariant(robot),
+            velocity_products=settings.velocity_products,
+            base_com=_base_com(store),
+            layout=store.header.probes,
+            margin=None if robot.probes is None else robot.probes.margin,
         )
         config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
-    model = build_model(config, ModelSpec(state=store.header.spec, fingerprint=store.header.fingerprint))
-    spec = store.header.spec
-    q, torque = frames[:, : spec.nq], frames[:, spec.nq + spec.nv :]
-    model.predictor.fit(model.encoding.encode(q, qd, torque), model.encoding.target(q, qd, q + dq, qd + dqd))
-    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd), device=device)
+    model = build_model(config, _model_spec(robot, store))
+    _fit_statistics(model, store, sample)
+    trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
     return _run(trainer, out, record, going_on, progress)
 
 
@@ -138,8 +152,8 @@ def finetune(
         base=base,
     )
     going_on = _check_run(out, record, resume)
-    _, dq, dqd, _ = _transitions(store)
-    trainer = Trainer(out, model, config, store, settings, _scale(dq, dqd), device=device)
+    sample = _transitions(store, model.encoding.coordinates)
+    trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
     return _run(trainer, out, record, going_on, progress)
 
 
@@ -194,17 +208,71 @@ def _invariant(robot: Robot) -> tuple[int, ...]:
     return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
 
 
-def _transitions(store: Store) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return qd, dq, dqd and rows at the starts of all training frames."""
+@dataclass(frozen=True)
+class _Transitions:
+    """Frames of the training episodes.
+
+    Attributes:
+        q: Positions at their starts [rad or m], shape [frames, nq].
+        qd: Velocities [rad/s or m/s], shape [frames, nv].
+        torque: Torques [N m or N], shape [frames, nu].
+        dq: Position changes in the frame of the base, shape [frames, nv].
+        dqd: Velocity changes in the frame of the base, shape [frames, nv].
+        episode: Episode of each frame, shape [frames].
+    """
+
+    q: Tensor
+    qd: Tensor
+    torque: Tensor
+    dq: Tensor
+    dqd: Tensor
+    episode: np.ndarray
+
+
+def _transitions(store: Store, coordinates: Coordinates) -> _Transitions:
+    """Return all training frames; of robots with probes, whose inputs are many, an even sample."""
     rows = torch.from_numpy(store.frames)
     spec = store.header.spec
     inside = rows_of(store, Split.TRAIN)
     inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
-    start = torch.from_numpy(np.flatnonzero(inside))
+    starts = np.flatnonzero(inside)
+    if store.header.probes is not None:
+        starts = starts[:: max(1, len(starts) // _SAMPLE)]
+    start = torch.from_numpy(starts)
     before, after = rows[start], rows[start + 1]
     q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
-    return before[:, qd], position_difference(spec, after[:, q], before[:, q]), after[:, qd] - before[:, qd], before
+    dq, dqd = coordinates.change(before[:, q], before[:, qd], after[:, q], after[:, qd])
+    episode = np.searchsorted(store.offsets, starts, side="right") - 1
+    return _Transitions(before[:, q], before[:, qd], before[:, spec.nq + spec.nv :], dq, dqd, episode)
 
 
-def _scale(dq: Tensor, dqd: Tensor) -> Scale:
-    return Scale(dq.std(0).clamp_min(1e-9), dqd.std(0).clamp_min(1e-9))
+@torch.no_grad()
+def _fit_statistics(model: NeuralDynamics, store: Store, sample: _Transitions) -> None:
+    """Fit normalisation and linear skip of a model to training frames."""
+    pose = None if store.ground is None else torch.from_numpy(store.ground[sample.episode])
+    environment = model.surroundings(Surroundings(store).at(pose))
+    inputs = model.encoding.encode(sample.q, sample.qd, sample.torque, environment)
+    base = model.encoding.coordinates.base_rotation(sample.q)
+    velocity = model.encoding.coordinates.to_base(base, sample.qd)
+    residual = sample.dq - model.encoding.dt * (velocity + model.encoding.kappa * sample.dqd)
+    model.predictor.fit(inputs, torch.cat([sample.dqd, residual], dim=-1))
+
+
+def _model_spec(robot: Robot, store: Store) -> ModelSpec:
+    header = store.header
+    scene = None if header.probes is None or robot.ground is None else robot.grounds[robot.ground]
+    return ModelSpec(state=header.spec, fingerprint=header.fingerprint, probes=header.probes, scene=scene)
+
+
+def _base_com(store: Store) -> Vector3:
+    """Return the centre of mass of a floating base in its own frame [m]."""
+    if store.header.probes is not None:
+        return store.header.probes.base_com
+    if store.header.fingerprint is None or store.header.spec.joints[0].kind != "free":
+        return (0.0, 0.0, 0.0)
+    x, y, z = store.header.fingerprint.bodies[0].com
+    return (x, y, z)
+
+
+def _scale(sample: _Transitions) -> Scale:
+    return Scale(sample.dq.std(0).clamp_min(1e-9), sample.dqd.std(0).clamp_min(1e-9))

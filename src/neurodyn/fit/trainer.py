@@ -13,6 +13,7 @@ from torch import nn
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.artifact import ModelConfig, save_model
@@ -22,6 +23,7 @@ from neurodyn.fit.losses import Scale, training_loss
 from neurodyn.fit.metrics import MetricsLog, Progress
 from neurodyn.fit.optimiser import build_optimiser, set_rate
 from neurodyn.fit.settings import Phase, Settings
+from neurodyn.fit.surroundings import Surroundings
 from neurodyn.fit.validation import Validation
 
 SAVE_SECONDS = 30.0
@@ -78,6 +80,7 @@ class Trainer:
         self._run, self._model, self._config = run, model.to(self._device), config
         self._store, self._settings, self._scale = store, settings, scale.to(self._device)
         self._validation = Validation(store, settings, self._device)
+        self._surroundings = Surroundings(store, self._device)
         self._data = zlib.crc32(store.frames.tobytes())
         self._at = Position()
         self._shares = sum(phase.share for phase in settings.phases)
@@ -160,7 +163,8 @@ class Trainer:
 
     def _descend(self, phase: Phase) -> torch.Tensor:
         self._optimiser.zero_grad(set_to_none=True)
-        loss = training_loss(self._model, self._sampler.draw(), phase, self._scale)
+        batch = self._sampler.draw()
+        loss = training_loss(self._model, batch, phase, self._scale, self._surroundings.of(batch))
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.clip)
         if torch.isfinite(norm):
@@ -191,15 +195,12 @@ class Trainer:
             "cpu_seconds": round(at.cpu_seconds, 3),
             "skipped": at.skipped,
             "rollout_score": error.score,
-            "rollout_q": dict(zip(self._model.spec.q_names, error.q, strict=True)),
+            "rollout_q": dict(zip(self._model.spec.tangent_names, error.q, strict=True)),
             "rollout_qd": dict(zip(self._model.spec.qd_names, error.qd, strict=True)),
         }
         metrics.write(at.step, **values)
         if progress is not None:
-            shown = "  ".join(
-                f"{name} {value:.2g} {unit}"
-                for name, value, unit in zip(self._model.spec.q_names, error.q, self._model.spec.q_units, strict=True)
-            )
+            shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(self._model.spec, error.q))
             progress.update(self._overall(), f"held-out roll-out error: {shown}")
 
     def _overall(self) -> float:
@@ -215,6 +216,12 @@ class Trainer:
             "sampler": self._sampler.state_dict(),
         }
         artifacts.write_tree(self._run / "state", _STATE, tree)
+
+
+def _by_size(spec: StateSpec, errors: tuple[float, ...], most: int = 4) -> list[tuple[str, float, str]]:
+    """Return name, error and unit of the positions; of many, the largest."""
+    named = list(zip(spec.tangent_names, errors, spec.tangent_units, strict=True))
+    return named if len(named) <= most else sorted(named, key=lambda entry: -entry[1])[:most]
 
 
 def has_state(run: Path) -> bool:

@@ -18,6 +18,7 @@ from neurodyn.dynamics.interface import Window
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.settings import Settings
+from neurodyn.fit.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class RolloutError:
     Attributes:
         score: Mean absolute error of all coordinates, each in units of its spread over the training data; inf where a
             roll-out is not finite.
-        q: Mean absolute error of each position [rad or m], shape [nq].
+        q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
     """
 
@@ -51,15 +52,16 @@ class Validation:
             device=device or "cpu",
         )
         self._batch: Batch = sampler.draw()
-        rows = rows_of(store, Split.TRAIN)
-        self._q_spread, self._qd_spread = _spread(store.q[rows], device), _spread(store.qd[rows], device)
+        self._environment = Surroundings(store, device or "cpu").of(self._batch)
+        self._q_spread = self._position_spread(store, device)
+        self._qd_spread = _spread(store.qd[rows_of(store, Split.TRAIN)], device)
 
     @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
         """Roll the model out along the held-out windows."""
         batch, first = self._batch, self._context
         past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
-        predicted = model.rollout(past if first else past.present, batch.control[:, first:])
+        predicted = model.rollout(past if first else past.present, batch.control[:, first:], self._environment)
         q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
         qd = (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
         score = torch.cat([q / self._q_spread, qd / self._qd_spread], -1).mean()
@@ -68,6 +70,14 @@ class Validation:
             q=tuple(q.mean((0, 1)).tolist()),
             qd=tuple(qd.mean((0, 1)).tolist()),
         )
+
+    def _position_spread(self, store: Store, device: torch.device | None) -> Tensor:
+        spec, first = store.header.spec, self._context
+        if spec.nq == spec.nv:
+            return _spread(store.q[rows_of(store, Split.TRAIN)], device)
+        # Where a floating base stands says nothing about how far it moves.
+        moved = position_difference(spec, self._batch.q[:, first + 1 :], self._batch.q[:, first : first + 1])
+        return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
 
 
 def _spread(values: np.ndarray, device: torch.device | None) -> Tensor:

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The robot's own frame: a state relative to its base, and the change of a state over one frame.
+
+Everything is expressed in the frame of the base at the start of the frame (NeRD, section 3.2, anchor frame
+"every"): velocities and changes do not depend on where the robot stands nor on how it is turned.
+
+A free joint's linear velocity is that of the base's centre of mass, so the change of position that goes with it
+is that of the centre of mass, x_c = x + R c. With R the rotation of the base at the start of the frame:
+
+    velocity   [R^T v, R^T w]
+    change     dq = [R^T (x_c' - x_c), Log(R^T R')],   dqd = [R^T (v' - v), R^T (w' - w)]
+
+Ball joints stay in the axes of their parent: dq = Log(R' R^T). A fixed base needs no conversion.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Vector3
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics import rotation
+from neurodyn.dynamics.tangent import position_difference
+
+
+class Coordinates(nn.Module):
+    """Converts states of one robot to and from the frame of its base.
+
+    Attributes:
+        free: Whether the base floats.
+        balls: First position and velocity coordinate of each ball joint.
+        scalars: Position coordinates of joints with one degree of freedom.
+        scalar_dofs: Their velocity coordinates.
+    """
+
+    com: Tensor
+
+    def __init__(self, spec: StateSpec, com: Vector3 = (0.0, 0.0, 0.0)) -> None:
+        """Prepare the conversion.
+
+        Args:
+            spec: Names and order of the state.
+            com: Centre of mass of a floating base in its own frame [m].
+
+        Raises:
+            InputError: A free joint is not the first one.
+        """
+        super().__init__()
+        self.spec = spec
+        self.free = bool(spec.joints) and spec.joints[0].kind == "free"
+        self.balls: list[tuple[int, int]] = []
+        self.scalars: list[int] = []
+        self.scalar_dofs: list[int] = []
+        row = dof = 0
+        for index, joint in enumerate(spec.joints):
+            if joint.kind == "free" and index:
+                raise InputError(
+                    f"robot {spec.robot!r}: joint {joint.name!r} is free, but not the first; neural dynamics take one "
+                    "floating base"
+                )
+            if joint.kind == "ball":
+                self.balls.append((row, dof))
+            elif joint.kind != "free":
+                self.scalars.append(row)
+                self.scalar_dofs.append(dof)
+            row += len(joint.q_names)
+            dof += len(joint.qd_names)
+        self._plain = not self.free and not self.balls
+        self.register_buffer("com", torch.tensor(com), persistent=False)
+
+    def base_rotation(self, q: Tensor) -> Tensor | None:
+        """Return the rotation of a floating base, base to world, shape [..., 3, 3]; None of a fixed one."""
+        return rotation.matrix(q[..., 3:7]) if self.free else None
+
+    def to_base(self, base: Tensor | None, qd: Tensor) -> Tensor:
+        """Return velocities in the frame of the base, shape [..., nv]."""
+        if base is None:
+            return qd
+        turned = qd[..., :6].unflatten(-1, (2, 3)) @ base
+        return torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1)
+
+    def change(self, q: Tensor, qd: Tensor, q_next: Tensor, qd_next: Tensor) -> tuple[Tensor, Tensor]:
+        """Return dq and dqd over one frame, each of shape [..., nv]."""
+        base = self.base_rotation(q)
+        dqd = self.to_base(base, qd_next - qd)
+        dq = position_difference(self.spec, q_next, q)
+        if base is None:
+            return dq, dqd
+        turn = rotation.logarithm(rotation.multiply(rotation.conjugate(q[..., 3:7]), q_next[..., 3:7]))
+        shift = dq[..., :3] + rotation.rotate(q_next[..., 3:7], self.com.expand_as(turn))
+        shift = (shift - (base @ self.com)).unsqueeze(-2) @ base
+        return torch.cat([shift.squeeze(-2), turn, dq[..., 6:]], dim=-1), dqd
+
+    def advance(self, base: Tensor | None, q: Tensor, qd: Tensor, dq: Tensor, dqd: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply a change, as `change` returns it, to a state; `base` is `base_rotation(q)`."""
+        if self._plain:
+            return q + dq, qd + dqd
+        q_next, qd_next = q.clone(), qd + dqd
+        if self.scalars:
+            q_next[..., self.scalars] = q[..., self.scalars] + dq[..., self.scalar_dofs]
+        for row, dof in self.balls:
+            turn = rotation.exponential(dq[..., dof : dof + 3])
+            q_next[..., row : row + 4] = rotation.normalise(rotation.multiply(turn, q[..., row : row + 4]))
+        if base is None:
+            return q_next, qd_next
+        turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))
+        moved = torch.stack([dq[..., :3] + self.com, dqd[..., :3], dqd[..., 3:6]], dim=-2) @ base.mT
+        origin = q[..., :3] + moved[..., 0, :] - rotation.rotate(turned, self.com.expand_as(dq[..., :3]))
+        q_next = torch.cat([origin, turned, q_next[..., 7:]], dim=-1)
+        velocity = qd[..., :6] + moved[..., 1:, :].flatten(-2)
+        return q_next, torch.cat([velocity, qd_next[..., 6:]], dim=-1)
