@@ -6,7 +6,7 @@ from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Control, State
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.rigid.drive import pd_torque
 
 
 def frame_torque(spec: StateSpec, state: State, control: Control) -> Tensor:
@@ -20,17 +20,6 @@ def frame_torque(spec: StateSpec, state: State, control: Control) -> Tensor:
         torque = torch.zeros(state.worlds, spec.nu, dtype=state.q.dtype, device=state.q.device)
     if control.target is None:
         return torque
-    rows = [spec.q_names.index(name) for name in spec.controls]
-    dofs = list(spec.control_dofs)
-    error = position_difference(spec, _scatter(state.q, rows, control.target), state.q)[:, dofs]
-    if control.kp is not None:
-        torque = torque + control.kp * error
-    if control.kd is not None:
-        torque = torque - control.kd * state.qd[:, dofs]
-    return torque
-
-
-def _scatter(q: Tensor, rows: list[int], target: Tensor) -> Tensor:
-    full = q.clone()
-    full[:, rows] = target
-    return full
+    kp = 0.0 if control.kp is None else control.kp
+    kd = 0.0 if control.kd is None else control.kd
+    return torque + pd_torque(spec, state.q, state.qd, control.target, kp, kd)
