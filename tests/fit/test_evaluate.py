@@ -8,7 +8,8 @@ import torch
 
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.interface import Trajectory
-from neurodyn.fit.evaluate import evaluate, roll_out, touches_limit
+from neurodyn.fit.comparison import touches_limit
+from neurodyn.fit.evaluate import evaluate, roll_out
 from neurodyn.robots import Robot
 
 pytest.importorskip("newton")

@@ -6,35 +6,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from neurodyn.core.config import to_dict
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.interface import State, Trajectory
+from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.fit import motion
+from neurodyn.fit.comparison import compare, energy_drift
 from neurodyn.fit.devices import threads
-from neurodyn.fit.errors import (
-    Columns,
-    constant_velocity,
-    finite_worlds,
-    hold_last,
-    horizons_up_to,
-    percentiles,
-    position_errors,
-    summarise,
-)
+from neurodyn.fit.floors import Reference, measure_floors
+from neurodyn.fit.motion import Drive, follow
+from neurodyn.fit.situation import Situation, of_worlds, situation
 from neurodyn.robots import Robot
 
 SEED = 500
 _WORLDS = 512
+_FLOORS = 256
+_SLOWER = 4
+"""The teacher of a floating robot is slower by more than this, so that it gets so many fewer roll-outs."""
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """Model and teacher from the same states under the same torques.
+    """Model and teacher from the same states, driven alike.
 
     Attributes:
+        start: First states.
+        environment: What the worlds are in.
+        drive: What drives the robot.
         truth: What the teacher did.
         predicted: What the model predicted.
         model_seconds: Wall time of the model [s].
@@ -42,6 +42,9 @@ class Rollouts:
         teacher_cpu_seconds: Processor time of the teacher [s].
     """
 
+    start: State
+    environment: Environment
+    drive: Drive
     truth: Trajectory
     predicted: Trajectory
     model_seconds: float
@@ -50,23 +53,38 @@ class Rollouts:
 
 
 def evaluate(
-    model: NeuralDynamics, robot: Robot, *, horizon: int = 1000, rollouts: int = 2048, seed: int = SEED
+    model: NeuralDynamics,
+    robot: Robot,
+    *,
+    horizon: int | None = None,
+    rollouts: int | None = None,
+    seed: int = SEED,
+    where: Situation | None = None,
+    driven: bool = True,
+    floors: int | None = None,
 ) -> dict[str, Any]:
     """Measure a model beside its teacher.
+
+    Passive motion is without torque; a robot with `gains` is held at its nominal pose by a PD controller, which
+    acts on each one's own state.
 
     Args:
         model: The model.
         robot: The robot that it was trained on.
-        horizon: Frames of a roll-out.
-        rollouts: Number of roll-outs.
+        horizon: Frames of a roll-out; None for the robot's own.
+        rollouts: Number of roll-outs; None for 2048, of a floating robot 512.
         seed: Seed of initial states and torques; not that of any training data.
+        where: Ground, starts and controller; None for the robot's default ground.
+        driven: Whether motion under random torques (of a robot with gains: random targets) is measured too.
+        floors: Roll-outs by which the teacher's own uncertainty is measured; None for 256, of a floating robot 64.
 
     Returns:
-        A report of plain data: passive motion at the top level, driven motion under "driven", baselines,
-        energy drift and throughput.
+        A report of plain data: passive motion at the top level, driven motion under "driven" (None where there is
+        none), baselines, floors, energy drift (None with contacts or a controller) and throughput.
     """
-    passive = roll_out(model, robot, horizon, rollouts, seed, driven=False)
-    driven = roll_out(model, robot, horizon, min(rollouts, _WORLDS), seed + 1, driven=True)
+    where = situation(robot) if where is None else where
+    horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
+    quiet = roll_out(model, robot, horizon, rollouts, seed, driven=False, where=where)
     steps = rollouts * horizon
     return {
         "robot": robot.name,
@@ -77,135 +95,108 @@ def evaluate(
         "rollouts": rollouts,
         "seed": seed,
         "dt": robot.dt,
-        **_compare(passive, robot, horizon),
-        "energy": energy_drift(robot, passive),
-        "driven": {"rollouts": min(rollouts, _WORLDS), "seed": seed + 1, **_compare(driven, robot, horizon)},
-        "env_steps_per_second": steps / passive.model_seconds,
-        "env_steps_per_cpu_second": steps / passive.model_cpu_seconds,
-        "teacher_env_steps_per_cpu_second": steps / passive.teacher_cpu_seconds,
+        "ground": where.name,
+        "starts": where.starts,
+        "hold": None if quiet.drive.kp is None or quiet.drive.kd is None else _hold(quiet.drive),
+        **compare(robot, quiet.predicted, quiet.truth, horizon),
+        "floors": _floors(robot, quiet, seed, floors),
+        "energy": energy_drift(robot, quiet.predicted, quiet.truth) if _conserves(robot, quiet, where) else None,
+        "driven": _driven(model, robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None,
+        "env_steps_per_second": steps / quiet.model_seconds,
+        "env_steps_per_cpu_second": steps / quiet.model_cpu_seconds,
+        "teacher_env_steps_per_cpu_second": steps / quiet.teacher_cpu_seconds,
         "worlds": min(rollouts, _WORLDS),
         "teacher": to_dict(robot.teacher),
     }
 
 
-def roll_out(model: NeuralDynamics, robot: Robot, horizon: int, rollouts: int, seed: int, *, driven: bool) -> Rollouts:
-    """Roll model and teacher out from the robot's resets, without torque or under random torques."""
-    from neurodyn.sim.sampling import sample_resets, sample_torques
-
-    rng = generator(seed, "evaluate")
-    q, qd = sample_resets(robot, rollouts, rng)
-    torque = torch.zeros(rollouts, horizon, robot.spec.nu)
-    if driven:
-        torque = sample_torques(robot, rollouts, horizon, rng)
-    teacher = AnalyticDynamics(robot)
-    _warm_up(model, teacher, State(q, qd), torque)
-    with torch.no_grad(), threads(1):
-        truth, _, teacher_cpu = _in_batches(teacher, q, qd, torque)
-        predicted, wall, cpu = _in_batches(model, q, qd, torque)
-    return Rollouts(truth, predicted, wall, cpu, teacher_cpu)
+def default_rollouts(robot: Robot) -> int:
+    """Return the number of roll-outs where none is asked for: fewer where contacts make the teacher slow."""
+    return 2048 if robot.fixed_base else 2048 // _SLOWER
 
 
-def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
-    """Return which roll-outs of the teacher reach a joint limit within a horizon, shape [worlds]."""
-    q = truth.q[:, : horizon + 1]
-    touched = torch.zeros(q.shape[0], dtype=torch.bool)
-    for i, joint in enumerate(robot.spec.joints):
-        if joint.upper is not None:
-            touched |= (q[..., i] >= joint.upper).any(1)
-        if joint.lower is not None:
-            touched |= (q[..., i] <= joint.lower).any(1)
-    return touched
+def roll_out(
+    model: Dynamics,
+    robot: Robot,
+    horizon: int,
+    rollouts: int,
+    seed: int,
+    *,
+    driven: bool,
+    where: Situation | None = None,
+) -> Rollouts:
+    """Roll model and teacher out from the same starts, passively or driven at random.
 
-
-def energy_drift(robot: Robot, rollouts: Rollouts, samples: int = 101, worlds: int = 256) -> dict[str, Any]:
-    """Return how far the energy of passive roll-outs moves from its start [J], of model and teacher.
-
-    Energies are taken at `samples` frames of at most `worlds` roll-outs.
+    Args:
+        model: The model.
+        robot: The robot that it was trained on.
+        horizon: Frames of a roll-out.
+        rollouts: Number of roll-outs.
+        seed: Seed of initial states and torques.
+        driven: Whether random torques or targets drive the robot.
+        where: Ground, starts and controller; None for the robot's default ground.
     """
-    from neurodyn.sim.energy import energy
-
-    frames = torch.linspace(0, rollouts.truth.q.shape[1] - 1, samples).long().unique()
-    result: dict[str, Any] = {"frames": frames.tolist()}
-    for name, trajectory in (("model", rollouts.predicted), ("teacher", rollouts.truth)):
-        kept = finite_worlds(trajectory)
-        q, qd = trajectory.q[kept][:worlds, frames], trajectory.qd[kept][:worlds, frames]
-        if not len(q):
-            result[name] = None
-            continue
-        kinetic, potential = energy(robot, q, qd)
-        total = kinetic + potential
-        drift = (total - total[:, :1]).abs()
-        result[name] = {
-            "drift_J": float(drift[:, 1:].mean()),
-            "final_percentiles_J": percentiles(drift[:, -1]),
-            "curve_J": drift.mean(0).tolist(),
-            "scale_J": float((total.max() - total.min()).abs()),
-        }
-    return result
+    rng = generator(seed, "evaluate")
+    where = situation(robot) if where is None else where
+    start, environment = where.begin(robot, rollouts, rng)
+    drive = motion.passive(robot, rollouts, horizon, where.hold)
+    if driven:
+        drive = motion.random(robot, rollouts, horizon, rng)
+    teacher = AnalyticDynamics(robot)
+    _warm_up(model, teacher, start, drive, environment)
+    with torch.no_grad(), threads(1):
+        truth, _, teacher_cpu = _in_batches(teacher, start, drive, environment)
+        predicted, wall, cpu = _in_batches(model, start, drive, environment)
+    return Rollouts(start, environment, drive, truth, predicted, wall, cpu, teacher_cpu)
 
 
-def _compare(rollouts: Rollouts, robot: Robot, horizon: int) -> dict[str, Any]:
-    columns, spec = Columns.of(robot), robot.spec
-    finite = finite_worlds(rollouts.predicted)
-    errors = position_errors(spec, rollouts.predicted, rollouts.truth)
-    baselines = {
-        "hold_last": position_errors(spec, hold_last(rollouts.truth), rollouts.truth),
-        "constant_velocity": position_errors(spec, constant_velocity(rollouts.truth, spec.dt), rollouts.truth),
-    }
-    marks = horizons_up_to(horizon)
-    return {
-        **summarise(errors[finite], columns, horizon),
-        "by_horizon": {str(h): summarise(errors[finite], columns, h) for h in marks},
-        "finite_fraction": float(finite.double().mean()),
-        "baselines": {name: {str(h): summarise(e, columns, h) for h in marks} for name, e in baselines.items()},
-        "limits": {str(h): _split_by_limits(robot, rollouts.truth, errors, finite, columns, h) for h in marks},
-        "curve": _curve(errors[finite], columns),
-    }
-
-
-def _split_by_limits(
-    robot: Robot, truth: Trajectory, errors: Tensor, finite: Tensor, columns: Columns, horizon: int
+def _driven(
+    model: NeuralDynamics, robot: Robot, horizon: int, rollouts: int, seed: int, where: Situation
 ) -> dict[str, Any]:
-    touched = touches_limit(robot, truth, horizon)
-    return {
-        "touching_fraction": float(touched.double().mean()),
-        "touching": summarise(errors[finite & touched], columns, horizon),
-        "not_touching": summarise(errors[finite & ~touched], columns, horizon),
-    }
+    count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
+    wild = roll_out(model, robot, horizon, count, seed, driven=True, where=where)
+    return {"rollouts": count, "seed": seed, **compare(robot, wild.predicted, wild.truth, horizon)}
 
 
-def _curve(errors: Tensor, columns: Columns, points: int = 200) -> dict[str, Any]:
-    """Return mean and percentiles of the error at single frames, for plots."""
-    frames = torch.linspace(1, errors.shape[1], min(points, errors.shape[1])).long().unique()
-    result: dict[str, Any] = {"frame": frames.tolist()}
-    for name, picked in columns.groups().items():
-        at = errors[:, frames - 1][..., list(picked)].double().mean(-1)
-        result[name] = {
-            "mean": at.mean(0).tolist() if len(at) else [],
-            "median": at.median(0).values.tolist() if len(at) else [],
-            "p90": torch.quantile(at, 0.9, dim=0).tolist() if len(at) else [],
-        }
-    return result
+def _floors(robot: Robot, done: Rollouts, seed: int, asked: int | None) -> dict[str, Any] | None:
+    usual = _FLOORS if robot.fixed_base else _FLOORS // _SLOWER
+    count = min(done.start.worlds, _WORLDS, usual if asked is None else asked)
+    if not count:
+        return None
+    rows = slice(0, count)
+    start = State(done.start.q[rows], done.start.qd[rows])
+    reference = Reference(start, done.drive.worlds(rows), of_worlds(done.environment, rows))
+    return measure_floors(robot, reference, Trajectory(done.truth.q[rows], done.truth.qd[rows]), seed)
+
+
+def _hold(drive: Drive) -> list[float]:
+    return [float(x[0, 0]) for x in (drive.kp, drive.kd) if x is not None]
+
+
+def _conserves(robot: Robot, rollouts: Rollouts, where: Situation) -> bool:
+    """Whether a change of energy is an error: contacts and controllers take and give some of their own."""
+    return robot.fixed_base and not where.grounded and rollouts.drive.target is None
 
 
 def _in_batches(
-    dynamics: NeuralDynamics | AnalyticDynamics, q: Tensor, qd: Tensor, torque: Tensor
+    dynamics: Dynamics, start: State, drive: Drive, environment: Environment
 ) -> tuple[Trajectory, float, float]:
     """Roll out in batches of worlds, so that memory stays bounded; return wall and processor time too."""
     parts = []
     wall, cpu = time.perf_counter(), time.process_time()
-    for begin in range(0, len(q), _WORLDS):
+    for begin in range(0, start.worlds, _WORLDS):
         rows = slice(begin, begin + _WORLDS)
-        parts.append(dynamics.rollout(State(q[rows], qd[rows]), torque[rows]))
+        first = State(start.q[rows], start.qd[rows])
+        parts.append(follow(dynamics, first, drive.worlds(rows), of_worlds(environment, rows)))
     seconds = time.perf_counter() - wall, time.process_time() - cpu
     return Trajectory(torch.cat([p.q for p in parts]), torch.cat([p.qd for p in parts])), *seconds
 
 
-def _warm_up(model: NeuralDynamics, teacher: AnalyticDynamics, state: State, torque: Tensor) -> None:
+def _warm_up(model: Dynamics, teacher: AnalyticDynamics, start: State, drive: Drive, environment: Environment) -> None:
     """Compile kernels and fill caches before anything is timed; sizes as they will be."""
-    for begin in {0, (len(state.q) - 1) // _WORLDS * _WORLDS}:
+    for begin in {0, (start.worlds - 1) // _WORLDS * _WORLDS}:
         rows = slice(begin, begin + _WORLDS)
-        first = State(state.q[rows], state.qd[rows])
-        teacher.rollout(first, torque[rows, :2])
-        with torch.no_grad():
-            model.rollout(first, torque[rows, :2])
+        first, there = State(start.q[rows], start.qd[rows]), of_worlds(environment, rows)
+        for dynamics in (teacher, model):
+            with torch.no_grad():
+                follow(dynamics, first, drive.worlds(rows).until(2), there)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a robot is driven during a roll-out, open loop by torques or closed loop by a PD controller.
+
+A controller acts on each one's own state: the model's torques follow from what the model predicted, the
+teacher's from what the teacher did.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Trajectory
+from neurodyn.robots import Robot
+
+
+@dataclass(frozen=True)
+class Drive:
+    """Torques, or the targets and gains of a PD controller, for a batch of roll-outs.
+
+    Attributes:
+        torque: Torques or forces [N m or N], shape [worlds, T, nu]; None where a controller drives.
+        target: Targets of the controller [rad or m], shape [worlds, T, nu]; None where torques drive.
+        kp: Stiffness [N m/rad or N/m], shape [worlds, 1].
+        kd: Damping [N m s/rad or N s/m], shape [worlds, 1].
+    """
+
+    torque: Tensor | None = None
+    target: Tensor | None = None
+    kp: Tensor | None = None
+    kd: Tensor | None = None
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+        values = self.target if self.torque is None else self.torque
+        return 0 if values is None else values.shape[1]
+
+    def at(self, frame: int) -> Control:
+        """Return what drives one frame."""
+        if self.target is None:
+            return Control(torque=None if self.torque is None else self.torque[:, frame])
+        return Control(target=self.target[:, frame], kp=self.kp, kd=self.kd)
+
+    def worlds(self, rows: slice) -> "Drive":
+        """Return the drive of some of the roll-outs."""
+        return Drive(*(None if x is None else x[rows] for x in (self.torque, self.target, self.kp, self.kd)))
+
+    def until(self, frame: int) -> "Drive":
+        """Return the drive of the first frames."""
+        cut = {n: None if (x := getattr(self, n)) is None else x[:, :frame] for n in ("torque", "target")}
+        return replace(self, **cut)
+
+
+def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> Drive:
+    """Return the drive of passive motion: no torque, or a controller that holds the nominal pose.
+
+    Args:
+        robot: The robot.
+        worlds: Number of roll-outs.
+        frames: Frames of a roll-out.
+        hold: Stiffness and damping of the controller; None for the robot's own `gains.hold`, where it has gains.
+    """
+    if hold is None and robot.gains is not None:
+        hold = robot.gains.hold
+    if hold is None:
+        return Drive(torque=torch.zeros(worlds, 1, robot.spec.nu).expand(-1, frames, -1))
+    kp, kd = (torch.full((worlds, 1), gain) for gain in hold)
+    return Drive(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1), kp=kp, kd=kd)
+
+
+def random(robot: Robot, worlds: int, frames: int, rng: np.random.Generator) -> Drive:
+    """Return the drive of wild motion, as data are drawn: random torques in every frame, or random targets.
+
+    Of a robot with gains, each roll-out has stiffness and damping of its own.
+    """
+    from neurodyn.sim.sampling import sample_torques
+
+    if robot.gains is None:
+        return Drive(torque=sample_torques(robot, worlds, frames, rng))
+    kp, kd = (
+        torch.from_numpy(rng.uniform(*interval, size=(worlds, 1)).astype(np.float32))
+        for interval in (robot.gains.kp, robot.gains.kd)
+    )
+    spread = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
+    return Drive(target=torch.tensor(robot.nominal_q()) + torch.from_numpy(spread.astype(np.float32)), kp=kp, kd=kd)
+
+
+def follow(dynamics: Dynamics, start: State, drive: Drive, environment: Environment | None = None) -> Trajectory:
+    """Roll out from a state as driven; without gradients."""
+    if drive.torque is not None:
+        return dynamics.rollout(start, drive.torque, environment)
+    # The fast step of a network uses up the carry, which nobody else holds here.
+    advance = getattr(dynamics, "step_", dynamics.step)
+    carry, state = dynamics.begin(start, environment), start
+    q, qd = [state.q], [state.qd]
+    for frame in range(drive.frames):
+        carry, step = advance(carry, state, drive.at(frame))
+        state = step.state
+        q.append(state.q)
+        qd.append(state.qd)
+    return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))

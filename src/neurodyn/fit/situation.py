@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Under what circumstances a model is compared with its teacher: the ground, the starts, and who holds the robot."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.config import read_config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.scene import Scene
+from neurodyn.dynamics.interface import Environment, State
+from neurodyn.rigid.ground import Ground
+from neurodyn.robots import Robot
+
+ALL = "all"
+_SUFFIXES = (".yaml", ".yml", ".toml", ".json")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Circumstances of roll-outs.
+
+    Attributes:
+        name: What the ground is called; None in free space.
+        scene: The ground; None in free space.
+        hold: Stiffness and damping with which passive motion holds the nominal pose; None for the robot's own, or
+            for no controller where it has no gains.
+        starts: Whether roll-outs start from the robot's resets or from the states that data are drawn from.
+    """
+
+    name: str | None = None
+    scene: Scene | None = None
+    hold: tuple[float, float] | None = None
+    starts: Literal["reset", "sampling"] = "reset"
+
+    @property
+    def grounded(self) -> bool:
+        """Whether there is anything to touch."""
+        return self.scene is not None and len(self.scene.shapes) > 0
+
+    def begin(self, robot: Robot, worlds: int, rng: np.random.Generator) -> tuple[State, Environment]:
+        """Draw the first states of a batch of roll-outs, and what they are in."""
+        from neurodyn.sim.sampling import sample_resets, sample_states
+
+        draw = sample_resets if self.starts == "reset" else sample_states
+        if self.scene is None or not self.grounded:
+            return State(*draw(robot, worlds, rng)), Environment()
+        ground = Ground(self.scene, self._poses(robot, worlds, rng))
+        return State(*draw(robot, worlds, rng, ground)), Environment(ground=ground)
+
+    def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
+        """Shift declared grounds under floating robots, so that these do not all fall onto the same spot."""
+        extent = 0.0 if robot.ground_sampling is None else robot.ground_sampling.extent
+        if robot.fixed_base or extent == 0.0 or self.name not in robot.grounds:
+            return None
+        pose = torch.zeros(worlds, 7)
+        pose[:, 6] = 1.0
+        pose[:, :2] = torch.from_numpy(rng.uniform(-extent, extent, size=(worlds, 2)).astype(np.float32))
+        return pose
+
+
+def situation(robot: Robot, ground: str | None = None) -> Situation:
+    """Return the circumstances of an evaluation on a ground.
+
+    Args:
+        robot: The robot.
+        ground: Name of one of its grounds, or a file with a scene (YAML, TOML or JSON); None for its default.
+
+    Raises:
+        InputError: There is no such ground, or the file does not describe one.
+    """
+    if ground is None:
+        ground = robot.ground
+    if ground is None:
+        return Situation()
+    if ground in robot.grounds:
+        return Situation(ground, robot.grounds[ground])
+    path = Path(ground)
+    if path.suffix.lower() not in _SUFFIXES:
+        named = f"valid: {choices([*robot.grounds, ALL])}, or" if robot.grounds else "it declares none; valid:"
+        raise InputError(
+            f"--ground {ground!r} is no ground of robot {robot.name!r}; {named} a file with a scene (YAML)"
+        )
+    scene = read_config(path, Scene)
+    return Situation(str(path), msgspec.structs.replace(scene, folder=str(path.resolve().parent)))
+
+
+def situations(robot: Robot) -> dict[str, Situation]:
+    """Return the circumstances of evaluations on all declared grounds, the default first.
+
+    Raises:
+        InputError: The robot declares no grounds.
+    """
+    if not robot.grounds:
+        raise InputError(
+            f"--ground {ALL}: robot {robot.name!r} declares no grounds; leave --ground out, or give a file"
+        )
+    names = sorted(robot.grounds, key=lambda name: name != robot.ground)
+    return {name: situation(robot, name) for name in names}
+
+
+def of_worlds(environment: Environment, rows: slice) -> Environment:
+    """Return the environment of some of the worlds."""
+    ground = environment.ground
+    if ground is None or ground.pose is None:
+        return environment
+    return replace(environment, ground=Ground(ground.scene, ground.pose[rows]))
