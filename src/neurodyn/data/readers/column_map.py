@@ -10,6 +10,8 @@ A column map is a small YAML or TOML file:
     q: {shoulder: {column: pos, unit: deg, sign: -1, offset: 12.5}}
     qd: differentiate
     control: {shoulder: {column: [tau_feedback, tau_feedforward], unit: N m}}
+
+A joint with a quaternion is declared under `floating`, where its order and the axes of its velocities are named.
 """
 
 from pathlib import Path
@@ -17,9 +19,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text
+from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, to_dict
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.probes import ProbeLayout
+from neurodyn.core.scene import Scene
+from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.data.readers.floating import Floating
 from neurodyn.data.readers.units import control_units, factor, position_units, velocity_units
 
 
@@ -57,10 +62,14 @@ class ColumnMap(Config, frozen=True):
         control: Column of each control, by the name of its joint.
         qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference
             over the frame around each sample.
+        floating: Columns of each free or ball joint, by its name; those have none in `q` and `qd`.
+        length_scale: Factor on all lengths, where those of the log are known to be off.
+        scene: What the robot stood on; None where that is unknown or was nothing.
+        probes: Points of the robot that are measured against the scene; in a file, the name of another file.
         robot: Name or path of the robot that the log is of.
         time: Column of the time stamps; None for a constant `period`.
         time_unit: Unit of the time stamps.
-        period: Constant time between two rows [s], where there are no time stamps.
+        period: Constant time between two rows [s], where there are no time stamps; npz: or the array that holds it.
         rate: Rate that the log is expected to have [Hz]; another one (by more than a fifth) is an error.
         velocity: Whether logged velocities are sampled at the frame (by linear interpolation), or averaged over
             the frame around it.
@@ -72,6 +81,8 @@ class ColumnMap(Config, frozen=True):
         split: Array (npz, one value a run) or column (CSV) that is 0 for training, 1 validation, 2 test; may be
             absent from a file.
         group: Array (npz) or column (CSV) that says which group a run belongs to; may be absent from a file.
+        together: Array (npz) or column (CSV) that is equal for runs of the same event, which a random split never
+            divides; may be absent from a file.
         group_names: npz: array of the names of groups, where `group` holds indexes.
         run_names: npz: array of the names of runs.
         select_groups: Patterns (with * and ?) of the groups that are read; empty for all.
@@ -81,13 +92,17 @@ class ColumnMap(Config, frozen=True):
     """
 
     format: Literal["csv", "npz"]
-    q: dict[str, Column]
-    control: dict[str, Column]
-    qd: dict[str, Column] | Literal["differentiate"]
+    q: dict[str, Column] = msgspec.field(default_factory=dict)
+    control: dict[str, Column] = msgspec.field(default_factory=dict)
+    qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
+    floating: dict[str, Floating] = msgspec.field(default_factory=dict)
+    length_scale: float = 1.0
+    scene: Scene | None = None
+    probes: ProbeLayout | None = None
     robot: str | None = None
     time: str | None = None
     time_unit: str = "s"
-    period: float | None = None
+    period: float | str | None = None
     rate: float | None = None
     velocity: Literal["sampled", "averaged"] = "sampled"
     alignment: Literal["auto"] | float = "auto"
@@ -95,6 +110,7 @@ class ColumnMap(Config, frozen=True):
     episodes: str | None = None
     split: str | None = None
     group: str | None = None
+    together: str | None = None
     group_names: str | None = None
     run_names: str | None = None
     select_groups: tuple[str, ...] = ()
@@ -105,9 +121,11 @@ class ColumnMap(Config, frozen=True):
     def __post_init__(self) -> None:
         if (self.time is None) == (self.period is None):
             raise ValueError("give either time (a column) or period (seconds)")
-        for name in ("period", "rate", "max_gap"):
+        if isinstance(self.period, str) and self.format != "npz":
+            raise ValueError(f"period is {self.period!r}; valid: a number above 0 (an array's name: for npz only)")
+        for name in ("period", "rate", "max_gap", "length_scale"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
+            if isinstance(value, float) and not 0 < value < float("inf"):
                 raise ValueError(f"{name} is {value}; valid: a number above 0")
         if isinstance(self.alignment, float) and not abs(self.alignment) <= 1.0:
             raise ValueError(f"alignment is {self.alignment} s; valid: 'auto' or at most one second")
@@ -118,13 +136,33 @@ class ColumnMap(Config, frozen=True):
             *self.control.values(),
             *(self.qd.values() if self.qd != "differentiate" else ()),
         ]
+        if not (self.q or self.floating):
+            raise ValueError("q and floating are both empty; name the columns of the positions")
         if any(not column.columns for column in coordinates):
             raise ValueError("a column is an empty list; valid: the name of a column, or several to add up")
 
     @property
+    def positions(self) -> dict[str, Column]:
+        """Column of each position coordinate, those of `floating` included."""
+        return self.q | self._expanded("free", 0) | self._expanded("ball", 0)
+
+    @property
     def velocities(self) -> dict[str, Column]:
-        """Columns of the velocities; empty where positions are differentiated."""
-        return {} if isinstance(self.qd, str) else self.qd
+        """Column of each velocity coordinate, likewise; empty where positions are differentiated."""
+        if isinstance(self.qd, str):
+            return {}
+        return self.qd | self._expanded("free", 1) | self._expanded("ball", 1)
+
+    def _expanded(self, kind: Literal["free", "ball"], what: int) -> dict[str, Column]:
+        """Return columns of position (0) or velocity (1) of the floating joints of a kind, by coordinate."""
+        found = {}
+        for name, joint in self.floating.items():
+            if bool(joint.position) == (kind == "free"):
+                spec = JointSpec(name=name, kind=kind)
+                names, columns = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
+                pairs = zip(names, columns(), strict=True)
+                found |= {n: Column(column=column, unit=unit) for n, (column, unit) in pairs}
+        return found
 
     def factors(self, spec: StateSpec, where: str) -> dict[str, dict[str, float]]:
         """Return, for q, qd and control, the factor from logged to SI value of each coordinate, in order of `spec`.
@@ -132,8 +170,9 @@ class ColumnMap(Config, frozen=True):
         Raises:
             InputError: A coordinate is missing or unknown, or a unit does not fit.
         """
+        self._check_floating(spec, where)
         wanted = {"q": position_units(spec), "control": control_units(spec)}
-        given = {"q": self.q, "control": self.control}
+        given = {"q": self.positions, "control": self.control}
         if self.qd == "differentiate":
             free = [joint.name for joint in spec.joints if joint.kind in {"ball", "free"}]
             if free:
@@ -154,9 +193,25 @@ class ColumnMap(Config, frozen=True):
                 name: factor(columns[name].unit, unit, f"{where}: {what} of {name!r}")
                 * columns[name].scale
                 * columns[name].sign
+                * (self.length_scale if unit in {"m", "m/s"} else 1.0)
                 for name, unit in units.items()
             }
         return found
+
+    def _check_floating(self, spec: StateSpec, where: str) -> None:
+        kinds = {joint.name: joint.kind for joint in spec.joints if joint.kind in {"free", "ball"}}
+        for name in self.floating:
+            if name not in kinds:
+                raise InputError(
+                    f"{where}: floating names {name!r}, which is no free or ball joint of {spec.robot!r}; valid: "
+                    f"{', '.join(kinds) or '(none)'}"
+                )
+        for name, kind in kinds.items():
+            if name not in self.floating:
+                raise InputError(f"{where}: has no columns for the {kind} joint {name!r}; declare them in `floating`")
+            if bool(self.floating[name].position) != (kind == "free"):
+                need = "needs" if kind == "free" else "has no"
+                raise InputError(f"{where}: the {kind} joint {name!r} {need} position and linear_velocity")
 
 
 def read_column_map(path: Path) -> ColumnMap:
@@ -175,6 +230,9 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a column map") from None
     if not isinstance(tree, dict):
         raise InputError(f"{path}: is no column map; expected keys {', '.join(ColumnMap.__struct_fields__)}")
+    if isinstance(tree.get("probes"), str):
+        layout = path.parent / tree["probes"]
+        tree["probes"] = to_dict(read_config(layout, ProbeLayout))
     parent = tree.pop("extends", None)
     if parent is None:
         return tree

@@ -11,7 +11,7 @@ from neurodyn.core.config import describe_os_error
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.raw import RawRun, convert, cut, parse_split, selected
+from neurodyn.data.readers.raw import RawRun, check_velocities, convert, cut, parse_split, selected
 
 
 def read_csv(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
@@ -24,6 +24,7 @@ def read_csv(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
     rows = table.rows
     converted = convert(columns, spec, table.numbers, rows, str(path))
     bounds = _bounds(table, columns, rows)
+    check_velocities(columns, spec, converted, bounds, str(path))
     runs = []
     for index, (begin, end) in enumerate(pairwise(bounds)):
         label = table.texts(columns.episodes)[begin] if columns.episodes else str(index)
@@ -32,9 +33,10 @@ def read_csv(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
         split = None
         if columns.split in table.names:
             split = parse_split(table.texts(columns.split)[begin], f"{path}: column {columns.split!r}, row {begin}")
+        event = table.texts(columns.together)[begin] if columns.together in table.names else None
         if selected(columns, group, name):
-            part = slice(begin, end)
-            runs.append(cut(columns, spec, converted, part, name=name, group=group, split=split, where=str(path)))
+            labels = {"name": name, "group": group, "split": split, "together": event}
+            runs.append(cut(columns, spec, converted, slice(begin, end), **labels, where=str(path)))
     return runs
 
 
@@ -75,7 +77,7 @@ class _Table:
         return [row[index] for row in self._cells]
 
     def _check_names(self, columns: ColumnMap) -> None:
-        coordinates = (*columns.q.values(), *columns.velocities.values(), *columns.control.values())
+        coordinates = (*columns.positions.values(), *columns.velocities.values(), *columns.control.values())
         wanted = [name for column in coordinates for name in column.columns]
         wanted += [name for name in (columns.time, columns.episodes) if name is not None]
         missing = list(dict.fromkeys(name for name in wanted if name not in self.names))

@@ -9,6 +9,7 @@ import numpy as np
 
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.scene import IDENTITY
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, package_versions
 from neurodyn.data.readers.alignment import Alignment, measure
@@ -75,6 +76,8 @@ def read_logs(
     header = StoreHeader(
         spec=spec,
         source="log",
+        scene=columns.scene,
+        probes=columns.probes,
         versions=package_versions(),
         notes=notes,
         groups=groups,
@@ -171,13 +174,15 @@ def _splits(
     """Return the split of each episode; None where there are too few runs for a random one."""
     if choice not in {"declared", "random"}:
         return [Split[choice.upper()]] * len(episodes)
-    open_runs = list(dict.fromkeys(run.name for run in runs if choice == "random" or run.split is None))
-    if open_runs and (choice == "random" or without_split is None):
-        if len(open_runs) < 3 and len(open_runs) == len(runs):
+    undecided = [run for run in runs if choice == "random" or run.split is None]
+    events = list(dict.fromkeys(run.together for run in undecided))
+    if events and (choice == "random" or without_split is None):
+        if len(events) < 3 and len(undecided) == len(runs):
             return None
-        drawn = dict(zip(open_runs, assign_splits(len(open_runs), seed, test=_TEST_FRACTION), strict=True))
+        by_event = dict(zip(events, assign_splits(len(events), seed, test=_TEST_FRACTION), strict=True))
     else:
-        drawn = dict.fromkeys(open_runs, without_split)
+        by_event = dict.fromkeys(events, without_split)
+    drawn = {run.name: by_event[run.together] for run in undecided}
     return [Split(int(drawn.get(piece.name, piece.split))) for piece, _ in episodes]  # type: ignore[arg-type]
 
 
@@ -211,7 +216,8 @@ def _build(header: StoreHeader, episodes: list[tuple[RawRun, Frames]], splits: l
         rows[begin : end + 1, : spec.nq] = frames.q
         rows[begin : end + 1, spec.nq : spec.nq + spec.nv] = frames.qd
         rows[begin:end, spec.nq + spec.nv :] = frames.control
-    store = Store(header, rows, table)
+    ground = None if header.scene is None else np.tile(np.array(IDENTITY, np.float32), (len(episodes), 1))
+    store = Store(header, rows, table, ground)
     store.check("log")
     return store
 

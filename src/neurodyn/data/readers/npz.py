@@ -9,7 +9,7 @@ import numpy as np
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.raw import RawRun, convert, cut, parse_split, selected
+from neurodyn.data.readers.raw import RawRun, check_velocities, convert, cut, parse_split, selected
 
 _REFERENCE = re.compile(r"([^\[\]]+?)(?:\[(\d+)\])?")
 
@@ -21,19 +21,25 @@ def read_npz(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
         InputError: The file cannot be read, an array is missing or has the wrong shape, or values are bad.
     """
     arrays = _Arrays(path)
-    rows = arrays.rows(columns.time or next(iter(columns.q.values())).columns[0])
-    converted = convert(columns, spec, lambda name: arrays.column(name, rows), rows, str(path))
+    rows = arrays.rows(columns.time or next(iter(columns.positions.values())).columns[0])
+    arrays.check_widths(columns)
+    converted = convert(
+        columns, spec, lambda name: arrays.column(name, rows), rows, str(path), _period(arrays, columns)
+    )
     offsets = _offsets(arrays, columns, rows)
+    check_velocities(columns, spec, converted, offsets.tolist(), str(path))
     count = len(offsets) - 1
     names = arrays.texts(columns.run_names, count) or [
         f"{path.stem}/{index}" if count > 1 else path.stem for index in range(count)
     ]
     groups, splits = _groups(arrays, columns, count), _splits(arrays, columns, count)
+    events = arrays.texts(columns.together, count)
     runs = []
     for index in range(count):
         if selected(columns, groups[index], names[index]):
             part = slice(int(offsets[index]), int(offsets[index + 1]))
-            labels = {"name": names[index], "group": groups[index], "split": splits[index]}
+            together = None if events is None else events[index]
+            labels = {"name": names[index], "group": groups[index], "split": splits[index], "together": together}
             runs.append(cut(columns, spec, converted, part, **labels, where=str(path)))
     if not runs:
         raise InputError(
@@ -96,6 +102,16 @@ class _Arrays:
             )
         return np.asarray(array if index is None else array[:, index], np.float64)
 
+    def check_widths(self, columns: ColumnMap) -> None:
+        """Check that arrays which a floating joint names as a whole have as many columns as it needs."""
+        for joint in columns.floating.values():
+            for name, width in joint.arrays.items():
+                array = self.array(name)
+                if array.ndim != 2 or array.shape[1] != width:
+                    raise InputError(
+                        f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [rows, {width}]"
+                    )
+
     def texts(self, name: str | None, count: int) -> list[str] | None:
         """Return an optional array of `count` names."""
         if name is None or name not in self.names:
@@ -116,6 +132,16 @@ class _Arrays:
         if match is None:
             raise InputError(f"{self.path}: column {reference!r} is malformed; valid: 'array' or 'array[index]'")
         return match[1], None if match[2] is None else int(match[2])
+
+
+def _period(arrays: _Arrays, columns: ColumnMap) -> float | None:
+    """Return the time between two rows [s] that the file itself says; None where the column map says it."""
+    if not isinstance(columns.period, str):
+        return None
+    array = arrays.array(columns.period)
+    if array.shape != () or array.dtype.kind not in "fiu" or not 0 < float(array) < float("inf"):
+        raise InputError(f"{arrays.path}: array {columns.period!r} is no time step; expected one number above 0 [s]")
+    return float(array)
 
 
 def _offsets(arrays: _Arrays, columns: ColumnMap, rows: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs as they were logged, in SI units but at their own times; what every reader returns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -11,6 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import Split
 from neurodyn.data.readers.column_map import Column, ColumnMap
+from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, to_newton
 from neurodyn.data.readers.units import factor
 
 
@@ -26,6 +27,7 @@ class RawRun:
         q: Positions [rad or m], shape [N, nq].
         qd: Velocities [rad/s or m/s], shape [N, nv]; None where they follow from the positions.
         control: Torques, held from row to row [N m or N], shape [N, nu].
+        together: Equal for runs that a random split must not divide.
     """
 
     name: str
@@ -35,10 +37,16 @@ class RawRun:
     q: np.ndarray
     qd: np.ndarray | None
     control: np.ndarray
+    together: str = ""
 
 
 def convert(
-    columns: ColumnMap, spec: StateSpec, raw: Callable[[str], np.ndarray], rows: int, where: str
+    columns: ColumnMap,
+    spec: StateSpec,
+    raw: Callable[[str], np.ndarray],
+    rows: int,
+    where: str,
+    period: float | None = None,
 ) -> dict[str, np.ndarray]:
     """Return time [N], q [N, nq], qd [N, nv] and control [N, nu] in SI units.
 
@@ -48,25 +56,44 @@ def convert(
         raw: Returns a column by name as float64 numbers, shape [N].
         rows: Rows N.
         where: The file, for error messages.
+        period: Time between two rows [s], where the file says so itself.
 
     Raises:
-        InputError: A column is missing, or a number in it is not finite.
+        InputError: A column is missing, a number in it is not finite, or a quaternion not unit.
     """
     factors = columns.factors(spec, where)
-    given = {"q": columns.q, "qd": columns.velocities, "control": columns.control}
+    given = {"q": columns.positions, "qd": columns.velocities, "control": columns.control}
     found = {}
     for what, coordinates in factors.items():
         array = np.empty((rows, len(coordinates)))
         for index, (name, size) in enumerate(coordinates.items()):
             array[:, index] = _value(given[what][name], raw, size, rows, where)
         found[what] = array
+    check_quaternions(columns.floating, spec, found["q"], where)
     if columns.time is None:
-        found["time"] = np.arange(rows) * float(columns.period or 0.0)
+        found["time"] = np.arange(rows) * (period if period is not None else float(columns.period or 0.0))
     else:
         time = raw(columns.time)
         _check_finite(time, columns.time, where)
         found["time"] = time * factor(columns.time_unit, "s", f"{where}: time_unit")
     return found
+
+
+def check_velocities(
+    columns: ColumnMap, spec: StateSpec, arrays: dict[str, np.ndarray], bounds: Sequence[int], where: str
+) -> None:
+    """Check the declared order and axes of floating joints against the motion; run k is rows bounds[k]:bounds[k + 1].
+
+    Raises:
+        InputError: Another reading fits the motion, or none does.
+    """
+    if not columns.floating or len(arrays["time"]) < 2:
+        return
+    steps = np.diff(arrays["time"])
+    seams = np.asarray([b for b in bounds if 0 < b < len(arrays["time"])], int) - 1
+    steps[seams] = np.nan
+    steps[steps > columns.max_gap] = np.nan
+    check_readings(columns.floating, spec, arrays["q"], arrays["qd"], steps, where)
 
 
 def cut(
@@ -78,6 +105,7 @@ def cut(
     name: str,
     group: str,
     split: Split | None,
+    together: str | None,
     where: str,
 ) -> RawRun:
     """Cut one run out of converted columns: check its time, drop repeated time stamps, unwrap its angles.
@@ -98,10 +126,13 @@ def cut(
         raise InputError(f"{where}: run {name!r} has {int(keep.sum())} rows with different times; expected at least 2")
     q = arrays["q"][rows][keep].copy()
     for index, coordinate in enumerate(spec.q_names):
-        if columns.q[coordinate].wrapped:
+        if coordinate in columns.q and columns.q[coordinate].wrapped:
             q[:, index] = np.unwrap(q[:, index])
-    qd = arrays["qd"][rows][keep] if columns.velocities else None
-    return RawRun(name, group, split, time[keep], q, qd, arrays["control"][rows][keep])
+    continuous_signs(spec, q)
+    qd = arrays["qd"][rows][keep].copy() if columns.velocities else None
+    if qd is not None:
+        to_newton(columns.floating, spec, q, qd)
+    return RawRun(name, group, split, time[keep], q, qd, arrays["control"][rows][keep], together or name)
 
 
 def selected(columns: ColumnMap, group: str, name: str) -> bool:

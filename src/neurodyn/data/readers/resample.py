@@ -6,7 +6,7 @@ velocities are noisier and often late; velocities are sampled or averaged; and t
 mean of the held signal during it, because that is the impulse the robot received.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -60,14 +60,12 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
     breaks = np.flatnonzero(np.diff(run.time) > max_gap) + 1
     bounds = [0, *breaks.tolist(), len(run.time)]
     return [
-        RawRun(
-            run.name,
-            run.group,
-            run.split,
-            run.time[a:b],
-            run.q[a:b],
-            None if run.qd is None else run.qd[a:b],
-            run.control[a:b],
+        replace(
+            run,
+            time=run.time[a:b],
+            q=run.q[a:b],
+            qd=None if run.qd is None else run.qd[a:b],
+            control=run.control[a:b],
         )
         for a, b in pairwise(bounds)
         if b - a > 1

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies whose logged pose has a quaternion: which columns they are in, and in which order and axes.
+
+Logs disagree on whether the scalar of a quaternion comes first or last, and on whether a velocity is in world
+or in body axes. Both are declared, and checked: the angular velocity must fit the differences of the
+quaternions better than under any other reading.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Vector3
+from neurodyn.core.spec import JointSpec, StateSpec
+
+Axes = Literal["world", "body"]
+Order = Literal["xyzw", "wxyz"]
+Names = str | tuple[str, ...]
+
+_ORDERS: tuple[Order, ...] = ("xyzw", "wxyz")
+_AXES: tuple[Axes, ...] = ("world", "body")
+_NORM = 0.01
+_STILL = 0.05
+_MISFIT = 0.5
+
+
+class Floating(Config, frozen=True):
+    """The columns of a free joint (or of a ball joint, which has no position and linear velocity).
+
+    A name stands for an array with as many columns as are needed (npz); a list names each column.
+
+    Attributes:
+        quaternion: Rotation, body to world.
+        order: Whether the scalar of the quaternion is last or first.
+        angular_velocity: Angular velocity.
+        angular_axes: Axes that it is in; for a ball joint, "world" stands for the axes of the parent.
+        position: Position of the body's origin in the world; empty for a ball joint.
+        linear_velocity: Linear velocity; empty for a ball joint.
+        linear_axes: Axes that it is in.
+        linear_of: The point whose velocity it is.
+        center_of_mass: Centre of mass in the body's frame [m].
+        position_unit: Unit of the position; empty for m.
+        linear_unit: Unit of the linear velocity; empty for m/s.
+        angular_unit: Unit of the angular velocity; empty for rad/s.
+    """
+
+    quaternion: Names
+    order: Order
+    angular_velocity: Names
+    angular_axes: Axes
+    position: Names = ()
+    linear_velocity: Names = ()
+    linear_axes: Axes = "world"
+    linear_of: Literal["center_of_mass", "origin"] = "center_of_mass"
+    center_of_mass: Vector3 = (0.0, 0.0, 0.0)
+    position_unit: str = ""
+    linear_unit: str = ""
+    angular_unit: str = ""
+
+    def __post_init__(self) -> None:
+        widths = {"position": 3, "quaternion": 4, "linear_velocity": 3, "angular_velocity": 3}
+        for name, width in widths.items():
+            given = getattr(self, name)
+            if isinstance(given, tuple) and given and len(given) != width:
+                raise ValueError(f"{name} lists {len(given)} columns; valid: {width}, or the name of an array")
+        if bool(self.position) != bool(self.linear_velocity):
+            raise ValueError("give both position and linear_velocity (a free joint), or neither (a ball joint)")
+
+    @property
+    def arrays(self) -> dict[str, int]:
+        """Arrays that are named as a whole, and the columns that each must have."""
+        widths = ((self.position, 3), (self.quaternion, 4), (self.linear_velocity, 3), (self.angular_velocity, 3))
+        return {names: width for names, width in widths if isinstance(names, str)}
+
+    def q_columns(self) -> list[tuple[str, str]]:
+        """Return column and unit of each position coordinate, in Newton's order (scalar last)."""
+        quaternion = _listed(self.quaternion, 4)
+        if self.order == "wxyz":
+            quaternion = (*quaternion[1:], quaternion[0])
+        position = _listed(self.position, 3) if self.position else ()
+        return [(name, self.position_unit) for name in position] + [(name, "") for name in quaternion]
+
+    def qd_columns(self) -> list[tuple[str, str]]:
+        """Return column and unit of each velocity coordinate, linear ones first."""
+        linear = _listed(self.linear_velocity, 3) if self.linear_velocity else ()
+        angular = [(name, self.angular_unit) for name in _listed(self.angular_velocity, 3)]
+        return [(name, self.linear_unit) for name in linear] + angular
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a joint with a quaternion lies in q and qd."""
+
+    quaternion: slice
+    linear: slice
+    angular: slice
+
+
+def to_newton(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
+    """Turn velocities into Newton's convention, in place: of the centre of mass, in world axes.
+
+    Args:
+        floating: The declared bodies, by joint.
+        spec: Order of the coordinates.
+        q: Positions, shape [N, nq]; quaternions become unit.
+        qd: Velocities in the declared axes, shape [N, nv].
+    """
+    for joint, place in _places(spec):
+        declared = floating.get(joint.name)
+        if declared is None:
+            continue
+        quaternion = q[:, place.quaternion]
+        quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+        if declared.angular_axes == "body":
+            qd[:, place.angular] = rotate(quaternion, qd[:, place.angular])
+        if joint.kind != "free":
+            continue
+        if declared.linear_axes == "body":
+            qd[:, place.linear] = rotate(quaternion, qd[:, place.linear])
+        if declared.linear_of == "origin":
+            qd[:, place.linear] += np.cross(qd[:, place.angular], _arm(declared, quaternion))
+
+
+def check_quaternions(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, where: str) -> None:
+    """Check that the quaternions of all bodies are unit (to 1 %).
+
+    Raises:
+        InputError: One is not.
+    """
+    for joint, place in _places(spec):
+        if joint.name not in floating:
+            continue
+        norm = np.linalg.norm(q[:, place.quaternion], axis=1)
+        bad = np.abs(norm - 1.0) > _NORM
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"{where}: the quaternion of {joint.name!r} in row {row} has norm {norm[row]:.4g} ({int(bad.sum())} "
+                "such rows); expected unit quaternions: check the columns that `floating` names for it"
+            )
+
+
+def check_readings(
+    floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd: np.ndarray, steps: np.ndarray, where: str
+) -> None:
+    """Check the declared order and axes: the velocities must fit the differences of the poses best that way.
+
+    Bodies that hardly move say nothing, and pass.
+
+    Args:
+        floating: The declared bodies, by joint.
+        spec: Order of the coordinates.
+        q: Positions as declared (quaternions with the scalar last under the declared order), shape [N, nq].
+        qd: Velocities in the declared axes, shape [N, nv].
+        steps: Time from each row to the next [s], NaN where they are of different runs, shape [N - 1].
+        where: The file, for error messages.
+
+    Raises:
+        InputError: Another reading fits, or none does.
+    """
+    rows = np.flatnonzero(np.isfinite(steps) & (steps > 0))
+    for joint, place in _places(spec):
+        declared = floating.get(joint.name)
+        if declared is None or not len(rows):
+            continue
+        mean = 0.5 * (qd[rows] + qd[rows + 1])
+        angular = _angular_misfits(declared, q[:, place.quaternion], mean[:, place.angular], rows, steps[rows])
+        words = f"order: {declared.order}, angular_axes: {declared.angular_axes}"
+        _judge(angular, words, "angular velocity", "rad/s", "angular_unit", joint.name, where)
+        if joint.kind == "free":
+            rate = (q[rows + 1, :3] - q[rows, :3]) / steps[rows, None]
+            quaternion, turning = q[rows, place.quaternion], mean[:, place.angular]
+            if declared.linear_of == "center_of_mass":
+                turning = turning if declared.angular_axes == "world" else rotate(quaternion, turning)
+                rate += np.cross(turning, _arm(declared, quaternion))
+            linear = _linear_misfits(quaternion, mean[:, place.linear], rate)
+            words = f"linear_axes: {declared.linear_axes}"
+            _judge(linear, words, "linear velocity", "m/s", "linear_unit and position_unit", joint.name, where)
+
+
+def continuous_signs(spec: StateSpec, q: np.ndarray) -> None:
+    """Flip quaternions, in place, so that none jumps to its negative from one row to the next."""
+    for _, place in _places(spec):
+        quaternion = q[:, place.quaternion]
+        jumps = (quaternion[1:] * quaternion[:-1]).sum(axis=1) < 0
+        quaternion[1:] *= np.where(np.cumsum(jumps) % 2, -1.0, 1.0)[:, None]
+
+
+def rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Rotate vectors by unit quaternions (scalar last), shapes [N, 4] and [N, 3]."""
+    axis, scalar = quaternion[:, :3], quaternion[:, 3:]
+    turned = 2.0 * np.cross(axis, vector)
+    return vector + scalar * turned + np.cross(axis, turned)
+
+
+def rotation_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the rotation vectors of second first^-1 in world axes [rad], shape [N, 3]; quaternions scalar last."""
+    a, b = first / np.linalg.norm(first, axis=1, keepdims=True), second / np.linalg.norm(second, axis=1, keepdims=True)
+    # second * conjugate(first)
+    vector = a[:, 3:] * b[:, :3] - b[:, 3:] * a[:, :3] - np.cross(b[:, :3], a[:, :3])
+    scalar = (a * b).sum(axis=1)
+    vector, scalar = np.where(scalar[:, None] < 0, -vector, vector), np.abs(scalar)
+    sine = np.linalg.norm(vector, axis=1)
+    angle = 2.0 * np.arctan2(sine, scalar)
+    return vector * np.where(sine > 1e-12, angle / np.maximum(sine, 1e-12), 2.0)[:, None]
+
+
+def _arm(declared: Floating, quaternion: np.ndarray) -> np.ndarray:
+    """Return where the centre of mass is from the origin, in world axes [m], shape [N, 3]."""
+    return rotate(quaternion, np.broadcast_to(np.asarray(declared.center_of_mass), (len(quaternion), 3)))
+
+
+def _angular_misfits(
+    declared: Floating, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray
+) -> dict[str, tuple[float, float]]:
+    """Return median misfit and median speed for each reading of order and axes."""
+    found = {}
+    for order, axes in product(_ORDERS, _AXES):
+        # Under the other order, what was taken for (x, y, z, w) was (y, z, w, x), or the other way round.
+        shift = 0 if order == declared.order else (1 if declared.order == "wxyz" else -1)
+        read = np.roll(quaternion, shift, axis=1)
+        rate = rotation_between(read[rows], read[rows + 1]) / steps[:, None]
+        told = velocity if axes == "world" else rotate(read[rows], velocity)
+        found[f"order: {order}, angular_axes: {axes}"] = _misfit(told, rate)
+    return found
+
+
+def _linear_misfits(quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarray) -> dict[str, tuple[float, float]]:
+    """Return median misfit and median speed for each reading of the axes."""
+    return {
+        f"linear_axes: {axes}": _misfit(velocity if axes == "world" else rotate(quaternion, velocity), rate)
+        for axes in _AXES
+    }
+
+
+def _misfit(told: np.ndarray, rate: np.ndarray) -> tuple[float, float]:
+    """Return the median distance of two velocities, and the median speed, over the faster half of the rows."""
+    # Noise of the poses makes a body at rest seem to move; a tenth of it is believed.
+    speed = np.maximum(np.linalg.norm(told, axis=1), 0.1 * np.linalg.norm(rate, axis=1))
+    fast = speed >= np.median(speed)
+    return float(np.median(np.linalg.norm(told - rate, axis=1)[fast])), float(np.median(speed[fast]))
+
+
+def _judge(
+    misfits: dict[str, tuple[float, float]], declared: str, what: str, unit: str, units: str, joint: str, where: str
+) -> None:
+    misfit, speed = misfits[declared]
+    best = min(misfits, key=lambda reading: misfits[reading][0])
+    least = misfits[best][0]
+    beaten = misfit > max(2.0 * least, 0.1 * speed)
+    if speed < _STILL or (misfit <= _MISFIT * speed and not beaten):
+        return
+    if beaten and least <= _MISFIT * speed:
+        trouble = f"but '{best}' would fit ({least:.2g} {unit}); correct the column map"
+    else:
+        trouble = f"and nor does another order or axes; check `{units}`, the times, and the columns"
+    raise InputError(
+        f"{where}: the {what} of {joint!r} does not fit the differences of its pose as '{declared}' (median misfit "
+        f"{misfit:.2g} {unit} at {speed:.2g} {unit}), {trouble}"
+    )
+
+
+def _places(spec: StateSpec) -> list[tuple[JointSpec, _Place]]:
+    """Return where each joint with a quaternion lies in q and qd."""
+    found, row, dof = [], 0, 0
+    for joint in spec.joints:
+        width, dofs = len(joint.q_names), len(joint.qd_names)
+        if joint.kind in {"free", "ball"}:
+            angular = dof + dofs - 3
+            place = _Place(slice(row + width - 4, row + width), slice(dof, angular), slice(angular, dof + dofs))
+            found.append((joint, place))
+        row, dof = row + width, dof + dofs
+    return found
+
+
+def _listed(names: Names, width: int) -> tuple[str, ...]:
+    return names if isinstance(names, tuple) else tuple(f"{names}[{index}]" for index in range(width))
