@@ -20,6 +20,8 @@ GOOD = {
     "dt": 0.01,
 }
 
+FLAT = {"grounds": {"flat": {"shapes": [{"kind": "plane"}]}}, "teacher": {"solver": "mujoco"}}
+GAINS = {"kp": [1, 2], "kd": [0, 1], "spread": 0.5, "hold": [1, 1]}
 BAD = {
     "unknown joint in sampling": ({"sampling": {"q": {"knee": [0, 1]}}}, "'knee'; valid: rail, swing"),
     "undriven joint in sampling of controls": ({"sampling": {"control": {"swing": [0, 1]}}}, "'swing'; valid: rail"),
@@ -54,6 +56,23 @@ BAD = {
     "floating without a free joint": ({"fixed_base": False}, "fixed_base"),
     "misspelt key": ({"gravty": [0, 0, 0]}, "gravty"),
     "gravity of two": ({"gravity": [0, 0]}, "gravity"),
+    "endless range": ({"sampling": {"q": {"rail": [0, math.inf]}}}, "two finite numbers"),
+    "height of a bolted robot": ({"sampling": {"height": [0, 1]}}, "floating bases only"),
+    "unknown default ground": ({"ground": "moon"}, "unknown ground 'moon'; valid: (none)"),
+    "unknown ground of data": ({"ground_sampling": {"ground": "moon"}}, "ground_sampling names the unknown ground"),
+    "overhanging ground": ({**FLAT, "ground_sampling": {"ground": "flat", "tilt": 2.0}}, "below pi/2"),
+    "share above one": ({**FLAT, "ground_sampling": {"ground": "flat", "absent": 1.5}}, "absent is 1.5"),
+    "reversed heights": ({**FLAT, "ground_sampling": {"ground": "flat", "height": [1, 0]}}, "lower is above upper"),
+    "ground without contacts": ({"grounds": FLAT["grounds"]}, "featherstone knows no contacts"),
+    "rotation that is none": ({"grounds": {"flat": {"shapes": [{"kind": "plane", "rotation": [0, 0, 0, 2]}]}}}, "unit"),
+    "no probes": ({"probes": {"shapes": []}}, "shapes is empty"),
+    "no spacing": ({"probes": {"spacing": 0}}, "spacing is 0"),
+    "slippery beyond reason": ({"material": {"friction": -1}}, "friction is -1"),
+    "no stiffness": ({"material": {"stiffness": 0}}, "stiffness is 0"),
+    "unknown nominal": ({"nominal": {"knee": 1.0}}, "nominal names the unknown joint 'knee'"),
+    "gains of nothing": ({"actuated": {}, "gains": GAINS}, "there are none"),
+    "reversed gains": ({"gains": {**GAINS, "kp": [2, 1]}}, "kp is [2, 1]"),
+    "massless": ({"mass_scale": 0}, "mass_scale is 0"),
 }
 
 
@@ -91,3 +110,30 @@ def test_ranges_follow_from_limits_and_effort_where_they_are_not_declared():
     assert robot.reset_interval("qd", "swing") == (0.0, 0.0)
     with pytest.raises(InputError, match=r"sampling: \{qd: \{swing"):
         robot.sampling_interval("qd", "swing")
+
+
+def test_grounds_go_by_name():
+    robot = from_dict({**GOOD, **FLAT, "ground": "flat"}, Robot)
+    assert robot.named_ground() is robot.named_ground("flat") is robot.grounds["flat"]
+    assert from_dict(GOOD, Robot).named_ground() is None
+    with pytest.raises(InputError, match="no ground 'moon'; valid: flat"):
+        robot.named_ground("moon")
+
+
+def test_velocities_of_a_floating_base_go_by_coordinate():
+    floating = {
+        **GOOD,
+        "joints": [{"name": "base", "kind": "free"}, *GOOD["joints"]],
+        "fixed_base": False,
+        "sampling": {"height": [0.5, 1.0], "tilt": 0.3, "qd": {"base.wz": [-1, 1]}},
+    }
+    robot = from_dict(floating, Robot)
+    assert robot.sampling_interval("qd", "base.wz") == (-1.0, 1.0)
+    assert robot.sampling_interval("qd", "base.vx") == (0.0, 0.0)
+    with pytest.raises(InputError, match=r"'base\.w'; valid: base\.vx"):
+        from_dict({**floating, "sampling": {"qd": {"base.w": [0, 1]}}}, Robot)
+
+
+def test_the_nominal_pose_is_zero_where_it_is_not_named():
+    robot = from_dict({**GOOD, "actuated": {"swing": 1.0, "rail": 2.0}, "nominal": {"swing": 0.5}}, Robot)
+    assert robot.nominal_q() == (0.5, 0.0)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The robots that ship with the package, and anybody's own by path."""
 
+import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 
@@ -13,7 +15,8 @@ from neurodyn.robots.listing import list_robots
 
 
 def test_every_shipped_robot_reads_and_is_named_like_its_folder():
-    assert {"cartpole", "dfki-a0", "dfki-c0", "dfki-c1", "franka"} <= set(robots.names())
+    shipped = {"ant", "anymal-c", "cartpole", "cube", "dfki-a0", "dfki-c0", "dfki-c1", "franka", "pendulum"}
+    assert shipped <= set(robots.names())
     for name in robots.names():
         assert robots.load(name).name == name
 
@@ -37,7 +40,7 @@ def test_cartpole_has_the_published_ranges():
 
 
 def test_unknown_robot_lists_the_valid_ones():
-    with pytest.raises(InputError, match="unknown robot 'cartpool'; valid: cartpole, dfki-a0"):
+    with pytest.raises(InputError, match="unknown robot 'cartpool'; valid: ant, anymal-c, cartpole, cube, dfki-a0"):
         robots.load("cartpool")
 
 
@@ -71,9 +74,45 @@ def test_listing_names_what_is_pretrained_of_existing_robots():
     assert all(name.startswith("pretrained:") for robot in found.values() for name in robot.pretrained)
 
 
-def test_missing_package_names_the_extra(monkeypatch):
+@pytest.mark.parametrize(("name", "extra"), [("franka", "robots"), ("ant", "sim")])
+def test_missing_package_names_the_extra(monkeypatch, name, extra):
     monkeypatch.setattr("neurodyn.robots.asset.package_folder", lambda package: None)
-    robot = robots.load("franka")
+    robot = robots.load(name)
     assert not robots.is_installed(robot)
-    with pytest.raises(InputError, match=r"pip install 'neurodyn\[robots\]'"):
+    with pytest.raises(InputError, match=rf"pip install 'neurodyn\[{extra}\]'"):
         robots.asset_path(robot)
+
+
+def test_contact_robots_declare_what_contact_needs():
+    for name in ("pendulum", "cube", "ant", "anymal-c"):
+        robot = robots.load(name)
+        assert robot.teacher.solver == "mujoco"
+        assert robot.teacher.substeps >= 4
+        assert robot.probes is not None
+        assert robot.named_ground() is not None
+        assert robot.ground_sampling is not None
+
+
+def test_the_pendulum_has_the_seven_published_grounds():
+    Rotation = pytest.importorskip("scipy.spatial.transform", reason="scipy is not installed").Rotation
+    robot = robots.load("pendulum")
+    published = {  # offset [m], and rotations about x, y, z of a world whose y axis points up
+        "none": (-15.5, 0, 0, 0),
+        "plane-1": (0, 0, 0, 0),
+        "plane-2": (0.2, math.pi / 8, math.pi / 16, math.pi / 16),
+        "plane-3": (0.5, 0, 0, 0),
+        "plane-4": (-0.5, 0, 0, 0),
+        "plane-5": (-0.3, 0, 0, 0),
+        "plane-6": (0, math.pi / 8, 0, 0),
+    }
+    assert set(robot.grounds) == set(published)
+    for name, (offset, *angles) in published.items():
+        (plane,) = robot.grounds[name].shapes
+        normal = Rotation.from_euler("xyz", angles).apply([0, 1, 0])
+        assert plane.position == (0.0, 0.0, offset)
+        # y up becomes z up by a turn of +90 degrees about x.
+        np.testing.assert_allclose(
+            Rotation.from_quat(plane.rotation).apply([0, 0, 1]), [normal[0], -normal[2], normal[1]], atol=1e-8
+        )
+    assert robot.sampling_interval("control", "elbow") == (-1500.0, 1500.0)
+    assert robot.reset_interval("qd", "elbow") == (-2.0, 2.0)

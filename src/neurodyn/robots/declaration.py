@@ -270,7 +270,8 @@ class Robot(Config, frozen=True):
     def sampling_interval(self, field: Literal["q", "qd", "control"], name: str) -> Interval:
         """Return the range from which a coordinate is drawn for data.
 
-        What is not declared follows from the robot: the limits of a joint, +-pi of a continuous one, the effort.
+        What is not declared follows from the robot: the limits of a joint, +-pi of a continuous one, the effort;
+        free and ball joints are at rest.
 
         Raises:
             InputError: The range is neither declared nor implied.
@@ -280,10 +281,12 @@ class Robot(Config, frozen=True):
             return declared[name]
         if field == "control":
             return (-self.actuated[name], self.actuated[name])
-        joint = next(joint for joint in self.joints if joint.name == name)
-        if field == "q" and joint.continuous:
+        joint = next((joint for joint in self.joints if joint.name == name), None)
+        if joint is None and field == "qd":  # one coordinate of a free or ball joint
+            return (0.0, 0.0)
+        if field == "q" and joint is not None and joint.continuous:
             return (-math.pi, math.pi)
-        if field == "q" and joint.lower is not None and joint.upper is not None:
+        if field == "q" and joint is not None and joint.lower is not None and joint.upper is not None:
             return (joint.lower, joint.upper)
         raise InputError(
             f"robot {self.name!r}: no range to draw {field} of joint {name!r} from; declare it as "

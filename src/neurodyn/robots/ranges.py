@@ -25,7 +25,9 @@ def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]
         found[field] = {}
         for name in coordinates:
             try:
-                found[field][name] = robot.sampling_interval(field, name)
-            except (InputError, KeyError, StopIteration):
-                continue  # nothing declared, or a coordinate of a ball or free joint
+                lower, upper = robot.sampling_interval(field, name)
+            except (InputError, KeyError):
+                continue  # nothing declared, or a position of a ball or free joint
+            if lower < upper:
+                found[field][name] = (lower, upper)
     return found
