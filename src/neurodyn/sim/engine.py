@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one place that imports Newton: quietly, and with a clear error where it is not installed."""
 
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import ModuleType
 
 from neurodyn.core.errors import InputError
+from neurodyn.rigid.start import start_warp
 
 
 def import_newton() -> ModuleType:
@@ -19,8 +17,7 @@ def import_newton() -> ModuleType:
     if sys.modules.get("newton") is not None:
         return sys.modules["newton"]
     try:
-        if not os.environ.get("NEURODYN_VERBOSE"):
-            _start_warp_quietly()
+        start_warp()
         import newton
     except ImportError as error:
         raise InputError(f"Newton cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
@@ -30,30 +27,3 @@ def import_newton() -> ModuleType:
 def short_label(label: str) -> str:
     """Return the name of a joint or body without the prefixes of world and articulation."""
     return label.rsplit("/", 1)[-1]
-
-
-def _start_warp_quietly() -> None:
-    import warp
-
-    warp.config.log_level = max(warp.config.log_level, warp.LOG_WARNING)
-    with _stderr_of_native_code_dropped():
-        warp.init()
-
-
-@contextmanager
-def _stderr_of_native_code_dropped() -> Iterator[None]:
-    """Warp's native library warns of a missing GPU driver, which is no fault on a machine without a GPU."""
-    sys.stderr.flush()
-    try:
-        kept = os.dup(2)
-    except OSError:  # no standard error at all
-        yield
-        return
-    sink = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(sink, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(sink)
