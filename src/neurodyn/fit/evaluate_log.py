@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A neural model beside recorded trajectories: open-loop errors on held-out episodes, from many starts.
 
+Robots with a floating base have an evaluation of their own, see `evaluate_floating`.
+
 Prediction k of a roll-out is compared with recorded state k: the roll-out starts in the recorded state at
 the start of frame 0, and the recorded torque of frame k leads from state k to state k + 1. A network with a
 memory first sees the recorded frames before the start; the baselines start from the same state.
@@ -18,14 +20,24 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
 from neurodyn.dynamics.neural import NeuralDynamics
-from neurodyn.dynamics.tangent import position_difference
-from neurodyn.fit.errors import Columns, constant_velocity, finite_worlds, hold_last, percentiles, summarise
+from neurodyn.fit.errors import (
+    Columns,
+    constant_velocity,
+    error_names,
+    error_units,
+    finite_worlds,
+    hold_last,
+    joint_distance,
+    percentiles,
+    summarise,
+)
+from neurodyn.fit.evaluate_floating import MOST, evaluate_floating
+from neurodyn.fit.surroundings import Surroundings
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)
 MOVING = 1.0
 """Mean joint speed above which a window counts as moving [rad/s or m/s]."""
-_STARTS = 20_000
 
 
 @dataclass
@@ -33,7 +45,7 @@ class _Scored:
     """Errors of all starts.
 
     Attributes:
-        q: Absolute position errors of model and baselines, shape [starts, T, nq].
+        q: Absolute position errors of model and baselines, shape [starts, T, errors].
         qd: Absolute velocity errors, shape [starts, T, nv].
         group: Group of each start, shape [starts].
         speed: Mean speed of the joints in the forecast window, shape [starts].
@@ -69,17 +81,20 @@ def evaluate_log(
         seed: Given back in the report; starts do not depend on it.
 
     Returns:
-        A report of plain data; "by_horizon" holds means over all frames up to a horizon, "at_horizon" the
-        errors at the horizon itself, both by group and for moving windows.
+        A report of plain data (of a robot with a floating base, that of `evaluate_floating`); "by_horizon" holds
+        means over all frames up to a horizon, "at_horizon" the errors at the horizon itself, both by group and for
+        moving windows.
 
     Raises:
         InputError: No episode is long enough.
     """
     spec = robot.spec
+    if spec.joints[0].kind == "free":
+        return evaluate_floating(model, robot, store, split=split, horizon=horizon, rollouts=rollouts, seed=seed)
     frames = horizon or round(SECONDS[-1] / spec.dt)
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / spec.dt)) <= frames} | {frames})
     context = model.spec.context
-    scored = _score(model, robot, store, split, frames, context, rollouts or _STARTS)
+    scored = _score(model, robot, store, split, frames, context, rollouts or MOST)
     columns = Columns.of(robot)
     everything = np.ones(len(scored.group), bool)
     errors = scored.q["model"][scored.finite]
@@ -104,7 +119,8 @@ def evaluate_log(
             "moving": _table(scored, (scored.speed > MOVING).numpy(), marks, spec.dt),
         },
         "groups": _by_group(store, scored, marks, spec.dt),
-        "q_names": list(spec.q_names),
+        "q_names": list(error_names(spec)),
+        "q_units": list(error_units(spec)),
         "qd_names": list(spec.qd_names),
         "teacher": None,
         "env_steps_per_second": None,
@@ -121,8 +137,9 @@ def _score(
 ) -> _Scored:
     length = context + frames
     total = len(window_starts(store, _episodes(store, split), length))
+    surroundings = Surroundings(store)
     parts = [
-        _score_windows(model, robot, windows, context)
+        _score_windows(model, robot, windows, context, surroundings)
         for windows in all_windows(store, length, split=split, stride=max(1, -(-total // most)))
     ]
     return _Scored(
@@ -135,16 +152,20 @@ def _score(
 
 
 @torch.no_grad()
-def _score_windows(model: NeuralDynamics, robot: Robot, windows: Windows, context: int) -> _Scored:
+def _score_windows(
+    model: NeuralDynamics, robot: Robot, windows: Windows, context: int, surroundings: Surroundings
+) -> _Scored:
     past = Window(windows.q[:, : context + 1], windows.qd[:, : context + 1], windows.control[:, :context])
     truth = Trajectory(windows.q[:, context:], windows.qd[:, context:])
     predictions = {
-        "model": model.rollout(past if context else past.present, windows.control[:, context:]),
+        "model": model.rollout(
+            past if context else past.present, windows.control[:, context:], surroundings.of(windows)
+        ),
         "hold_last": hold_last(truth),
-        "constant_velocity": constant_velocity(truth, robot.dt),
+        "constant_velocity": constant_velocity(truth, robot.dt, robot.spec),
     }
     return _Scored(
-        q={n: position_difference(robot.spec, p.q, truth.q)[:, 1:].abs() for n, p in predictions.items()},
+        q={n: joint_distance(robot.spec, p.q[:, 1:], truth.q[:, 1:]) for n, p in predictions.items()},
         qd={n: (p.qd - truth.qd)[:, 1:].abs() for n, p in predictions.items()},
         group=windows.group,
         speed=truth.qd.abs().mean((1, 2)),
