@@ -197,7 +197,7 @@ class Encoding(nn.Module):
         assert contact is not None
         assert prober is not None
         batch = q.shape[:-1]
-        if environment is None or environment.ground is None or not environment.ground.scene.shapes:
+        if environment is None or environment.ground is None or environment.ground.empty:
             return q.new_zeros(*batch, contact.inputs)
         ground = environment.ground
         if len(batch) > 1 and ground.pose is not None:

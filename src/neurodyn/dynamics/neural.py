@@ -139,7 +139,7 @@ class NeuralDynamics(nn.Module):
         if environment is None:
             return self._home
         ground = environment.ground
-        if ground is not None and ground.scene.shapes and self.encoding.contact is None:
+        if ground is not None and not ground.empty and self.encoding.contact is None:
             raise InputError(
                 f"model of {self.spec.robot!r}: was trained without probes and feels no ground; valid: no ground, or "
                 "a model of a robot that declares `probes`"
