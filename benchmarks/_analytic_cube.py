@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cube in Newton fitted to tosses: friction, stiffness and damping of contacts, and the scale of lengths.
+
+A small search on training tosses: random candidates first, then smaller and smaller steps from the best one.
+"""
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+from torch import Tensor
+
+from neurodyn.core.seeds import generator
+from neurodyn.data.store import Split, Store
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.interface import Environment, State, Trajectory, Window, present_state
+from neurodyn.fit.evaluate_floating import evaluate_floating
+from neurodyn.robots import Robot
+from neurodyn.robots.sections import Material
+
+POSITION, ORIENTATION = 0.03, 0.3
+"""Errors that weigh alike in the search [m, rad]."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Parameters of the analytic cube.
+
+    Attributes:
+        friction: Coefficient of friction.
+        stiffness: Stiffness of contacts by effective mass [1/s^2].
+        ratio: Damping of contacts relative to critical damping; below 1 the cube bounces.
+        scale: Recorded length over true length.
+    """
+
+    friction: float = 0.18
+    stiffness: float = 2500.0
+    ratio: float = 1.0
+    scale: float = 1.0
+
+    @classmethod
+    def nominal(cls, robot: Robot) -> "Candidate":
+        """Return the parameters that a robot declares, in recorded lengths."""
+        declared = robot.material or Material()
+        default = cls()
+        stiffness = declared.stiffness or default.stiffness
+        ratio = default.ratio if declared.damping is None else declared.damping / (2.0 * math.sqrt(stiffness))
+        friction = default.friction if declared.friction is None else declared.friction
+        return cls(friction=friction, stiffness=stiffness, ratio=ratio)
+
+    def material(self) -> Material:
+        """Return the contact in the terms of a robot's declaration."""
+        damping = 2.0 * self.ratio * math.sqrt(self.stiffness)
+        return Material(friction=self.friction, stiffness=self.stiffness, damping=damping)
+
+
+BOUNDS = {"friction": (0.06, 0.4), "stiffness": (1e3, 1e5), "ratio": (0.15, 1.5), "scale": (0.96, 1.01)}
+
+
+class ScaledDynamics:
+    """Dynamics in true lengths that predict in recorded ones; for grounds that look alike at every scale."""
+
+    differentiable = False
+
+    def __init__(self, inner: AnalyticDynamics, scale: float) -> None:
+        self.inner, self.spec, self.scale = inner, inner.spec, scale
+        self._free = inner.spec.joints[0].kind == "free"
+
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Predict T frames; see `dynamics.interface.Dynamics`."""
+        state = present_state(context)
+        true = State(self._resized(state.q, 1 / self.scale), self._resized(state.qd, 1 / self.scale))
+        found = self.inner.rollout(true, controls, environment)
+        return Trajectory(self._resized(found.q, self.scale), self._resized(found.qd, self.scale))
+
+    def _resized(self, values: Tensor, factor: float) -> Tensor:
+        values = values.clone()
+        values[..., :3] *= factor  # position, or velocity of the centre of mass
+        return values
+
+
+def dynamics(robot: Robot, candidate: Candidate) -> ScaledDynamics:
+    """Return the analytic dynamics of a candidate."""
+    fitted = msgspec.structs.replace(robot, material=candidate.material())
+    return ScaledDynamics(AnalyticDynamics(fitted), candidate.scale)
+
+
+def search(
+    robot: Robot, store: Store, start: Candidate, *, first: int = 20, then: int = 30, seed: int = 0
+) -> tuple[Candidate, dict[str, float]]:
+    """Fit the analytic cube to the training tosses, each from its release.
+
+    Args:
+        robot: The declared cube.
+        store: The tosses.
+        start: Where the search starts.
+        first: Random candidates.
+        then: Candidates near the best one.
+        seed: Seed of the candidates.
+
+    Returns:
+        The best candidate, and figures of the search.
+    """
+    rng = generator(seed, "contact search")
+    begin = time.process_time()
+    best, least = start, _cost(robot, store, start)
+    nominal = least
+    for index in range(first + then):
+        reach = 0.5 ** (4.0 * max(0, index - first) / max(1, then))
+        candidate = _random(rng) if index < first else _near(rng, best, 0.15 * reach)
+        cost = _cost(robot, store, candidate)
+        if cost < least:
+            best, least = candidate, cost
+            print(f"  {index + 1:3d}: cost {cost:.4f} (nominal {nominal:.4f}) {candidate}", flush=True)
+    return best, {"cost_nominal": nominal, "cost_fitted": least, "search_cpu_s": time.process_time() - begin}
+
+
+def _cost(robot: Robot, store: Store, candidate: Candidate) -> float:
+    # One sub-trajectory of each toss, from its release.
+    found = evaluate_floating(dynamics(robot, candidate), robot, store, split=Split.TRAIN, rollouts=1)["releases"]
+    if found["finite_fraction"] < 1.0:
+        return math.inf
+    return found["base_position_m"] / POSITION + found["base_orientation_rad"] / ORIENTATION
+
+
+def _random(rng: np.random.Generator) -> Candidate:
+    return _candidate({name: rng.uniform(*_logs(name)) for name in BOUNDS})
+
+
+def _near(rng: np.random.Generator, center: Candidate, spread: float) -> Candidate:
+    logs = {}
+    for name in BOUNDS:
+        low, high = _logs(name)
+        logs[name] = float(np.clip(math.log(getattr(center, name)) + spread * (high - low) * rng.normal(), low, high))
+    return _candidate(logs)
+
+
+def _candidate(logs: dict[str, float]) -> Candidate:
+    return replace(Candidate(), **{name: math.exp(value) for name, value in logs.items()})
+
+
+def _logs(name: str) -> tuple[float, float]:
+    low, high = BOUNDS[name]
+    return math.log(low), math.log(high)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real tosses of a cube: open-loop errors of runs beside the analytic cube, nominal and fitted, and trivial baselines.
+
+Needs the tosses (an npz in the layout that robot cube declares). Every figure is a mean over 80 frames and over all
+sub-trajectories of the test tosses (every start with 80 frames behind it, one starting state, no warm-up), and over
+the releases alone. The contact of the fitted cube is searched on the training tosses, unless it is given.
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from _analytic_cube import Candidate, dynamics, search
+from _common import require, single_thread, write_result
+from neurodyn.data.store import Split
+from neurodyn.dynamics.artifact import load
+from neurodyn.fit.data import open_robot_data
+from neurodyn.fit.evaluate_floating import evaluate_floating
+from neurodyn.robots import load as load_robot
+
+TOSSES = Path(__file__).resolve().parents[2] / "shared/data/cube_toss/cube_toss.npz"
+ERRORS = ("base_position_m", "base_orientation_rad")
+BASELINES = ("hold_last", "constant_velocity")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run directories, or pretrained:NAME")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--data", type=Path, default=TOSSES)
+    parser.add_argument("--contact", type=Path, help="JSON of fitted contact parameters; searched anew without it")
+    parser.add_argument("--candidates", type=int, default=50, help="candidates of the search; 0 for no fitted cube")
+    parser.add_argument("--no-analytic", action="store_true", help="leave the simulator out")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    if not arguments.data.exists():
+        print(f"skipped: there is no {arguments.data}")
+        return
+    single_thread()
+    robot = load_robot("cube")
+    store = open_robot_data(robot, arguments.data)
+    tests = Split.TEST if len(store.episodes(Split.TEST)) else None
+    models: dict[str, Any] = {run: load(run) for run in arguments.runs}
+    figures: dict[str, float] = {}
+    if not arguments.no_analytic:
+        nominal = Candidate.nominal(robot)
+        models["analytic nominal"] = dynamics(robot, nominal)
+        fitted = None
+        if arguments.contact is not None:
+            fitted = Candidate(**json.loads(arguments.contact.read_text(encoding="utf-8")))
+        elif arguments.candidates:
+            first = arguments.candidates * 2 // 5
+            fitted, found = search(
+                robot, store, nominal, first=first, then=arguments.candidates - first, seed=arguments.seed
+            )
+            figures |= found
+        if fitted is not None:
+            models["analytic fitted"] = dynamics(robot, fitted)
+            figures |= {f"fitted_{name}": value for name, value in asdict(fitted).items()}
+    report: dict[str, Any] = {}
+    for name, model in models.items():
+        report = evaluate_floating(model, robot, store, split=tests)
+        require(report["finite_fraction"] == 1.0, f"a roll-out of {name} is not finite")
+        figures |= _figures(name, report, report["releases"])
+    for name in BASELINES if report else ():
+        horizon = str(report["horizon"])
+        beside = report["baselines"][name][horizon], report["releases"]["baselines"][name][horizon]
+        figures |= _figures(name, *beside)
+    figures |= {"starts": report["rollouts"], "releases": report["releases"]["rollouts"]} if report else {}
+    write_result(arguments.json, "cube_toss", figures, {})
+
+
+def _figures(name: str, everywhere: dict[str, Any], released: dict[str, Any]) -> dict[str, float]:
+    where = {"": everywhere, "_release": released}
+    return {f"{name}{suffix}_{key}": found[key] for suffix, found in where.items() for key in ERRORS}
+
+
+if __name__ == "__main__":
+    main()
