@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analytic dynamics: the teacher, a solver of Newton under graph capture, behind the common interface."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from neurodyn.core.scene import Scene
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.robots import Robot
@@ -13,9 +16,26 @@ from neurodyn.robots import Robot
 if TYPE_CHECKING:
     from neurodyn.sim.teacher import Teacher
 
+_KEPT = 4  # teachers that are kept for the next call
+
+
+@dataclass(frozen=True, eq=False)
+class Worlds:
+    """Simulation worlds and the environment that a roll-out has in them; the carry of `AnalyticDynamics`.
+
+    Attributes:
+        teacher: The worlds, which other roll-outs may use in between.
+        pose: Pose of the scene in each world, shape [worlds, 7]; None for the identity.
+        gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
+    """
+
+    teacher: "Teacher"
+    pose: Tensor | None
+    gravity: Tensor | None
+
 
 class AnalyticDynamics:
-    """Newton's solver as the robot declares it. The state is complete, so the carry is empty.
+    """Newton's solver as the robot declares it. The state is complete, so the carry holds no history.
 
     The simulation worlds are scratch space: every step writes all of their state first, so nothing is
     remembered from one call to the next.
@@ -28,32 +48,44 @@ class AnalyticDynamics:
     differentiable = False
 
     def __init__(self, robot: Robot, *, substeps: int | None = None, device: str = "cpu") -> None:
+        """Take a robot.
+
+        Args:
+            robot: The declared robot.
+            substeps: Solver steps in one frame; None for the declared number.
+            device: Warp device.
+        """
         self.robot = robot
         self.spec = robot.spec
         self._substeps = substeps
         self._device = device
-        self._teachers: dict[tuple[int, tuple[float, ...] | None], Teacher] = {}
+        self._teachers: dict[tuple[int, Scene | None], Teacher] = {}
+        self._present: WeakKeyDictionary[Teacher, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
 
-    def begin(self, context: State | Window, environment: Environment | None = None) -> "Teacher":
-        """Return the carry: the simulation worlds in the environment that is asked for."""
-        gravity = None if environment is None or environment.gravity is None else environment.gravity
-        key = None if gravity is None else tuple(gravity.flatten().tolist())
-        worlds = present_state(context).worlds
-        if (worlds, key) not in self._teachers:
-            from neurodyn.sim.teacher import Teacher
+    def begin(self, context: State | Window, environment: Environment | None = None) -> Worlds:
+        """Return the carry: simulation worlds in the environment that is asked for.
 
-            self._teachers[worlds, key] = Teacher(
-                self.robot, worlds, substeps=self._substeps, device=self._device, gravity=key
-            )
-        return self._teachers[worlds, key]
+        Raises:
+            InputError: The ground cannot be built, its pose is of the wrong shape, or gravity is.
+        """
+        environment = environment or Environment()
+        ground = environment.ground
+        teacher = self._teacher(present_state(context).worlds, None if ground is None else ground.scene)
+        # Kept as they are now: a caller may change its tensors while it goes on with this carry.
+        pose = None if ground is None or ground.pose is None else ground.pose.detach().clone()
+        gravity = None if environment.gravity is None else environment.gravity.detach().clone()
+        worlds = Worlds(teacher, pose, gravity)
+        self._enter(worlds)
+        return worlds
 
     @torch.no_grad()
-    def step(self, carry: "Teacher", state: State, control: Control) -> tuple["Teacher", Step]:
+    def step(self, carry: Worlds, state: State, control: Control) -> tuple[Worlds, Step]:
         """Simulate one frame from `state` under the torques at its start."""
-        q, qd = carry.step(state.q, state.qd, frame_torque(self.spec, state, control))
+        self._enter(carry)
+        q, qd = carry.teacher.step(state.q, state.qd, frame_torque(self.spec, state, control))
         return carry, Step(State(q, qd))
 
-    def reset(self, carry: "Teacher", context: State | Window, mask: Tensor) -> "Teacher":
+    def reset(self, carry: Worlds, context: State | Window, mask: Tensor) -> Worlds:
         """Return the carry as it is: the state is complete and nothing is remembered."""
         return carry
 
@@ -61,5 +93,27 @@ class AnalyticDynamics:
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         state = present_state(context)
-        q, qd = self.begin(context, environment).rollout(state.q, state.qd, controls)
+        q, qd = self.begin(context, environment).teacher.rollout(state.q, state.qd, controls)
         return Trajectory(q, qd)
+
+    def _teacher(self, worlds: int, scene: Scene | None) -> "Teacher":
+        from neurodyn.sim.teacher import Teacher
+
+        scene = scene if scene is not None and scene.shapes else None
+        if (worlds, scene) not in self._teachers:
+            while len(self._teachers) >= _KEPT:
+                self._teachers.pop(next(iter(self._teachers)))
+            self._teachers[worlds, scene] = Teacher(
+                self.robot, worlds, scene=scene, substeps=self._substeps, device=self._device
+            )
+        return self._teachers[worlds, scene]
+
+    def _enter(self, worlds: Worlds) -> None:
+        """Give the simulation worlds the carry's environment, unless they have it already."""
+        teacher = worlds.teacher
+        pose, gravity = self._present.get(teacher, (None, None))  # as a teacher is built
+        if worlds.pose is not pose:
+            teacher.set_ground(worlds.pose)
+        if worlds.gravity is not gravity:
+            teacher.set_gravity(worlds.gravity)
+        self._present[teacher] = (worlds.pose, worlds.gravity)

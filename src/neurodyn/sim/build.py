@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a declared robot to a Newton model of N replicated worlds."""
+"""From a declared robot to a Newton model of N replicated worlds, each with the scene that is asked for.
 
+Bodies of a robot do not collide with each other, only with scenes and with what else a user puts into the
+world: a model that learns from the teacher sees the distances to the ground and no others. Contact begins
+where surfaces meet: margins of assets are dropped, as MuJoCo Warp drops them where a model holds a box.
+"""
+
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -8,28 +14,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
+from neurodyn.robots.sections import Material
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
+from neurodyn.sim.scene import add_scene
 from neurodyn.sim.urdf import prepare_urdf
 
 if TYPE_CHECKING:
     import newton
 
-Gravity = Sequence[float] | np.ndarray
+Gravity = Sequence[float] | np.ndarray | Tensor
 
+_ROBOT_GROUP = -1  # Newton: collides with every group but itself
 _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
-def build(robot: Robot, worlds: int = 1, *, device: str = "cpu", gravity: "Gravity | None" = None) -> "newton.Model":
+def build(
+    robot: Robot,
+    worlds: int = 1,
+    *,
+    scene: Scene | None = None,
+    device: str = "cpu",
+    gravity: "Gravity | None" = None,
+) -> "newton.Model":
     """Build N worlds with one robot each.
 
     Args:
         robot: The declared robot.
         worlds: Number of worlds.
+        scene: Shapes that every world has, so that each can move its own; None for free space.
         device: Warp device.
         gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3], or the latter flattened; None for the
             robot's own.
@@ -39,16 +58,31 @@ def build(robot: Robot, worlds: int = 1, *, device: str = "cpu", gravity: "Gravi
     """
     if worlds < 1:
         raise InputError(f"worlds is {worlds}; valid: at least 1")
+    vectors = gravity_vectors(robot, worlds, gravity)
+    newton = import_newton()
+    world = build_world(robot)
+    if scene is not None:
+        add_scene(world, scene, robot.material)
+    everything = newton.ModelBuilder()
+    with warnings.catch_warnings():
+        # Newton warns that heightfields of different worlds do not collide, which is as it should be.
+        warnings.filterwarnings("ignore", message="Heightfield-vs-heightfield")
+        everything.replicate(world, copy_count=worlds)
+        model = everything.finalize(device=device)
+    model.set_gravity(vectors)
+    return model
+
+
+def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.ndarray:
+    """Return gravity [m/s^2] of shape [3] or [worlds, 3]; arguments as of `build`.
+
+    Raises:
+        InputError: There are more or fewer numbers, or one is not finite.
+    """
     vectors = np.asarray(robot.gravity if gravity is None else gravity, dtype=np.float32)
     if vectors.size not in (3, 3 * worlds) or not np.isfinite(vectors).all():
         raise InputError(f"gravity has {vectors.size} numbers; valid: 3 finite ones, or 3 for each of {worlds} worlds")
-    newton = import_newton()
-    world = build_world(robot)
-    scene = newton.ModelBuilder()
-    scene.replicate(world, copy_count=worlds)
-    model = scene.finalize(device=device)
-    model.set_gravity(vectors.reshape(-1, 3) if vectors.size > 3 else vectors.reshape(3))
-    return model
+    return vectors.reshape(-1, 3) if vectors.size > 3 else vectors.reshape(3)
 
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
@@ -73,6 +107,8 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     _verify(newton, builder, robot, path)
     for index, joint in _moving_joints(newton, builder, robot):
         _override(newton, builder, index, joint, robot.actuated.get(joint.name))
+    _scale_masses(builder, robot.mass_scale)
+    _prepare_shapes(builder, robot)
     return builder
 
 
@@ -122,6 +158,32 @@ def _collapse(newton: Any, builder: Any) -> None:
             builder.body_mass[body], centre, tensor = merged[label]
             builder.body_com[body] = wp.vec3(*centre.tolist())
             builder.body_inertia[body] = wp.mat33(*tensor.ravel().tolist())
+
+
+def _scale_masses(builder: Any, factor: float) -> None:
+    """Multiply masses and inertias; inverses follow when the model is finalised."""
+    if factor == 1.0:
+        return
+    for body, (mass, inertia) in enumerate(zip(builder.body_mass, builder.body_inertia, strict=True)):
+        builder.body_mass[body] = mass * factor
+        builder.body_inertia[body] = inertia * factor
+
+
+def _prepare_shapes(builder: Any, robot: Robot) -> None:
+    """Make the robot's shapes collide with everything but the robot, without margins, of the declared material."""
+    material = robot.material or Material()
+    fields = {"mu": material.friction, "ke": material.stiffness, "kd": material.damping}
+    modes = builder.custom_attributes.get("mujoco:solref_mode")
+    for shape in range(len(builder.shape_label)):
+        if builder.shape_collision_group[shape] != 0:
+            builder.shape_collision_group[shape] = _ROBOT_GROUP
+        builder.shape_margin[shape] = 0.0
+        builder.shape_gap[shape] = 0.0
+        for field, value in fields.items():
+            if value is not None:
+                getattr(builder, f"shape_material_{field}")[shape] = value
+        if modes is not None and (material.stiffness is not None or material.damping is not None):
+            modes.values.pop(shape, None)  # otherwise the asset's own solref would win
 
 
 def _kinds(newton: Any) -> dict[int, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An MJCF as the importer gets it: locked joints removed, actuators left out."""
+"""An MJCF as the importer gets it: locked joints removed, actuators and the ground left out."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,7 +11,8 @@ from neurodyn.sim.urdf import parse_xml
 def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
     """Read an MJCF and return it as text for the importer.
 
-    Actuators are left out: the declaration says which joints are driven, and by torques alone.
+    Actuators are left out: the declaration says which joints are driven, and by torques alone. So are planes and
+    heightfields that do not move: what the robot stands on is a scene of the declaration.
 
     Args:
         path: The MJCF.
@@ -23,6 +24,10 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
     root = parse_xml(path, "mujoco", "MJCF")
     for actuators in root.findall("actuator"):
         root.remove(actuators)
+    for ground in root.findall("worldbody"):
+        for geom in ground.findall("geom"):
+            if geom.get("type") in {"plane", "hfield"}:
+                ground.remove(geom)
     remaining = set(locked)
     names = []
     for body in root.iter("body"):

@@ -3,18 +3,29 @@
 
 A frame is a function of state and torque alone: whatever a solver carries from step to step (a mass matrix
 that is kept, a warm start) is renewed at the start of every frame. All worlds are independent of each other.
+
+Every world has the same scene at a pose of its own, which may change between frames. Contacts are MuJoCo's
+own; only where a scene holds a mesh that is not convex do they come from Newton, because MuJoCo takes the hull
+of a mesh. Memory for contacts is reserved for what a robot can touch at once; where that was too little the
+solver is made anew with twice as much and the frame is simulated again, so that none is ever dropped.
 """
 
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Scene
 from neurodyn.robots import Robot
-from neurodyn.sim.build import Gravity, build
+from neurodyn.sim.build import Gravity, build, gravity_vectors
+from neurodyn.sim.contacts import Capacity
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import columns
+from neurodyn.sim.scene import ScenePlacer, needs_triangles
+
+_IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class Teacher:
@@ -24,6 +35,7 @@ class Teacher:
         robot: The declared robot.
         worlds: Number of worlds.
         model: The Newton model.
+        scene: The shapes around the robot; None for free space.
         substeps: Solver steps in one frame.
     """
 
@@ -36,6 +48,7 @@ class Teacher:
         device: str = "cpu",
         gravity: Gravity | None = None,
         capture: bool = True,
+        scene: Scene | None = None,
     ) -> None:
         """Build the worlds and the solver.
 
@@ -47,10 +60,17 @@ class Teacher:
             device: Warp device.
             gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's own.
             capture: Whether a frame is captured as a graph and replayed, or launched kernel by kernel.
+            scene: Shapes around the robot; None, or a scene without shapes, for free space.
 
         Raises:
-            InputError: The robot cannot be built, or `substeps` is below 1.
+            InputError: The robot or the scene cannot be built, the robot's solver knows no contacts, or
+                `substeps` is below 1.
         """
+        scene = scene if scene is not None and scene.shapes else None
+        if scene is not None and robot.teacher.solver != "mujoco":
+            raise InputError(
+                f"robot {robot.name!r}: its teacher knows no contacts; declare teacher: {{solver: mujoco}}"
+            )
         if substeps is not None and substeps < 1:
             raise InputError(f"substeps is {substeps}; valid: at least 1")
         import warp as wp
@@ -59,9 +79,16 @@ class Teacher:
         self._wp = wp
         self.robot = robot
         self.worlds = worlds
-        self.model = build(robot, worlds, device=device, gravity=gravity)
+        self.scene = scene
+        self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
         self.substeps = robot.teacher.substeps if substeps is None else substeps
-        self._solver = self._make_solver(substeps is None)
+        self._as_declared = substeps is None
+        self._capture = capture
+        self._placer = ScenePlacer(self.model)
+        self._capacity = Capacity.of(self.model, self._newton) if scene is not None else None
+        self._from_newton = scene is not None and needs_triangles(scene)
+        self._pipeline: Any = None
+        self._contacts: Any = None
         # A frame reads the first state and ends in one of the other two, so that any number of substeps works.
         self._states = [self.model.state() for _ in range(3)]
         self._control: Any = self.model.control()
@@ -71,12 +98,42 @@ class Teacher:
         self._force = wp.to_torch(self._control.joint_f).view(worlds, -1)
         self._check_columns(q_columns, qd_columns)
         self._dofs = torch.tensor(robot.spec.control_dofs, dtype=torch.long, device=self._force.device)
-        self._graph: Any = self._capture() if capture else None
+        self._prepare()
 
     @property
     def device(self) -> torch.device:
         """Device of the tensors that `step` takes and returns."""
         return self._q_in.device
+
+    def set_ground(self, pose: Tensor | None) -> None:
+        """Move the scene of every world, before the next frame.
+
+        Args:
+            pose: Pose of the scene in each world [x y z, qx qy qz qw] (m; unit quaternion), shape [worlds, 7],
+                or [1, 7] or [7] for the same in all; None for the identity.
+
+        Raises:
+            InputError: The shape is wrong, or a number is not finite.
+        """
+        if self.scene is None:
+            return
+        pose = torch.tensor(_IDENTITY) if pose is None else torch.as_tensor(pose)
+        if pose.shape not in ((7,), (1, 7), (self.worlds, 7)) or not pose.isfinite().all():
+            raise InputError(f"the ground's pose has shape {list(pose.shape)}; valid: [{self.worlds}, 7], all finite")
+        self._placer.place(pose.detach().expand(self.worlds, 7))
+        self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
+
+    def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
+        """Change gravity before the next frame.
+
+        Args:
+            gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; None for the robot's own.
+
+        Raises:
+            InputError: The shape is wrong, or a number is not finite.
+        """
+        self.model.set_gravity(gravity_vectors(self.robot, self.worlds, gravity))
+        self._solver.notify_model_changed(self._newton.ModelFlags.MODEL_PROPERTIES)
 
     def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by one frame.
@@ -102,10 +159,11 @@ class Teacher:
 
     def replay(self) -> None:
         """Simulate the frame of the last call again, with nothing else around it."""
-        if self._graph is None:
-            self._frame()
-        else:
-            self._wp.capture_launch(self._graph)
+        self._launch()
+        while self._capacity is not None and self._overflowed():
+            self._capacity = self._capacity.doubled()
+            self._prepare()
+            self._launch()
 
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by T frames.
@@ -145,15 +203,58 @@ class Teacher:
                 f"{spec.nq} positions and {spec.nv} velocities"
             )
 
-    def _make_solver(self, as_declared: bool) -> Any:
+    def _prepare(self) -> None:
+        """Make the solver and record the frame."""
+        if self._from_newton and self._capacity is not None:
+            room = self._capacity.contacts * self.worlds
+            self._pipeline = self._newton.CollisionPipeline(self.model, broad_phase="explicit", rigid_contact_max=room)
+            self._contacts = self._pipeline.contacts()
+        self._solver = self._make_solver()
+        self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
+        self._reports: list[Any] = [None] * self.substeps
+        self._flags: list[Tensor] = []
+        if self._capacity is not None:
+            kind = self._solver.ObservableKind.OVERFLOW
+            self._reports = [self._solver.observables({kind}) for _ in range(self.substeps)]
+            self._flags = [self._wp.to_torch(report.overflow) for report in self._reports]
+        self._graph: Any = self._record() if self._capture else None
+
+    def _make_solver(self) -> Any:
         declared = self.robot.teacher
         solvers = self._newton.solvers
         if declared.solver == "featherstone":
-            interval = declared.mass_matrix_interval if as_declared else 1
+            interval = declared.mass_matrix_interval if self._as_declared else 1
             return solvers.SolverFeatherstone(self.model, angular_damping=0.0, update_mass_matrix_interval=interval)
-        return solvers.SolverMuJoCo(
-            self.model, iterations=declared.iterations, integrator=declared.integrator, disable_contacts=True
-        )
+        options = {"iterations": declared.iterations, "integrator": declared.integrator}
+        if self._capacity is None:
+            return solvers.SolverMuJoCo(self.model, disable_contacts=True, **options)
+        # The general algorithm misses shallow contacts of large boxes; there is one for boxes alone.
+        attributes: Any = self.model
+        attributes.mujoco.flag_nativeccd.fill_(0)
+        with warnings.catch_warnings():
+            # The solver takes more room by itself where the robot's zero pose is deep in the ground.
+            warnings.filterwarnings("ignore", message=".*is changed from")
+            solver = solvers.SolverMuJoCo(
+                self.model,
+                disable_contacts=False,
+                use_mujoco_contacts=self._pipeline is None,
+                enable_multiccd=True,  # faces on faces touch at up to four points, not at one that jumps about
+                nconmax=self._capacity.contacts,
+                njmax=self._capacity.rows,
+                **options,
+            )
+        solver.mjw_model.opt.warn_overflow = 0  # overflows are dealt with, so that none need be printed
+        return solver
+
+    def _overflowed(self) -> bool:
+        flags = torch.stack(self._flags)
+        return bool((flags & Capacity.GROWS).any())
+
+    def _launch(self) -> None:
+        if self._graph is None:
+            self._frame()
+        else:
+            self._wp.capture_launch(self._graph)
 
     def _frame(self) -> None:
         dt = self.robot.dt / self.substeps
@@ -161,13 +262,19 @@ class Teacher:
         if self.robot.teacher.solver == "mujoco":
             # Clears the warm start only: flags name no part of the state.
             self._solver.reset(first, flags=0)
+        if self._pipeline is not None:
+            self._newton.eval_fk(self.model, first.joint_q, first.joint_qd, first)
         source = first
         for substep in range(self.substeps):
             target = others[substep % 2]
-            self._solver.step(source, target, self._control, None, dt)
+            if self._pipeline is not None:
+                self._pipeline.collide(source, self._contacts)
+            report = self._reports[substep]
+            options = {} if report is None else {"observables": report}
+            self._solver.step(source, target, self._control, self._contacts, dt, **options)
             source = target
 
-    def _capture(self) -> Any:
+    def _record(self) -> Any:
         # Once uncaptured, so that modules are loaded and buffers allocated before the graph is recorded.
         self._frame()
         with self._wp.ScopedCapture(device=self.model.device) as capture:

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenes as shapes of a Newton model, which every world sees at a pose of its own."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.scene import Mesh, Scene
+from neurodyn.rigid.solids import Solid, solids_of_scene
+from neurodyn.robots.sections import Material
+from neurodyn.sim.engine import import_newton
+
+if TYPE_CHECKING:
+    import newton
+
+PREFIX = "scene"
+"""Labels of a scene's shapes are this, a slash, and their number in the scene."""
+
+_GROUP = 1
+_BASE = 1.0  # thickness of a heightfield below its lowest point [m]
+_CONVEX_TOLERANCE = 1e-4  # of the size of the mesh
+_CHUNK = 1 << 22  # distances computed at a time
+
+
+def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: Material | None = None) -> list[int]:
+    """Add the shapes of a scene to a builder of one world, at the identity pose.
+
+    Where a robot touches them, friction, stiffness and damping are the robot's: of two shapes in contact
+    MuJoCo takes those of the one of higher priority, and scenes have a lower one.
+
+    Args:
+        builder: Builder of one world; `SolverMuJoCo.register_custom_attributes` was called for MuJoCo.
+        scene: The shapes.
+        material: Friction, stiffness and damping, for solvers that do not know priorities.
+
+    Returns:
+        Indices of the added shapes.
+
+    Raises:
+        InputError: A file of the scene is missing or unusable.
+    """
+    import warp as wp
+
+    newton = import_newton()
+    config = newton.ModelBuilder.ShapeConfig(density=0.0, gap=0.0, collision_group=_GROUP)
+    apply_material(config, material)
+    known = builder.custom_attributes
+    custom = {name: value for name, value in (("mujoco:geom_priority", -1),) if name in known}
+    shapes = []
+    for number, solid in enumerate(solids_of_scene(scene)):
+        common = {
+            "xform": wp.transform(*(float(x) for x in solid.place)),
+            "cfg": config,
+            "label": f"{PREFIX}/{number}",
+            "custom_attributes": dict(custom),
+        }
+        shapes.append(_add(newton, builder, solid, common))
+    return shapes
+
+
+def apply_material(config: Any, material: Material | None) -> None:
+    """Write what a material gives into Newton's configuration of a shape."""
+    if material is None:
+        return
+    for field, value in (("mu", material.friction), ("ke", material.stiffness), ("kd", material.damping)):
+        if value is not None:
+            setattr(config, field, value)
+
+
+def needs_triangles(scene: Scene) -> bool:
+    """Say whether a mesh of the scene is not convex, so that MuJoCo's hulls would fill its hollows.
+
+    Raises:
+        InputError: A mesh is missing or unusable.
+    """
+    if not any(isinstance(shape, Mesh) for shape in scene.shapes):
+        return False
+    meshes = [solid.mesh for solid in solids_of_scene(scene) if solid.mesh is not None]
+    return any(not is_convex(mesh.vertices, mesh.faces) for mesh in meshes)
+
+
+def is_convex(vertices: np.ndarray, faces: np.ndarray) -> bool:
+    """Say whether no vertex lies outside the plane of any triangle, so that a closed mesh is its own hull.
+
+    Args:
+        vertices: Vertices [m], shape [V, 3].
+        faces: Triangles, counter-clockwise from outside, shape [F, 3].
+    """
+    a, b, c = (vertices[faces[:, i]].astype(float) for i in range(3))
+    normals = np.cross(b - a, c - a)
+    length = np.linalg.norm(normals, axis=1, keepdims=True)
+    solid = length[:, 0] > 0
+    normals, a = normals[solid] / length[solid], a[solid]
+    tolerance = _CONVEX_TOLERANCE * float(np.ptp(vertices, axis=0).max())
+    rows = max(1, _CHUNK // max(len(vertices), 1))
+    for first in range(0, len(normals), rows):
+        n = normals[first : first + rows]
+        offset = (n * a[first : first + rows]).sum(1, keepdims=True)
+        if (n @ vertices.T.astype(float) - offset).max() > tolerance:
+            return False
+    return True
+
+
+class ScenePlacer:
+    """Moves the scene of every world of a model.
+
+    Attributes:
+        worlds: Number of worlds.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Find the scene's shapes in a Newton model and remember where they are in the scene."""
+        import warp as wp
+
+        self.worlds = int(model.world_count)
+        prefix = f"{PREFIX}/"
+        rows = [index for index, label in enumerate(model.shape_label) if label.startswith(prefix)]
+        self._transforms = wp.to_torch(model.shape_transform).view(-1, 7) if rows else torch.empty(0, 7)
+        world = model.shape_world.numpy()[rows] if rows else np.zeros(0, dtype=int)
+        self._rows = torch.tensor(rows, dtype=torch.long, device=self._transforms.device)
+        self._world = torch.from_numpy(world.astype(np.int64)).to(self._transforms.device)
+        self._local = self._transforms[self._rows].clone()
+
+    def place(self, pose: Tensor) -> None:
+        """Put the scene of each world at its pose (scene to world), shape [worlds, 7].
+
+        The solver must be told afterwards (`notify_model_changed` with `SHAPE_PROPERTIES`).
+        """
+        pose = pose.to(self._transforms)[self._world]
+        position, turn = pose[:, :3], torch.nn.functional.normalize(pose[:, 3:], dim=-1)
+        place = position + rotate(turn, self._local[:, :3])
+        self._transforms[self._rows] = torch.cat([place, multiply(turn, self._local[:, 3:])], -1)
+
+
+def rotate(turn: Tensor, vector: Tensor) -> Tensor:
+    """Rotate vectors by unit quaternions (scalar last), shapes [..., 4] and [..., 3]."""
+    axis, w = turn[..., :3], turn[..., 3:]
+    across = 2.0 * torch.linalg.cross(axis, vector)
+    return vector + w * across + torch.linalg.cross(axis, across)
+
+
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    """Return the quaternion (scalar last) of the rotation b followed by a, shapes [..., 4]."""
+    av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]
+    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
+    return torch.cat([vector, aw * bw - (av * bv).sum(-1, keepdim=True)], -1)
+
+
+def _add(newton: Any, builder: Any, solid: Solid, common: dict[str, Any]) -> int:
+    x, y, z = solid.size
+    match solid.kind:
+        case "plane":
+            return builder.add_shape_plane(body=-1, width=0.0, length=0.0, **common)
+        case "box":
+            return builder.add_shape_box(-1, hx=x, hy=y, hz=z, **common)
+        case "sphere":
+            return builder.add_shape_sphere(-1, radius=x, **common)
+        case "capsule":
+            return builder.add_shape_capsule(-1, radius=x, half_height=y, **common)
+        case "cylinder":
+            return builder.add_shape_cylinder(-1, radius=x, half_height=y, **common)
+        case "mesh":
+            assert solid.mesh is not None  # for the type checker: a mesh has triangles
+            vertices, faces = solid.mesh.vertices.astype(np.float32), solid.mesh.faces.astype(np.int32)
+            mesh = newton.Mesh(vertices, faces.ravel(), compute_inertia=False)
+            return builder.add_shape_mesh(-1, mesh=mesh, **common)
+        case "heightfield":
+            assert solid.heights is not None  # likewise
+            rows, columns = solid.heights.shape
+            half = {"hx": (columns - 1) * x / 2, "hy": (rows - 1) * y / 2}
+            field = newton.Heightfield(solid.heights.astype(np.float32), rows, columns, **half)
+            if "mujoco:hfield_base" in builder.custom_attributes:
+                common["custom_attributes"]["mujoco:hfield_base"] = _BASE
+            return builder.add_shape_heightfield(heightfield=field, **common)
