@@ -121,6 +121,11 @@ def test_the_ground_is_felt_and_gradients_reach_the_start_through_it():
     start[0].data[:, 3:7] = rotation.normalise(start[0].data[:, 3:7])
     outputs = end(*start)
     weights = torch.randn_like(outputs)
+
+    @torch.no_grad()
+    def weigh(*start: Tensor) -> Tensor:
+        return (end(*start) * weights).sum()
+
     gradients = torch.autograd.grad((outputs * weights).sum(), start)
     for tensor, gradient in zip(start, gradients, strict=True):
         for index in range(tensor[0].numel()):
@@ -128,7 +133,7 @@ def test_the_ground_is_felt_and_gradients_reach_the_start_through_it():
                 continue  # quaternions are compared along the sphere below
             step = torch.zeros_like(tensor)
             step[0, index] = 1e-6
-            ends = [(end(*(t + s * step if t is tensor else t for t in start)) * weights).sum() for s in (1, -1)]
+            ends = [weigh(*(t + s * step if t is tensor else t for t in start)) for s in (1, -1)]
             assert float((ends[0] - ends[1]) / 2e-6) == pytest.approx(float(gradient[0, index]), rel=1e-4, abs=1e-5)
     for row in (3, 8):
         turn = torch.tensor([1e-6, -2e-6, 0.5e-6], dtype=torch.float64)
@@ -136,6 +141,6 @@ def test_the_ground_is_felt_and_gradients_reach_the_start_through_it():
         for sign in (1, -1):
             moved = start[0].detach().clone()
             moved[0, row : row + 4] = rotation.multiply(rotation.exponential(sign * turn), moved[0, row : row + 4])
-            ends.append((end(moved, *start[1:]) * weights).sum())
+            ends.append(weigh(moved, *start[1:]))
         along = rotation.multiply(torch.cat([0.5 * turn, turn.new_zeros(1)]), start[0].detach()[0, row : row + 4])
         assert float((ends[0] - ends[1]) / 2) == pytest.approx(float(gradients[0][0, row : row + 4] @ along), rel=1e-4)

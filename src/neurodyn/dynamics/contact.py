@@ -61,13 +61,15 @@ class Contact(nn.Module):
         ahead = torch.where(seen, torch.relu(-(gap + self.dt * approach)) * scale, 0.0)
         fading = near.clamp(max=1.0).unsqueeze(-1)
         touching = (ahead > 0).to(near.dtype).unsqueeze(-1)
+        # The nearest point of the ground as a function of the probe's place, so that it follows it along a plane.
+        point = readings.position - readings.distance.unsqueeze(-1) * readings.normal
         depths = torch.stack([near, deep, ahead], dim=-1)
         vectors = [
             ahead.unsqueeze(-1) * readings.normal,
             touching * readings.velocity,
             fading * readings.normal,
             fading * readings.velocity,
-            fading * readings.point,
+            fading * point,
         ]
         return torch.cat([depths, *vectors], dim=-1).flatten(-2)
 
