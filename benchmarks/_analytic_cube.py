@@ -28,6 +28,9 @@ POSITION, ORIENTATION = 0.03, 0.3
 class Candidate:
     """Parameters of the analytic cube.
 
+    The defaults are nominal: the friction that the recording's authors give, and MuJoCo's contact, which is
+    critically damped.
+
     Attributes:
         friction: Coefficient of friction.
         stiffness: Stiffness of contacts by effective mass [1/s^2].
@@ -39,16 +42,6 @@ class Candidate:
     stiffness: float = 2500.0
     ratio: float = 1.0
     scale: float = 1.0
-
-    @classmethod
-    def nominal(cls, robot: Robot) -> "Candidate":
-        """Return the parameters that a robot declares, in recorded lengths."""
-        declared = robot.material or Material()
-        default = cls()
-        stiffness = declared.stiffness or default.stiffness
-        ratio = default.ratio if declared.damping is None else declared.damping / (2.0 * math.sqrt(stiffness))
-        friction = default.friction if declared.friction is None else declared.friction
-        return cls(friction=friction, stiffness=stiffness, ratio=ratio)
 
     def material(self) -> Material:
         """Return the contact in the terms of a robot's declaration."""

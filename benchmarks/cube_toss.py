@@ -45,7 +45,7 @@ def main() -> None:
     models: dict[str, Any] = {run: load(run) for run in arguments.runs}
     figures: dict[str, float] = {}
     if not arguments.no_analytic:
-        nominal = Candidate.nominal(robot)
+        nominal = Candidate()
         models["analytic nominal"] = dynamics(robot, nominal)
         fitted = None
         if arguments.contact is not None:
