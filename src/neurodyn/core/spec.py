@@ -4,7 +4,9 @@
 Positions and velocities are generalised coordinates in the order of the joints. Units follow from the kind
 of joint: rad and rad/s for revolute joints, m and m/s for prismatic ones. A free joint has the position
 [x y z, qx qy qz qw] (m; quaternion scalar last, body to world) and the velocity [v of the centre of mass, w]
-(m/s, rad/s; world axes), which is Newton's convention.
+(m/s, rad/s; world axes), which is Newton's convention. A ball joint has the quaternion [qx qy qz qw] that turns
+the child-side into the parent-side joint frame, and the relative angular velocity in the axes of the parent-side
+joint frame [rad/s], so that q' = 1/2 [w, 0] (x) q.
 """
 
 from typing import Literal
