@@ -3,14 +3,17 @@
 
 import json
 
+import msgspec
 import pytest
 import torch
 
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.interface import Step, Trajectory
 from neurodyn.fit.comparison import touches_limit
 from neurodyn.fit.evaluate import evaluate, roll_out
 from neurodyn.robots import Robot
+from neurodyn.robots.sections import Gains
 
 pytest.importorskip("newton")
 HORIZON, ROLLOUTS = 120, 6
@@ -107,6 +110,58 @@ def test_a_model_that_diverges_everywhere_is_reported(value: float, cartpole: Ro
     else:
         assert found["base_position_m"] > 1e29
     json.dumps(found, allow_nan=False)
+
+
+def test_the_floors_are_the_teachers_own_errors(perfect: dict, cartpole: Robot):
+    floors = perfect["floors"]
+    assert floors["rollouts"] == ROLLOUTS
+    finer = evaluate(Wrapped(cartpole, substeps=2 * cartpole.teacher.substeps), cartpole, horizon=20, rollouts=ROLLOUTS)
+    assert floors["twice_substeps"]["10"]["joint_rad"] == pytest.approx(finer["by_horizon"]["10"]["joint_rad"])
+    first = floors["perturbed_1e-6"]["10"]
+    assert 2e-7 < first["joint_rad"] < 2e-5
+    assert 2e-7 < first["base_position_m"] < 2e-6
+    assert evaluate(Wrapped(cartpole), cartpole, horizon=5, rollouts=2, floors=0)["floors"] is None
+
+
+def test_a_robot_declares_its_horizon(cartpole: Robot):
+    short = msgspec.structs.replace(cartpole, evaluation_horizon=13)
+    assert evaluate(Wrapped(short), short, rollouts=2, floors=0, driven=False)["horizon"] == 13
+    assert cartpole.evaluation_horizon == 1000
+
+
+def test_a_robot_with_gains_is_held_by_its_own_controller(cartpole: Robot):
+    held = msgspec.structs.replace(
+        cartpole,
+        gains=Gains(kp=(500.0, 900.0), kd=(80.0, 90.0), spread=0.2, hold=(700.0, 100.0)),
+        nominal={"slider": 0.4},
+    )
+    found = roll_out(Wrapped(held), held, 400, 4, 1, driven=False)
+    # The cart comes to rest at the nominal place; without a controller it would roll on.
+    assert found.truth.q[:, -60:, 0].sub(0.4).abs().max() < 0.35
+    free = roll_out(Wrapped(cartpole), cartpole, 400, 4, 1, driven=False)
+    assert torch.equal(free.start.q, found.start.q)
+    assert free.truth.q[:, -60:, 0].sub(0.4).abs().max() > 1.0
+
+
+def test_the_controller_sees_the_models_own_state(cartpole: Robot):
+    held = msgspec.structs.replace(cartpole, gains=Gains(kp=(1.0, 1.0), kd=(0.0, 0.0), spread=0.2, hold=(700.0, 100.0)))
+
+    class Still(Wrapped):
+        """A cart that nothing moves."""
+
+        torques: list
+
+        def step(self, carry, state, control):
+            self.torques.append(frame_torque(self.spec, state, control))
+            return carry, Step(state)
+
+    model = Still(held)
+    model.torques = []
+    done = roll_out(model, held, 5, 3, 1, driven=False)
+    expected = -700.0 * done.start.q[:, :1] - 100.0 * done.start.qd[:, :1]
+    for torque in model.torques:
+        torch.testing.assert_close(torque, expected)
+    assert not torch.allclose(done.truth.q[:, -1], done.start.q, atol=1e-3)
 
 
 def test_touching_a_limit_is_seen_within_the_horizon_only(cartpole: Robot):

@@ -64,8 +64,8 @@ def test_the_page_is_sound_and_holds_nothing_from_elsewhere(simulated_page: str)
 
 def test_the_sections_of_a_simulator_report(simulated_page: str):
     assert headings(simulated_page) == [
-        "What this is", "Errors by horizon", "Errors over time", "Sample trajectories", "Energy", "Training",
-        "Throughput", "How to repeat this",
+        "What this is", "Errors by horizon", "What the simulator is sure of", "Errors over time",
+        "Sample trajectories", "Energy", "Training", "Throughput", "How to repeat this",
     ]  # fmt: skip
 
 
@@ -79,6 +79,27 @@ def test_the_figures_are_those_of_the_evaluation(simulated: dict, simulated_page
                 assert quantity(result["baselines"]["hold_last"][horizon][key], unit) in text
     assert f"{simulated['parameters']:,} parameters" in text
     assert f"{simulated['env_steps_per_cpu_second']:,.0f}" in text
+
+
+def test_grounds_floors_and_long_roll_outs_are_told(trained_run: Path, simulated: dict, tmp_path: Path):
+    ground = {key: simulated[key] for key in ("base_position_m", "joint_rad", "baselines")}
+    steep = {**ground, "joint_rad": 0.7654}
+    long = {"finite_fraction": 0.5, "above_ground_fraction": 0.25, "stable_fraction": 0.25, "deepest_m": 0.31}
+    report = {
+        **simulated, "ground": "flat", "grounds": {"flat": ground, "steep": steep}, "hold": [85.0, 2.0],
+        "energy": None, "driven": None,
+        "stability": {"frames": 10_000, "worlds": 64, "deepest_allowed_m": 0.25, "passive": long},
+    }  # fmt: skip
+    html = write_report(trained_run, report, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
+    page = check_self_contained(html)
+    assert {"By ground", "What the simulator is sure of", "Long roll-outs"} <= set(headings(html))
+    assert {"Energy"}.isdisjoint(headings(html))
+    assert quantity(0.7654, "rad") in page.text
+    assert quantity(simulated["floors"]["twice_substeps"]["10"]["joint_rad"], "rad") in page.text
+    assert quantity(0.31, "m") in page.text
+    assert "held at the nominal pose" in page.text
+    assert "under random" not in page.text.split("Sample trajectories")[0]
+    assert "--ground all --stability" in page.text
 
 
 def test_the_commands_repeat_the_evaluation(trained_run: Path, simulated: dict, simulated_page: str):

@@ -16,6 +16,8 @@ def evaluate(
     seed: int = 500,
     data: str | None = None,
     split: Literal["train", "validation", "test", "all"] | None = None,
+    ground: str | None = None,
+    stability: bool = False,
     json: Path | None = None,
     report: Path | None = None,
 ) -> None:
@@ -23,12 +25,17 @@ def evaluate(
 
     Args:
         run: Run directory, or pretrained:NAME.
-        horizon: Frames of a roll-out; by default 1000 beside the simulator and half a second on logs.
-        rollouts: Number of roll-outs; by default 2048 beside the simulator and 20000 on logs.
+        horizon: Frames of a roll-out; by default what the robot declares (usually 1000) beside the simulator, and
+            half a second on logs.
+        rollouts: Number of roll-outs; by default 2048 beside the simulator (512 for floating robots, whose simulator is
+            slow) and 20000 on logs.
         seed: Seed of initial states and torques.
         data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the
             model was trained on, where it was trained on one.
         split: Which episodes of the data; by default the test episodes where there are any.
+        ground: One of the robot's grounds by name, a YAML file with a scene, or "all" for a table of all of the robot's
+            grounds; by default the one that the robot declares.
+        stability: Also roll out 64 worlds for 10,000 frames, and count what stays finite and above ground.
         json: File for the result as JSON.
         report: Write a report page to this file as well as to the run directory.
     """
@@ -37,7 +44,9 @@ def evaluate(
     from neurodyn.fit.evaluation import evaluate_run
 
     require_writable(json, report)
-    result = evaluate_run(run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split)
+    result = evaluate_run(
+        run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, stable=stability
+    )
     print_evaluation(result)
     if json is not None:
         write_json(json, result)

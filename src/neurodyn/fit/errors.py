@@ -154,6 +154,12 @@ def summarise(errors: Tensor, columns: Columns, horizon: int) -> dict[str, Any]:
     return result
 
 
+def summary_keys(summary: dict[str, Any]) -> tuple[str, ...]:
+    """Return the keys of the mean errors in a summary: those that come with percentiles, and those that are zero."""
+    names = ("base_position_m", "base_orientation_rad", "joint_rad", "joint_m")
+    return tuple(name for name in names if name in summary)
+
+
 def percentiles(values: Tensor) -> dict[str, float | None]:
     """Return percentiles of a set of values, keyed by "10", "50", "90"."""
     if not len(values):

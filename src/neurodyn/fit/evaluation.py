@@ -9,9 +9,12 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split
 from neurodyn.dynamics.artifact import load, read_model_config
 from neurodyn.fit.data import open_robot_data
-from neurodyn.fit.evaluate import SEED, evaluate
+from neurodyn.fit.errors import summary_keys
+from neurodyn.fit.evaluate import SEED, default_rollouts, evaluate
 from neurodyn.fit.evaluate_log import evaluate_log
 from neurodyn.fit.same_robot import require_robot
+from neurodyn.fit.situation import ALL, situation, situations
+from neurodyn.fit.stability import stability
 from neurodyn.fit.train import read_run_config, require_data
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -28,19 +31,26 @@ def evaluate_run(
     seed: int = SEED,
     data: str | None = None,
     split: str | None = None,
+    ground: str | None = None,
+    stable: bool = False,
 ) -> dict[str, Any]:
     """Measure the model of a run.
 
     Args:
         run: Run directory, or "pretrained:NAME".
-        horizon: Frames of a roll-out; None for 1000 beside the simulator and half a second on logs.
-        rollouts: Number of roll-outs; None for 2048 beside the simulator and 20000 starts on logs.
+        horizon: Frames of a roll-out; None for the robot's own beside the simulator and half a second on logs.
+        rollouts: Number of roll-outs; None for 2048 (of a floating robot 512) beside the simulator and 20000 starts
+            on logs.
         seed: Seed of initial states and torques.
         data: Recorded trajectories; None for the log that the model was trained on, if it was.
         split: "train", "validation", "test" or "all"; None for the test episodes where there are any.
+        ground: Name of a ground of the robot, a file with a scene, or "all" for all of the robot's grounds; None for
+            its default ground.
+        stable: Whether roll-outs of 10,000 frames are made to see what becomes of them.
 
     Returns:
-        The report of `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log`.
+        The report of `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log`. With all grounds, the report on the
+        default ground (or the first), reports on each under "grounds", and means over them under "grounds_mean".
 
     Raises:
         InputError: The run or the data are missing or damaged, or of another robot.
@@ -53,6 +63,8 @@ def evaluate_run(
     if data is None and model.fingerprint is None:
         data = training_log(run)
     if data is not None:
+        if ground is not None or stable:
+            raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         store = open_robot_data(robot, data)
         require_data(robot, store)
         chosen = _split(split, len(store.episodes(Split.TEST)))
@@ -60,8 +72,30 @@ def evaluate_run(
     if split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
-    _require_memory(robot, horizon or 1000, rollouts or 2048)
-    return evaluate(model, robot, horizon=horizon or 1000, rollouts=rollouts or 2048, seed=seed)
+    horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
+    _require_memory(robot, horizon, rollouts)
+    where = list(situations(robot).values()) if ground == ALL else [situation(robot, ground)]
+    result = evaluate(model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=where[0])
+    if ground == ALL:
+        others = [
+            evaluate(model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=other, driven=False)
+            for other in where[1:]
+        ]
+        result |= _by_ground([result, *others])
+    if stable:
+        result["stability"] = stability(model, robot, where=where[0], seed=seed)
+    return result
+
+
+def _by_ground(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what differs between grounds, and means over them."""
+    columns = list(summary_keys(reports[0]))
+    kept = [*columns, "joints", "by_horizon", "finite_fraction", "teacher_finite_fraction", "baselines", "floors"]
+    means: dict[str, Any] = {}
+    for key in columns:
+        values = [report[key] for report in reports]
+        means[key] = None if None in values else sum(values) / len(values)
+    return {"grounds": {r["ground"]: {key: r[key] for key in kept} for r in reports}, "grounds_mean": means}
 
 
 def training_log(run: str) -> str:
@@ -77,8 +111,8 @@ def training_log(run: str) -> str:
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
-    # Model, teacher and two baselines, each with errors beside it, all in memory at once.
-    needed = 8 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
+    # Model, teacher, two baselines and the teacher again, each with errors beside it, all in memory at once.
+    needed = 10 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
     if needed > _MOST_BYTES:
         raise InputError(
             f"--rollouts {rollouts} of --horizon {horizon} need about {needed / 1e9:,.0f} GB of memory; valid: at most "

@@ -23,6 +23,8 @@ from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.evaluate import SEED, roll_out
 from neurodyn.fit.evaluate_log import MOVING
+from neurodyn.fit.situation import Situation, situation
+from neurodyn.rigid.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 
@@ -43,6 +45,7 @@ class Recording:
         predicted_label: Name of the prediction.
         truth_label: Name of the truth.
         worlds: What each roll-out is, in words; one entry for each world.
+        ground: What the robot stands on and runs into; None in free space.
     """
 
     robot: Robot
@@ -52,6 +55,7 @@ class Recording:
     predicted_label: str
     truth_label: str
     worlds: tuple[str, ...]
+    ground: Ground | None = None
 
     @property
     def frames(self) -> int:
@@ -65,7 +69,14 @@ class Recording:
 
 
 def record(
-    model: NeuralDynamics, robot: Robot, *, frames: int, seed: int = SEED, worlds: int = 1, driven: bool = False
+    model: NeuralDynamics,
+    robot: Robot,
+    *,
+    frames: int,
+    seed: int = SEED,
+    worlds: int = 1,
+    driven: bool = False,
+    where: Situation | None = None,
 ) -> Recording:
     """Roll model and teacher out from the robot's resets.
 
@@ -75,20 +86,26 @@ def record(
         frames: Frames of a roll-out.
         seed: Seed of initial states and torques.
         worlds: Number of roll-outs.
-        driven: Whether random torques drive the robot, or nothing does.
+        driven: Whether random torques (of a robot with gains: random targets) drive the robot, or nothing does.
+        where: Ground, starts and controller; None for the robot's default ground.
 
     Raises:
         InputError: Newton is not installed.
     """
-    rollouts = roll_out(model, robot, frames, worlds, seed, driven=driven)
+    where = situation(robot) if where is None else where
+    rollouts = roll_out(model, robot, frames, worlds, seed, driven=driven, where=where)
+    held = rollouts.drive.target is not None
+    driven_title = "driven to random targets" if held else "driven by random torques"
+    passive_title = "held at its nominal pose" if held else "without torque"
     return Recording(
         robot=robot,
-        title="driven by random torques" if driven else "without torque",
+        title=(driven_title if driven else passive_title) + (f", ground {where.name}" if where.grounded else ""),
         predicted=rollouts.predicted,
         truth=rollouts.truth,
         predicted_label="neural",
         truth_label="analytic",
         worlds=tuple(f"start {i + 1} of seed {seed}" for i in range(worlds)),
+        ground=rollouts.environment.ground,
     )
 
 
@@ -156,6 +173,7 @@ def record_run(
     seed: int = SEED,
     driven: bool = False,
     data: str | None = None,
+    ground: str | None = None,
 ) -> Recording:
     """Record the model of a run beside its teacher, or beside the log that it was trained on.
 
@@ -165,6 +183,7 @@ def record_run(
         seed: Seed of the start and of the torques.
         driven: Whether random torques drive the robot; for the simulator only.
         data: Recorded trajectories; None for those that a model of logs was trained on.
+        ground: Name of a ground of the robot, or a file with a scene; None for its default.
 
     Raises:
         InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
@@ -181,7 +200,8 @@ def record_run(
         data = training_log(str(run))
     if data is None:
         require_robot(model, robot)
-        return record(model, robot, frames=_frames(robot, seconds or SECONDS), seed=seed, driven=driven)
+        frames, where = _frames(robot, seconds or SECONDS), situation(robot, ground)
+        return record(model, robot, frames=frames, seed=seed, driven=driven, where=where)
     if driven:
         raise InputError("--driven draws random torques for the simulator; along a log the recorded torques drive")
     store = open_robot_data(robot, data)

@@ -46,7 +46,10 @@ def pictures(
     stride = max(1, round(1.0 / (rate * dt)))
     shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
     # One call for both panels, so that one camera sees both.
-    panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height))
+    ground = recording.ground
+    if ground is not None and ground.pose is not None:
+        ground = ground.posed(ground.pose[world : world + 1])
+    panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height, ground=ground))
     count = len(shown[0])
     frames = [
         _compose(recording, left, right, k * stride * dt)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under what circumstances a model is compared with its teacher: the ground, the starts, and who holds the robot."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -12,12 +13,14 @@ from torch import Tensor
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.scene import Scene
+from neurodyn.core.scene import Plane, Scene, Shape, Terrain
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.rigid.ground import Ground
 from neurodyn.robots import Robot
 
 ALL = "all"
+_WALK = 3.0
+"""Room that is left to the edge of a terrain [m]."""
 _SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 
@@ -31,12 +34,14 @@ class Situation:
         hold: Stiffness and damping with which passive motion holds the nominal pose; None for the robot's own, or
             for no controller where it has no gains.
         starts: Whether roll-outs start from the robot's resets or from the states that data are drawn from.
+        poses: Whether the ground is as it is declared, or turned, tilted and lifted at random as for data.
     """
 
     name: str | None = None
     scene: Scene | None = None
     hold: tuple[float, float] | None = None
     starts: Literal["reset", "sampling"] = "reset"
+    poses: Literal["declared", "sampling"] = "declared"
 
     @property
     def grounded(self) -> bool:
@@ -55,13 +60,26 @@ class Situation:
 
     def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
         """Shift declared grounds under floating robots, so that these do not all fall onto the same spot."""
-        extent = 0.0 if robot.ground_sampling is None else robot.ground_sampling.extent
-        if robot.fixed_base or extent == 0.0 or self.name not in robot.grounds:
+        if self.poses == "sampling":
+            from neurodyn.sim.ground_sampling import sample_grounds
+
+            return sample_grounds(robot, worlds, rng)
+        if self.scene is None or robot.fixed_base or robot.ground_sampling is None or self.name not in robot.grounds:
+            return None
+        reach = min(robot.ground_sampling.extent, *(_room(shape) for shape in self.scene.shapes))
+        if reach <= 0.0:
             return None
         pose = torch.zeros(worlds, 7)
         pose[:, 6] = 1.0
-        pose[:, :2] = torch.from_numpy(rng.uniform(-extent, extent, size=(worlds, 2)).astype(np.float32))
+        pose[:, :2] = torch.from_numpy(rng.uniform(-reach, reach, size=(worlds, 2)).astype(np.float32))
         return pose
+
+
+def _room(shape: Shape) -> float:
+    """Return how far a robot may stand from the middle of a shape and still move on it [m]."""
+    if isinstance(shape, Plane):
+        return math.inf
+    return min(shape.size) / 2 - _WALK if isinstance(shape, Terrain) else 0.0
 
 
 def situation(robot: Robot, ground: str | None = None) -> Situation:
@@ -97,9 +115,7 @@ def situations(robot: Robot) -> dict[str, Situation]:
         InputError: The robot declares no grounds.
     """
     if not robot.grounds:
-        raise InputError(
-            f"--ground {ALL}: robot {robot.name!r} declares no grounds; leave --ground out, or give a file"
-        )
+        raise InputError(f"--ground {ALL}: robot {robot.name!r} declares no grounds; valid: a file with a scene (YAML)")
     names = sorted(robot.grounds, key=lambda name: name != robot.ground)
     return {name: situation(robot, name) for name in names}
 
@@ -109,4 +125,4 @@ def of_worlds(environment: Environment, rows: slice) -> Environment:
     ground = environment.ground
     if ground is None or ground.pose is None:
         return environment
-    return replace(environment, ground=Ground(ground.scene, ground.pose[rows]))
+    return replace(environment, ground=ground.posed(ground.pose[rows]))

@@ -8,15 +8,18 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.rigid.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.sim.build import build_world
 from neurodyn.sim.camera import Camera, camera_pose, fit_camera
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.merge import rotation
+from neurodyn.sim.scene import ScenePlacer, add_scene
 
 _BACKGROUND = (244, 245, 248)
 _GHOST_OPACITY = 0.35
 _LINK_COLOUR, _JOINT_COLOUR = (0.16, 0.38, 0.72), (0.93, 0.52, 0.13)
+_GROUND_COLOUR = (0.78, 0.8, 0.76)
 _FRAMES_TO_FIT = 40
 
 
@@ -28,6 +31,7 @@ def render(
     height: int = 320,
     ghost: Tensor | np.ndarray | None = None,
     camera: Camera | None = None,
+    ground: Ground | None = None,
 ) -> np.ndarray:
     """Render a motion.
 
@@ -38,6 +42,7 @@ def render(
         height: Height of a picture [pixels].
         ghost: Another motion of the same robot that shines through, shape [T, nq].
         camera: Where pictures are taken from; None for one that sees the whole motion.
+        ground: What the robot stands on, at one pose; None for free space.
 
     Returns:
         Pictures, uint8, shape [T, height, width, 3].
@@ -53,7 +58,7 @@ def render(
         )
     if width < 1 or height < 1:
         raise InputError(f"pictures of {robot.name!r}: {width} x {height} pixels; valid: at least 1 x 1")
-    studio = _Studio(robot, width, height)
+    studio = _Studio(robot, width, height, ground)
     seen = motion if other is None else np.concatenate([motion, other])
     view = studio.default_camera(seen) if camera is None else camera
     pictures = studio.shoot(motion, view)
@@ -71,9 +76,9 @@ def _positions(robot: Robot, q: Tensor | np.ndarray) -> np.ndarray:
 
 
 class _Studio:
-    """One robot, a light and a ray tracer."""
+    """One robot, what it stands on, a light and a ray tracer."""
 
-    def __init__(self, robot: Robot, width: int, height: int) -> None:
+    def __init__(self, robot: Robot, width: int, height: int, ground: Ground | None = None) -> None:
         import warp as wp
 
         newton = import_newton()
@@ -82,9 +87,14 @@ class _Studio:
         self._wp, self._newton, self._sensor = wp, newton, SensorCamera
         builder = build_world(robot)
         _draw_bare_links(builder)
+        if ground is not None:
+            for shape in add_scene(builder, ground.scene):
+                builder.shape_color[shape] = _GROUND_COLOUR
         scene = newton.ModelBuilder()
         scene.replicate(builder, copy_count=1)
         self.model: Any = scene.finalize(device="cpu")
+        if ground is not None and ground.pose is not None:
+            ScenePlacer(self.model).place(ground.pose)
         self._state: Any = self.model.state()
         self._aspect = width / height
         self._size = width, height

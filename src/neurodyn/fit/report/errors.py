@@ -7,18 +7,16 @@ from neurodyn.fit.report.gather import Material
 from neurodyn.fit.report.numbers import digits, interval, quantity, share, span, times
 from neurodyn.fit.report.page import figure, grid, heading, section, table
 from neurodyn.fit.report.plots import THIRD, TRUTH, Curve, plot
-from neurodyn.fit.report.words import BASELINES, best_baseline, count, kinds_of_error
-
-MODES = (("passive", "Without torque"), ("driven", "Under random torques"))
+from neurodyn.fit.report.words import BASELINES, FLOORS, best_baseline, count, kinds_of_error, modes
 
 
 def by_horizon(material: Material) -> str:
     """Return tables of errors beside the baselines."""
     parts = []
-    for mode, title in MODES:
+    for mode, title in modes(material.report):
         result = _result(material.report, mode)
         for key, unit, name in kinds_of_error(result):
-            parts += [heading(f"{name}, {title.lower()} ({count(result['rollouts'], 'roll-out')})")]
+            parts += [heading(f"{name}, {title} ({count(result['rollouts'], 'roll-out')})")]
             parts += [_table(result, key, unit, material.report["dt"])]
     lead = (
         "Mean absolute error over all frames up to a horizon and over all roll-outs from the same starts; median and "
@@ -28,11 +26,82 @@ def by_horizon(material: Material) -> str:
     return section("Errors by horizon", *parts, lead=lead)
 
 
+def floors(material: Material) -> str:
+    """Return how far the simulator is from itself: with half the step, and from starts a millionth off."""
+    report = material.report
+    found, dt = report.get("floors"), report["dt"]
+    if not found:
+        return ""
+    parts = []
+    for key, unit, name in kinds_of_error(report):
+        rows = [
+            [
+                f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
+                quantity(entry[key], unit),
+                *(quantity(found[floor][horizon][key], unit) for floor in FLOORS),
+            ]
+            for horizon, entry in report["by_horizon"].items()
+        ]
+        parts += [heading(name), table(["Horizon", "Neural", *FLOORS.values()], rows, strong=1)]
+    lead = (
+        f"The simulator beside itself, over {count(found['rollouts'], 'roll-out')}: with twice the substeps, which is "
+        "its own discretisation error, and from starts that are a millionth off in every coordinate, which is the "
+        "limit of predictability."
+    )
+    return section("What the simulator is sure of", *parts, lead=lead)
+
+
+def grounds(material: Material) -> str:
+    """Return errors ground by ground."""
+    report = material.report
+    if len(report.get("grounds", {})) < 2:
+        return ""
+    kinds = kinds_of_error(report)
+    rows = []
+    for name, entry in report["grounds"].items():
+        cells = [name, *(quantity(entry[key], unit) for key, unit, _ in kinds)]
+        held = entry["baselines"]["hold_last"][str(report["horizon"])]
+        rows.append([*cells, *(quantity(held[key], unit) for key, unit, _ in kinds)])
+    head = ["Ground", *(name for *_, name in kinds), *(f"Hold last: {name.lower()}" for *_, name in kinds)]
+    lead = (
+        f"Mean errors over {span(report['horizon'] * report['dt'])}, from {report['rollouts']:,} starts on each ground."
+    )
+    return section("By ground", table(head, rows), lead=lead)
+
+
+def stability(material: Material) -> str:
+    """Return what becomes of very long roll-outs."""
+    found = material.report.get("stability")
+    if not found:
+        return ""
+    rows = []
+    for mode, title in modes(material.report):
+        if mode not in found:
+            continue
+        entry = found[mode]
+        above, deepest = entry["above_ground_fraction"], entry["deepest_m"]
+        rows.append(
+            [
+                _capital(title),
+                share(entry["finite_fraction"]),
+                "–" if above is None else share(above),
+                "–" if deepest is None else quantity(deepest, "m"),
+            ]
+        )
+    head = ["", "Stay finite", "Stay above ground", "Deepest probe"]
+    seconds = span(found["frames"] * material.report["dt"])
+    lead = (
+        f"{count(found['worlds'], 'roll-out')} of {found['frames']:,} frames ({seconds}). Above ground: no probe is "
+        f"ever deeper than {found['deepest_allowed_m']:g} m."
+    )
+    return section("Long roll-outs", table(head, rows), lead=lead)
+
+
 def over_time(material: Material) -> str:
     """Return curves of the error at single frames."""
     dt = material.report["dt"]
     plots = []
-    for mode, title in MODES:
+    for mode, title in modes(material.report):
         result = _result(material.report, mode)
         for key, unit, name in kinds_of_error(result):
             curve = result["curve"].get(key)
@@ -44,7 +113,7 @@ def over_time(material: Material) -> str:
                 Curve("median", seconds, curve["median"], TRUTH),
                 Curve("90th percentile", seconds, curve["p90"], THIRD, "--", 1.1),
             ]
-            caption = f"{name}, {title.lower()}"
+            caption = f"{name}, {title}"
             svg = plot(f"curve-{mode}-{key}", curves, x_label="time [s]", unit=unit, log=True, description=caption)
             plots.append(figure(svg, caption))
     lead = "Absolute error at a point of time, over the roll-outs; logarithmic."
@@ -55,8 +124,8 @@ def limits(material: Material) -> str:
     """Return errors split into roll-outs that reach a joint limit and those that do not."""
     report = material.report
     splits = [
-        (f"{title}, {span(int(horizon) * report['dt'])}", split)
-        for mode, title in MODES
+        (f"{_capital(title)}, {span(int(horizon) * report['dt'])}", split)
+        for mode, title in modes(report)
         for horizon, split in _result(report, mode)["limits"].items()
     ]
     if all(split["touching_fraction"] == 0 for _, split in splits):
@@ -118,6 +187,10 @@ def speed(material: Material) -> str:
 
 def _result(report: dict[str, Any], mode: str) -> dict[str, Any]:
     return report if mode == "passive" else report["driven"]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _table(result: dict[str, Any], key: str, unit: str, dt: float) -> str:

@@ -21,6 +21,7 @@ from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.metrics import read_metrics
 from neurodyn.fit.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
 from neurodyn.fit.recording_pictures import pictures
+from neurodyn.fit.situation import situation
 from neurodyn.fit.train import RunConfig, read_run_config
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -102,8 +103,10 @@ def _record(material: Material, model: NeuralDynamics, robot: Robot) -> None:
     report, seed = material.report, material.report["seed"]
     if not material.of_log:
         frames = report["horizon"]
-        material.recordings.append(record(model, robot, frames=frames, seed=seed, worlds=SAMPLES))
-        material.recordings.append(record(model, robot, frames=frames, seed=seed + 1, worlds=SAMPLES, driven=True))
+        where = situation(robot, report.get("ground"))
+        for driven in (False, True) if robot.spec.nu else (False,):
+            made = record(model, robot, frames=frames, seed=seed + driven, worlds=SAMPLES, driven=driven, where=where)
+            material.recordings.append(made)
         return
     files = report.get("notes", {}).get("files") or []
     path = _first_file([report.get("data"), material.config.data if material.config else None, *files[:1]])

@@ -7,7 +7,9 @@ from typing import Any
 from neurodyn.fit.report.gather import Material
 from neurodyn.fit.report.numbers import digits, quantity, share, span, times
 from neurodyn.fit.report.page import cards, facts, paragraph, section
-from neurodyn.fit.report.words import best_baseline, count, kinds_of_error, network_name
+from neurodyn.fit.report.words import best_baseline, count, kinds_of_error, modes, network_name
+
+_MOST_LIMITS = 4
 
 
 def header(material: Material) -> str:
@@ -45,6 +47,7 @@ def about(material: Material) -> str:
         ("Fine-tuned from", config.base or "" if config else ""),
         ("Evaluated on", _evaluated(report)),
         ("Truth", _truth(report)),
+        ("Ground", _ground(report)),
         ("Limits of joints", _limits(material)),
         ("Versions", ", ".join(f"{k} {v}" for k, v in config.versions.items()) if config else ""),
     ]
@@ -55,22 +58,23 @@ def about(material: Material) -> str:
 def _simulator_cards(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     entries = []
     seconds = span(report["horizon"] * report["dt"])
+    words = [words for _, words in modes(report)]
     for key, unit, name in kinds_of_error(report):
         median = quantity(report[f"{key}_percentiles"]["50"], unit)
         factor = best_baseline(report, str(report["horizon"]), key)
         entries.append(
             (
                 quantity(report[key], unit),
-                f"{name}: mean error without torque, over {seconds}",
+                f"{name}: mean error {words[0]}, over {seconds}",
                 f"median {median}; {times(factor)} smaller than the better baseline",
             )
         )
     driven = report["driven"]
-    for key, unit, name in kinds_of_error(driven)[:1]:
+    for key, unit, name in kinds_of_error(driven)[:1] if driven else ():
         median = quantity(driven[f"{key}_percentiles"]["50"], unit)
         factor = best_baseline(driven, str(report["horizon"]), key)
         remark = f"median {median}; {times(factor)} smaller than the better baseline"
-        entries.append((quantity(driven[key], unit), f"{name}: the same under random torques", remark))
+        entries.append((quantity(driven[key], unit), f"{name}: the same {words[1]}", remark))
     ratio = report["env_steps_per_cpu_second"] / report["teacher_env_steps_per_cpu_second"]
     entries.append(
         (
@@ -122,10 +126,18 @@ def _limits(material: Material) -> str:
         return ""
     named = [
         f"{j.name} {j.lower:g} to {j.upper:g} {unit}"
-        for j, unit in zip(robot.joints, robot.spec.q_units, strict=False)
+        for j in robot.joints
         if j.lower is not None
+        for unit in j.spec.q_units
     ]
-    return ", ".join(named) or "none"
+    listed = ", ".join(named[:_MOST_LIMITS]) or "none"
+    return f"{listed}, and {len(named) - _MOST_LIMITS} more" if len(named) > _MOST_LIMITS else listed
+
+
+def _ground(report: dict[str, Any]) -> str:
+    if "ground" not in report:
+        return ""
+    return report["ground"] or "none"
 
 
 def _data(material: Material) -> str:

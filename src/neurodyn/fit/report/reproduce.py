@@ -80,6 +80,11 @@ def _evaluate(material: Material) -> list[str]:
         flags += ["--data", data, "--split", report["split"]]
     else:
         flags += ["--seed", report["seed"]]
+        ground = "all" if "grounds" in report else report.get("ground")
+        if ground is not None and (material.robot is None or ground != material.robot.ground):
+            flags += ["--ground", ground]
+        if "stability" in report:
+            flags += ["--stability"]
     return [_command("evaluate", material.name, *flags)]
 
 

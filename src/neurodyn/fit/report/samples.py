@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sample roll-outs: a moving picture, and coordinates over time, prediction over truth."""
 
+from neurodyn.core.spec import StateSpec
 from neurodyn.fit.recording import Recording
 from neurodyn.fit.recording_pictures import still_bytes, webp_bytes
 from neurodyn.fit.report.gather import Material
@@ -57,9 +58,7 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
     parts = []
     for world, where in enumerate(recording.worlds):
         plots = []
-        for i, (coordinate, unit) in enumerate(zip(spec.q_names, spec.q_units, strict=True)):
-            if i == MOST_COORDINATES:
-                break
+        for i, coordinate, unit in _shown(spec):
             curves = [
                 Curve(None, seconds, recording.truth.q[world, :, i].tolist(), TRUTH, "-", 4.0, 0.5),
                 Curve(None, seconds, recording.predicted.q[world, :, i].tolist(), PREDICTED, "-", 1.2),
@@ -72,6 +71,12 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
             plots.append(figure(svg, caption))
         parts += [heading(f"{_capital(recording.title)}: {where}"), grid(plots)]
     return parts
+
+
+def _shown(spec: StateSpec) -> list[tuple[int, str, str]]:
+    """Return the first coordinates that mean something to the eye: index, name, unit; no parts of quaternions."""
+    named = [(i, *of) for i, of in enumerate(zip(spec.q_names, spec.q_units, strict=True)) if of[1] != "1"]
+    return named[:MOST_COORDINATES]
 
 
 def _capital(text: str) -> str:

@@ -12,12 +12,22 @@ _ERRORS = {
     "joint_m": ("m", "Joint position"),
 }
 _NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
+FLOORS = {"twice_substeps": "Simulator, half the step", "perturbed_1e-6": "Simulator, starts 1e-6 off"}
 BASELINES = {"hold_last": "Hold last", "constant_velocity": "Constant velocity"}
 
 
 def kinds_of_error(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (key, unit, name) of the errors that a summary holds with percentiles."""
     return [(key, unit, name) for key, (unit, name) in _ERRORS.items() if f"{key}_percentiles" in summary]
+
+
+def modes(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return (key, words) of the kinds of motion in a report beside the simulator."""
+    held = report.get("hold") is not None
+    found = [("passive", "held at the nominal pose" if held else "without torque")]
+    if report["driven"] is not None:
+        found.append(("driven", "under random targets" if held else "under random torques"))
+    return found
 
 
 def best_baseline(result: dict[str, Any], horizon: str, key: str) -> float | None:

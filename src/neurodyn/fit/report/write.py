@@ -40,10 +40,13 @@ def render_report(material: Material) -> str:
         if material.of_log
         else [
             errors.by_horizon(material),
+            errors.grounds(material),
+            errors.floors(material),
             errors.over_time(material),
             errors.limits(material),
             samples.trajectories(material),
             errors.energy(material),
+            errors.stability(material),
         ]
     )
     body = [
