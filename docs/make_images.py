@@ -1,27 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the pictures of the README: `python docs/make_images.py RUN`.
+"""Make the pictures of the README: `python docs/make_images.py RUN...`.
 
-RUN is a run of the cartpole (or pretrained:NAME). Writes docs/images/cartpole.gif, six seconds of the neural
-model beside the analytic solver from the first start of seed 500, under 1.5 MB.
+Each RUN is a run (or pretrained:NAME) of a robot with a simulator. Writes docs/images/ROBOT.gif for each: the neural
+model beside the analytic solver from the first start of seed 500, passive, on the robot's default ground.
 """
 
 import sys
 from pathlib import Path
 
 IMAGES = Path(__file__).resolve().parent / "images"
+SECONDS = {"cartpole": 6.0, "pendulum": 4.0, "ant": 4.0, "anymal-c": 4.0, "cube": 1.2}
+MOST_BYTES = {"cartpole": 1_500_000}
+"""Greatest size of a picture; 500 kB where nothing is said."""
 
 
-def main(run: str) -> None:
+def main(runs: list[str]) -> None:
     """Write the pictures."""
+    from neurodyn.dynamics.artifact import read_model_config
     from neurodyn.fit.recording import record_run
     from neurodyn.fit.recording_files import readme_gif
 
-    path = IMAGES / "cartpole.gif"
-    size = readme_gif(record_run(run, seconds=6.0), path)
-    print(f"{path}: {size / 1e6:.2f} MB")
+    for run in runs:
+        robot = Path(read_model_config(run)[0].robot).stem
+        recording = record_run(run, seconds=SECONDS.get(robot, 4.0))
+        path = IMAGES / f"{robot}.gif"
+        size = readme_gif(recording, path, most_bytes=MOST_BYTES.get(robot, 500_000))
+        print(f"{path}: {size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    main(sys.argv[1:])

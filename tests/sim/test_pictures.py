@@ -7,6 +7,8 @@ import torch
 
 from neurodyn import robots
 from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Box, Scene
+from neurodyn.rigid.ground import Ground
 from neurodyn.sim.camera import Camera
 from neurodyn.sim.pictures import render
 
@@ -78,3 +80,28 @@ def test_a_robot_without_meshes_is_drawn_by_its_joints():
 def test_bad_input_is_one_line(cartpole, change):
     with pytest.raises(InputError, match="pictures of 'cartpole'"):
         render(cartpole, **{"q": torch.zeros(2, 2), **change})
+
+
+def test_the_ground_is_in_the_picture_where_it_is():
+    cube = robots.load("cube")
+    q = torch.tensor([[0.0, 0.0, 0.06, 0.0, 0.0, 0.0, 1.0]])
+    camera = Camera(eye=np.array([0.0, -1.0, 0.3]), target=np.array([0.0, 0.0, 0.06]))
+    scene = Scene(shapes=(Box(half=(5.0, 5.0, 0.1)),))
+
+    def covered(height: float) -> float:
+        ground = Ground(scene, torch.tensor([[0.0, 0.0, height, 0.0, 0.0, 0.0, 1.0]]))
+        picture = render(cube, q, width=60, height=40, camera=camera, ground=ground)[0]
+        return float((picture != picture[0, 0]).any(-1).mean())
+
+    empty = render(cube, q, width=60, height=40, camera=camera)[0]
+    alone = float((empty != empty[0, 0]).any(-1).mean())
+    assert covered(-100.0) == pytest.approx(alone, abs=0.01)
+    assert covered(-0.5) > alone + 0.1
+
+
+def test_a_robot_that_falls_and_turns_is_drawn_where_it_is():
+    cube = robots.load("cube")
+    q = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 0.3826834, 0.9238795]])
+    pictures = render(cube, q, width=60, height=90)
+    rows = [np.nonzero((picture != picture[0, 0]).any(-1))[0].mean() for picture in pictures]
+    assert rows[0] < 30 < 60 < rows[1]

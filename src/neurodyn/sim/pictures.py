@@ -103,8 +103,15 @@ class _Studio:
         self._tracer: Any = SensorCamera(
             self.model,
             default_clear_data=SensorCamera.ClearData(clear_color=blue << 16 | green << 8 | red),
-            default_render_config=SensorCamera.RenderConfig(anti_aliasing=SensorCamera.AntiAliasing.MSAA),
+            default_render_config=SensorCamera.RenderConfig(
+                anti_aliasing=SensorCamera.AntiAliasing.MSAA,
+                enable_shadows=ground is not None,
+                enable_textures=ground is not None,
+            ),
         )
+        if ground is not None:
+            planes = np.flatnonzero(self.model.shape_type.numpy() == int(newton.GeoType.PLANE))
+            self._tracer.assign_checkerboard_material(shape_indices=planes)
         light = np.array([0.35, 0.75, -0.6])
         self._tracer.create_default_light(direction=wp.vec3(*(light / np.linalg.norm(light)).tolist()))
         self._tracer.set_ambient_light((0.55, 0.55, 0.58), (0.25, 0.25, 0.27))
