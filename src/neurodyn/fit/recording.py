@@ -24,6 +24,7 @@ from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.evaluate import SEED, roll_out
 from neurodyn.fit.evaluate_log import MOVING
 from neurodyn.fit.situation import Situation, situation
+from neurodyn.fit.surroundings import Surroundings
 from neurodyn.rigid.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -123,7 +124,8 @@ def record_log(
     """Roll a model out along recorded windows.
 
     Windows are drawn by seed from those in which the robot moves (mean joint speed above that of the
-    evaluation's moving windows), or from all where it never does.
+    evaluation's moving windows), or from all where it never does. Those of a floating robot begin with an episode,
+    and the model gets their first state alone.
 
     Args:
         model: The model.
@@ -139,11 +141,13 @@ def record_log(
     """
     if split is None and len(store.episodes(Split.TEST)):
         split = Split.TEST
-    context = model.spec.context
+    floating = robot.spec.joints[0].kind == "free"
+    context = 0 if floating else model.spec.context
     episodes = store.episodes() if split is None else episodes_of(store, split)
-    frames = max(1, min(frames, int(store.lengths[episodes].max()) - context))
+    longest = np.median(store.lengths[episodes]) if floating else store.lengths[episodes].max()
+    frames = max(1, min(frames, int(longest) - context))
     total = int(np.maximum(0, store.lengths[episodes] - context - frames + 1).sum())
-    stride = max(1, total // _CANDIDATES)
+    stride = max(1, total if floating else total // _CANDIDATES)
     batches = list(all_windows(store, context + frames, split=split, stride=stride))
     q = torch.cat([b.q for b in batches])
     qd = torch.cat([b.qd for b in batches])
@@ -151,6 +155,8 @@ def record_log(
     moving = np.flatnonzero((qd[:, context:].abs().mean((1, 2)) > MOVING).numpy())
     pool = moving if len(moving) else np.arange(len(q))
     picked = np.sort(generator(seed, "record").permutation(pool)[:worlds])
+    pose = torch.cat([b.ground for b in batches if b.ground is not None])[picked] if store.ground is not None else None
+    environment = Surroundings(store).at(pose)
     q, qd, torque = q[picked], qd[picked], torque[picked]
     past = Window(q[:, : context + 1], qd[:, : context + 1], torque[:, :context])
     episode = np.concatenate([b.episode for b in batches])[picked]
@@ -158,11 +164,12 @@ def record_log(
     return Recording(
         robot=robot,
         title="along a recorded log" if split is None else f"along a log, {Split(split).name.lower()} episodes",
-        predicted=model.rollout(past if context else past.present, torque[:, context:]),
+        predicted=model.rollout(past if context else past.present, torque[:, context:], environment),
         truth=Trajectory(q[:, context:], qd[:, context:]),
         predicted_label="predicted",
         truth_label="measured",
         worlds=tuple(_where(store, int(e), int(s), robot.dt) for e, s in zip(episode, start, strict=True)),
+        ground=environment.ground,
     )
 
 

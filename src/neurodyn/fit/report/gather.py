@@ -69,7 +69,12 @@ class Material:
     @property
     def of_log(self) -> bool:
         """Whether the evaluation is beside a log instead of a simulator."""
-        return "at_horizon" in self.report
+        return "at_horizon" in self.report or self.of_tosses
+
+    @property
+    def of_tosses(self) -> bool:
+        """Whether the evaluation is beside a log of a floating robot."""
+        return "releases" in self.report
 
 
 def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Material:

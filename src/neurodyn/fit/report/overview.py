@@ -4,6 +4,7 @@
 from html import escape
 from typing import Any
 
+from neurodyn.fit.report import tosses
 from neurodyn.fit.report.gather import Material
 from neurodyn.fit.report.numbers import digits, quantity, share, span, times
 from neurodyn.fit.report.page import cards, facts, paragraph, section
@@ -28,6 +29,8 @@ def header(material: Material) -> str:
 
 def headline(material: Material) -> str:
     """Return the few figures that matter most."""
+    if material.of_tosses:
+        return cards(tosses.headline(material.report))
     return cards(_log_cards(material) if material.of_log else _simulator_cards(material.report))
 
 
@@ -160,7 +163,7 @@ def _trained(last: dict[str, Any]) -> str:
 
 def _evaluated(report: dict[str, Any]) -> str:
     length = f"{report['horizon']:,} frames ({span(report['horizon'] * report['dt'])})"
-    if "at_horizon" in report:
+    if "at_horizon" in report or "releases" in report:
         episodes = f"{count(report['episodes'], 'episode')} ({report['split']})"
         return f"{report['rollouts']:,} roll-outs of {length} in {episodes}"
     return f"{report['rollouts']:,} roll-outs of {length}, seed {report['seed']}"
@@ -169,5 +172,5 @@ def _evaluated(report: dict[str, Any]) -> str:
 def _truth(report: dict[str, Any]) -> str:
     teacher = report.get("teacher")
     if not teacher:
-        return "measured joint positions and velocities"
+        return "measured poses and velocities" if "releases" in report else "measured joint positions and velocities"
     return f"Newton, {teacher['solver']}, {count(teacher['substeps'], 'substep')} a frame"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.fit.report import errors, log, overview, samples
+from neurodyn.fit.report import errors, log, overview, samples, tosses
 from neurodyn.fit.report.gather import Material, gather
 from neurodyn.fit.report.page import page
 from neurodyn.fit.report.reproduce import reproduce
@@ -35,26 +35,12 @@ def write_report(run: Path, report: dict[str, Any], *, path: Path | None = None,
 
 def render_report(material: Material) -> str:
     """Return the report as HTML."""
-    middle = (
-        [log.at_horizons(material), samples.trajectories(material), log.by_group(material), log.by_joint(material)]
-        if material.of_log
-        else [
-            errors.by_horizon(material),
-            errors.grounds(material),
-            errors.floors(material),
-            errors.over_time(material),
-            errors.limits(material),
-            samples.trajectories(material),
-            errors.energy(material),
-            errors.stability(material),
-        ]
-    )
     body = [
         overview.header(material),
         overview.headline(material),
         samples.moving(material),
         overview.about(material),
-        *middle,
+        *_measured(material),
         log.data(material) if material.of_log else "",
         training(material),
         "" if material.of_log else errors.speed(material),
@@ -62,6 +48,26 @@ def render_report(material: Material) -> str:
         _footer(),
     ]
     return page(f"{material.report['robot']}: {material.report['kind']} dynamics", body)
+
+
+def _measured(material: Material) -> list[str]:
+    """Return the sections on errors."""
+    if material.of_tosses:
+        return [tosses.by_horizon(material), tosses.over_time(material), samples.trajectories(material)]
+    if material.of_log:
+        return [
+            log.at_horizons(material), samples.trajectories(material), log.by_group(material), log.by_joint(material)
+        ]  # fmt: skip
+    return [
+        errors.by_horizon(material),
+        errors.grounds(material),
+        errors.floors(material),
+        errors.over_time(material),
+        errors.limits(material),
+        samples.trajectories(material),
+        errors.energy(material),
+        errors.stability(material),
+    ]
 
 
 def _footer() -> str:
