@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201, ANN202
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 """Motion of a body by the chain of joints that carries it, as Warp functions.
 
 Conventions are Newton's: a free joint has the position of the child's origin and its quaternion (scalar last),

@@ -10,10 +10,10 @@ import torch
 import warp as wp
 
 from neurodyn.core.probes import ProbeLayout
-from neurodyn.rigid.kinds import JOINT_KINDS, SHAPE_KINDS
-from neurodyn.rigid.meshes import pseudo_normals
-from neurodyn.rigid.solids import Solid
 from neurodyn.rigid.heights import block_ranges
+from neurodyn.rigid.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
+from neurodyn.rigid.meshes import pseudo_normals
+from neurodyn.rigid.solids import Solid, matrix
 from neurodyn.rigid.surfaces import BLOCK
 
 
@@ -26,18 +26,36 @@ class Precision:
     vec3: Any
     vec4: Any
     quat: Any
+    mat33: Any
     transform: Any
 
 
 PRECISIONS = {
-    torch.float32: Precision(wp.float32, wp.vec2f, wp.vec3f, wp.vec4f, wp.quatf, wp.transformf),
-    torch.float64: Precision(wp.float64, wp.vec2d, wp.vec3d, wp.vec4d, wp.quatd, wp.transformd),
+    torch.float32: Precision(wp.float32, wp.vec2f, wp.vec3f, wp.vec4f, wp.quatf, wp.mat33f, wp.transformf),
+    torch.float64: Precision(wp.float64, wp.vec2d, wp.vec3d, wp.vec4d, wp.quatd, wp.mat33d, wp.transformd),
 }
 
 
-def layout_arrays(layout: ProbeLayout, device: str, precision: Precision) -> list[Any]:
-    """Return chain_start ... joint_centre of the kernels."""
-    chains = [_chain(layout, probe.joint) for probe in layout.probes]
+def layout_arrays(layout: ProbeLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
+    """Return start, chain_start ... joint_centre of the kernels.
+
+    Args:
+        layout: The probes.
+        device: Warp device.
+        precision: Types of the arrays.
+        one_by_one: Whether every probe is reached from the root, rather than from the body of the one before it
+            where that is on the way, or else from the body of joint 0.
+    """
+    chains, start = [], []
+    before = [-1]
+    for probe in layout.probes:
+        whole = _chain(layout, probe.joint)
+        from_before = not one_by_one and before[-1] in whole
+        from_base = not one_by_one and not from_before and before[0] == whole[0] == 0
+        walked = whole.index(before[-1]) + 1 if from_before else int(from_base)
+        chains.append(whole[walked:])
+        start.append(FROM_BEFORE if from_before else FROM_BASE if from_base else FROM_ROOT)
+        before = whole
     frames = np.array([joint.parent_frame for joint in layout.joints], dtype=np.float64).reshape(-1, 7)
     children = np.array([joint.child_frame for joint in layout.joints], dtype=np.float64).reshape(-1, 7)
     q_start, qd_start = [0], [0]
@@ -47,13 +65,14 @@ def layout_arrays(layout: ProbeLayout, device: str, precision: Precision) -> lis
     centres = np.zeros((len(layout.joints), 3))
     centres[0] = layout.base_com
 
-    def integers(values: Sequence[int]) -> Any:
+    def integers(values: Sequence[Any]) -> Any:
         return wp.array(np.array(values, dtype=np.int32), dtype=wp.int32, device=device)
 
     def real(values: Any, kind: Any, width: int) -> Any:
         return wp.array(np.asarray(values, dtype=np.float64).reshape(-1, width), dtype=kind, device=device)
 
     return [
+        integers(start),
         integers(np.cumsum([0, *map(len, chains)]).tolist()),
         integers([joint for chain in chains for joint in chain]),
         real([probe.point for probe in layout.probes], precision.vec3, 3),
@@ -70,7 +89,7 @@ def layout_arrays(layout: ProbeLayout, device: str, precision: Precision) -> lis
 
 
 def _chain(layout: ProbeLayout, joint: int) -> list[int]:
-    chain = []
+    chain: list[int] = []
     while joint >= 0:
         chain.append(joint)
         joint = layout.joints[joint].parent
@@ -118,7 +137,8 @@ class ShapeArrays:
         self.arrays = [
             array(starts.astype(np.int32), wp.int32),
             array(kind, wp.int32),
-            array(place, precision.transform),
+            array(place[:, :3], precision.vec3),
+            array(np.stack([matrix(quaternion) for quaternion in place[:, 3:]]), precision.mat33),
             array(size, precision.vec3),
             array(ball, precision.vec4),
             array(mesh_ids, wp.uint64),

@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 """The least signed distance over all shapes of an environment, as a Warp function."""
 
 from typing import Any
@@ -39,7 +43,8 @@ def environment_distance(
     first: int,
     last: int,
     kind: wp.array[int],
-    place: wp.array[Any],
+    origin: wp.array[Any],
+    rotation: wp.array[Any],
     size: wp.array[Any],
     ball: wp.array[Any],
     mesh: wp.array[wp.uint64],
@@ -63,12 +68,11 @@ def environment_distance(
             centre = type(point)(ball[shape][0], ball[shape][1], ball[shape][2])
             if wp.length(point - centre) - radius >= best:
                 continue
-        rotation = wp.transform_get_rotation(place[shape])
-        local = wp.quat_rotate_inv(rotation, point - wp.transform_get_translation(place[shape]))
+        local = (point - origin[shape]) @ rotation[shape]
         distance, gradient = shape_distance(
             shape, kind, size, mesh, first_face, pseudo_normals, grid, heights, ranges, local
         )
         if distance < best:
             best = distance
-            normal = wp.quat_rotate(rotation, gradient)
+            normal = rotation[shape] @ gradient
     return best, normal

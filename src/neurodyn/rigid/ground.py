@@ -2,14 +2,20 @@
 """The shapes around a batch of worlds, ready to be measured against."""
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Scene
-from neurodyn.rigid.device_arrays import PRECISIONS, ShapeArrays
 from neurodyn.rigid.solids import Solid, solids_of_scene
+
+if TYPE_CHECKING:
+    from neurodyn.rigid.device_arrays import ShapeArrays
+
+
+_FREE_SPACE = Scene()
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +30,11 @@ class Ground:
         own: Shapes of each world, likewise; empty where there are none.
     """
 
-    scene: Scene = Scene()
+    scene: Scene = _FREE_SPACE
     pose: Tensor | None = None
     shared: tuple[Solid, ...] = ()
     own: tuple[tuple[Solid, ...], ...] = ()
-    _arrays: dict[tuple[str, torch.dtype], ShapeArrays] = field(default_factory=dict, repr=False)
+    _arrays: dict[tuple[str, torch.dtype], "ShapeArrays"] = field(default_factory=dict, repr=False)
 
     def posed(self, pose: Tensor | None) -> "Ground":
         """Return the same shapes at other poses, shape [worlds, 7]; what was compiled is shared."""
@@ -39,7 +45,7 @@ class Ground:
         """Whether there is no shape at all."""
         return not (self.scene.shapes or self.shared or any(self.own))
 
-    def arrays(self, device: str, dtype: torch.dtype) -> ShapeArrays:
+    def arrays(self, device: str, dtype: torch.dtype) -> "ShapeArrays":
         """Return the shapes as Warp arrays, made on first use.
 
         Raises:
@@ -47,6 +53,8 @@ class Ground:
         """
         key = (device, dtype)
         if key not in self._arrays:
+            from neurodyn.rigid.device_arrays import PRECISIONS, ShapeArrays  # loads Warp
+
             solids = (*solids_of_scene(self.scene), *self.shared)
             self._arrays[key] = ShapeArrays(solids, self.own, device, PRECISIONS[dtype])
         return self._arrays[key]
@@ -61,7 +69,8 @@ class Ground:
             return identity_pose(device, dtype)
         if self.pose.shape not in ((worlds, 7), (1, 7)):
             raise InputError(
-                f"the ground has poses of shape {list(self.pose.shape)}; valid: [{worlds}, 7] for {worlds} worlds, or [1, 7]"
+                f"the ground has poses of shape {list(self.pose.shape)}; valid: [{worlds}, 7] "
+                f"for {worlds} worlds, or [1, 7]"
             )
         return self.pose.detach().to(device=device, dtype=dtype).contiguous()
 

@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAssignmentType=false
 """The probing kernel over (world, probe) and its adjoint, generic in the precision."""
 
 from typing import Any
@@ -7,7 +11,7 @@ import warp as wp
 
 from neurodyn.rigid.chain import accumulate, add_pose_gradient, advance
 from neurodyn.rigid.environment import FAR, environment_distance
-from neurodyn.rigid.kinds import FREE
+from neurodyn.rigid.kinds import FROM_BASE, FROM_ROOT
 
 
 @wp.kernel(enable_backward=False, module="unique")
@@ -16,6 +20,8 @@ def probe_kernel(
     qd: wp.array2d[Any],
     pose: wp.array[Any],
     base_frame: int,
+    group: int,
+    start: wp.array[int],
     chain_start: wp.array[int],
     chain: wp.array[int],
     probe_point: wp.array[Any],
@@ -30,7 +36,8 @@ def probe_kernel(
     joint_centre: wp.array[Any],
     shape_start: wp.array[int],
     shape_kind: wp.array[int],
-    shape_place: wp.array[Any],
+    shape_origin: wp.array[Any],
+    shape_rotation: wp.array[Any],
     shape_size: wp.array[Any],
     shape_ball: wp.array[Any],
     shape_mesh: wp.array[wp.uint64],
@@ -46,65 +53,84 @@ def probe_kernel(
     velocity: wp.array2d[Any],
     valid: wp.array2d[wp.bool],
 ):
-    """Measure one probe of one world.
+    """Measure the probes of one group of one world.
 
-    The chain of joints of probe p is chain[chain_start[p]:chain_start[p + 1]], from the root on. The shapes of
+    Probe p is reached by the joints chain[chain_start[p]:chain_start[p + 1]], from where start[p] says: the root,
+    the body of joint 0, or that of the probe before it, both of which this group has reached. The shapes of
     world w are those before shape_start[0], which all worlds share, and those from shape_start[w] to before
-    shape_start[w + 1]; where shape_start has one entry, there are none of its own. With `base_frame`, joint 0
-    is free and is the root of every chain; the outputs are then along the axes of its child body.
+    shape_start[w + 1]; where shape_start has one entry, no world has its own. With `base_frame`, joint 0 is free
+    and the first of every group; the outputs are then along the axes of its child body.
     """
-    world, probe = wp.tid()
-    local = probe_point[probe]
-    zero = local.dtype(0.0)
-    one = local.dtype(1.0)
-    rotation = wp.quaternion(zero, zero, zero, one)
-    origin = type(local)()
-    speed = type(local)()
-    spin = type(local)()
-    base_rotation = rotation
-    base_origin = origin
-    for i in range(chain_start[probe], chain_start[probe + 1]):
-        j = chain[i]
-        rotation, origin, speed, spin = advance(
-            joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
-            joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
-        )  # fmt: skip
-        if j == 0:
-            base_rotation = rotation
-            base_origin = origin
-    arm = wp.quat_rotate(rotation, local)
-    place = origin + arm
-    moving = speed + wp.cross(spin, arm)
-
+    world, part = wp.tid()
+    zero = distance.dtype(0.0)
+    still = type(probe_point[0])()
+    upright = wp.quaternion(zero, zero, zero, distance.dtype(1.0))
+    # Copies, one by one: to Warp an assignment of several variables at once gives them new names only.
+    rotation = wp.copy(upright)
+    origin = wp.copy(still)
+    speed = wp.copy(still)
+    spin = wp.copy(still)
+    base_rotation = wp.copy(upright)
+    base_origin = wp.copy(still)
+    base_speed = wp.copy(still)
+    base_spin = wp.copy(still)
+    # Matrices, because each is applied several times.
+    to_base = wp.quat_to_matrix(upright)
     scene = pose[wp.min(world, pose.shape[0] - 1)]
-    turned = wp.transform_get_rotation(scene)
-    seen = wp.quat_rotate_inv(turned, place - wp.transform_get_translation(scene))
-    best = local.dtype(FAR)
-    gradient = type(local)()
-    best, gradient = environment_distance(
-        0, shape_start[0], shape_kind, shape_place, shape_size, shape_ball, shape_mesh, shape_first_face,
-        pseudo_normals, shape_grid, heights, ranges, seen, best, gradient,
-    )  # fmt: skip
-    if shape_start.shape[0] > 1:
-        best, gradient = environment_distance(
-            shape_start[world], shape_start[world + 1], shape_kind, shape_place, shape_size, shape_ball,
-            shape_mesh, shape_first_face, pseudo_normals, shape_grid, heights, ranges, seen, best, gradient,
-        )  # fmt: skip
-    upward = wp.quat_rotate(turned, gradient)
-    found = best < local.dtype(FAR)
-    ground = place - best * upward
+    scene_rotation = wp.quat_to_matrix(wp.transform_get_rotation(scene))
+    scene_origin = wp.transform_get_translation(scene)
+    for probe in range(part * group, wp.min((part + 1) * group, probe_point.shape[0])):
+        if start[probe] == FROM_ROOT:
+            rotation = wp.copy(upright)
+            origin = wp.copy(still)
+            speed = wp.copy(still)
+            spin = wp.copy(still)
+        elif start[probe] == FROM_BASE:
+            rotation = wp.copy(base_rotation)
+            origin = wp.copy(base_origin)
+            speed = wp.copy(base_speed)
+            spin = wp.copy(base_spin)
+        for i in range(chain_start[probe], chain_start[probe + 1]):
+            j = chain[i]
+            rotation, origin, speed, spin = advance(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
+                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
+            )  # fmt: skip
+            if j == 0:
+                base_rotation = wp.copy(rotation)
+                base_origin = wp.copy(origin)
+                base_speed = wp.copy(speed)
+                base_spin = wp.copy(spin)
+                to_base = wp.transpose(wp.quat_to_matrix(rotation))
+        arm = wp.quat_rotate(rotation, probe_point[probe])
+        place = origin + arm
+        moving = speed + wp.cross(spin, arm)
 
-    if base_frame != 0:
-        upward = wp.quat_rotate_inv(base_rotation, upward)
-        ground = wp.quat_rotate_inv(base_rotation, ground - base_origin)
-        place = wp.quat_rotate_inv(base_rotation, place - base_origin)
-        moving = wp.quat_rotate_inv(base_rotation, moving)
-    distance[world, probe] = best
-    normal[world, probe] = upward
-    point[world, probe] = wp.where(found, ground, type(local)())
-    position[world, probe] = place
-    velocity[world, probe] = moving
-    valid[world, probe] = found
+        seen = (place - scene_origin) @ scene_rotation
+        best, gradient = environment_distance(
+            0, shape_start[0], shape_kind, shape_origin, shape_rotation, shape_size, shape_ball, shape_mesh,
+            shape_first_face, pseudo_normals, shape_grid, heights, ranges, seen, distance.dtype(FAR), still,
+        )  # fmt: skip
+        if shape_start.shape[0] > 1:
+            best, gradient = environment_distance(
+                shape_start[world], shape_start[world + 1], shape_kind, shape_origin, shape_rotation, shape_size,
+                shape_ball, shape_mesh, shape_first_face, pseudo_normals, shape_grid, heights, ranges, seen, best,
+                gradient,
+            )  # fmt: skip
+        found = best < distance.dtype(FAR)
+        upward = scene_rotation @ gradient
+        ground = place - best * upward
+        if base_frame != 0:
+            upward = to_base @ upward
+            ground = to_base @ (ground - base_origin)
+            place = to_base @ (place - base_origin)
+            moving = to_base @ moving
+        distance[world, probe] = best
+        normal[world, probe] = upward
+        point[world, probe] = wp.where(found, ground, still)
+        position[world, probe] = place
+        velocity[world, probe] = moving
+        valid[world, probe] = found
 
 
 @wp.kernel(enable_backward=False, module="unique")

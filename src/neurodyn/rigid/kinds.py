@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that kernels know kinds of joints and shapes by."""
+"""Numbers that kernels know kinds of joints and shapes by, and where the walk to a probe starts."""
 
 import warp as wp
 
@@ -19,3 +19,7 @@ MESH = wp.constant(5)
 HEIGHTFIELD = wp.constant(6)
 
 SHAPE_KINDS = {"plane": 0, "box": 1, "sphere": 2, "capsule": 3, "cylinder": 4, "mesh": 5, "heightfield": 6}
+
+FROM_ROOT = wp.constant(0)
+FROM_BASE = wp.constant(1)
+FROM_BEFORE = wp.constant(2)

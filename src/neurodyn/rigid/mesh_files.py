@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triangles of a mesh file: Wavefront .obj and .stl (binary or text)."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ def _read_obj(content: bytes) -> tuple[np.ndarray, np.ndarray]:
                 vertices.append([x, y, z])
             elif words[0] == "f":
                 corners = [_obj_index(word, len(vertices)) for word in words[1:]]
-                faces.extend((corners[0], a, b) for a, b in zip(corners[1:-1], corners[2:], strict=True))
+                faces.extend((corners[0], a, b) for a, b in pairwise(corners[1:]))
         except ValueError:
             raise ValueError(f"line {number}: {line.strip()!r}") from None
     return np.array(vertices, dtype=np.float64).reshape(-1, 3), np.array(faces, dtype=np.int64).reshape(-1, 3)

@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 """Signed distances to primitive shapes with the normal at the nearest surface point, as Warp functions.
 
 Each function takes a point in the frame of the shape and returns (distance, normal): the distance is negative

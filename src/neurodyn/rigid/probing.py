@@ -56,7 +56,7 @@ class Prober:
         self.nq = sum({"ball": 4, "free": 7}.get(joint.kind, 1) for joint in layout.joints)
         self.nv = sum({"ball": 3, "free": 6}.get(joint.kind, 1) for joint in layout.joints)
         self._free_base = bool(layout.joints) and layout.joints[0].kind == "free"
-        self._layouts: dict[tuple[torch.device, torch.dtype], list[Any]] = {}
+        self._layouts: dict[tuple[torch.device, torch.dtype, bool], list[Any]] = {}
         self._launches: dict[Any, _Launch] = {}
         self._check()
 
@@ -121,9 +121,12 @@ class Prober:
         changing = [(q, None), (qd, None), (pose, kinds.transform)]
         results = [(distance, None), *((vector, kinds.vec3) for vector in vectors), (valid, None)]
         key = ("forward", worlds, base_frame, q.dtype, device, pose.shape[0], id(shapes))
+        # On a CPU one thread measures all probes of a world, so that it need not walk to each from the root.
+        together = q.device.type == "cpu"
+        group = probes if together else 1
         launch = self._launch(key, lambda: _Launch(
-            probe_kernel, (worlds, probes), q.device, shapes,
-            [*changing, int(base_frame), *self._layout(q), *shapes.arrays, *results],
+            probe_kernel, (worlds, probes // group), q.device, shapes,
+            [*changing, int(base_frame), group, *self._layout(q, not together), *shapes.arrays, *results],
         ))  # fmt: skip
         launch([*changing, *results])
         return outputs
@@ -145,15 +148,17 @@ class Prober:
         key = ("backward", worlds, base_frame, q.dtype, str(q.device))
         launch = self._launch(key, lambda: _Launch(
             probe_adjoint_kernel, (worlds, probes), q.device, None,
-            [*changing, int(base_frame), *self._layout(q), *saved, *given, *results],
+            [*changing, int(base_frame), *self._layout(q, True)[1:], *saved, *given, *results],
         ))  # fmt: skip
         launch([*changing, *saved, *given, *results])
         return grad_q, grad_qd
 
-    def _layout(self, like: Tensor) -> list[Any]:
-        key = (like.device, like.dtype)
+    def _layout(self, like: Tensor, one_by_one: bool) -> list[Any]:
+        key = (like.device, like.dtype, one_by_one)
         if key not in self._layouts:
-            self._layouts[key] = layout_arrays(self.layout, _warp_device(like.device), PRECISIONS[like.dtype])
+            self._layouts[key] = layout_arrays(
+                self.layout, _warp_device(like.device), PRECISIONS[like.dtype], one_by_one=one_by_one
+            )
         return self._layouts[key]
 
     def _launch(self, key: Any, make: Any) -> "_Launch":
@@ -179,7 +184,7 @@ class _Launch:
         self._device = device
         self._changing = [i for i, argument in enumerate(arguments) if isinstance(argument, tuple)]
         whole = [wp.from_torch(*x, requires_grad=False) if isinstance(x, tuple) else x for x in arguments]
-        self._command = wp.launch(kernel, dim, inputs=whole, device=_warp_device(device), record_cmd=True)
+        self._command: Any = wp.launch(kernel, dim, inputs=whole, device=_warp_device(device), record_cmd=True)
 
     def __call__(self, tensors: list[tuple[Tensor, Any]]) -> None:
         """Launch with these tensors (and their Warp types) in place of those it was recorded with."""

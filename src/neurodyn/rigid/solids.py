@@ -37,12 +37,11 @@ class Solid:
 
     def ball(self) -> tuple[float, float, float, float]:
         """Return centre (in the scene) and radius of a ball around the shape; radius -1 where it has no end."""
-        sx, sy, sz = self.size
+        sx, sy, _ = self.size
         if self.kind == "plane":
             return (0.0, 0.0, 0.0, -1.0)
-        centre, radius = np.zeros(3), {
-            "box": float(np.linalg.norm(self.size)), "sphere": sx, "capsule": sx + sy, "cylinder": float(np.hypot(sx, sy))
-        }.get(self.kind, 0.0)  # fmt: skip
+        radii = {"sphere": sx, "capsule": sx + sy, "cylinder": float(np.hypot(sx, sy))}
+        centre, radius = np.zeros(3), radii.get(self.kind, float(np.linalg.norm(self.size)))
         low = high = centre
         if self.mesh is not None:
             low, high = self.mesh.vertices.min(0), self.mesh.vertices.max(0)
@@ -52,15 +51,20 @@ class Solid:
             low, high = np.array([*-half, self.heights.min()]), np.array([*half, self.heights.max()])
         if self.mesh is not None or self.heights is not None:
             centre, radius = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
-        placed = self.place[:3] + rotate(self.place[3:], centre)
+        placed = self.place[:3] + matrix(self.place[3:]) @ centre
         return (float(placed[0]), float(placed[1]), float(placed[2]), radius * (1 + 1e-6))
 
 
-def rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Rotate a vector by a unit quaternion, scalar last."""
-    axis, scalar = quaternion[:3], quaternion[3]
-    twice = 2 * np.cross(axis, vector)
-    return vector + scalar * twice + np.cross(axis, twice)
+def matrix(quaternion: np.ndarray) -> np.ndarray:
+    """Return the rotation matrix of a unit quaternion, scalar last, shape [3, 3]."""
+    x, y, z, w = quaternion
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
 
 
 @lru_cache(maxsize=32)

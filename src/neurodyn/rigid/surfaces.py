@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201, ANN202
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 """Signed distances to triangle meshes and heightfields with the normal at the nearest point, as Warp functions.
 
 A mesh is closed; the sign follows from the pseudo-normal of the nearest face, edge or vertex (Baerentzen and
@@ -111,11 +115,11 @@ def _search_cell(
     z = _gap(point[2], wp.min(wp.min(a[2], b[2]), wp.min(c[2], d[2])), wp.max(wp.max(a[2], b[2]), wp.max(c[2], d[2])))
     if x * x + y * y + z * z >= best * best:
         return best, nearest
-    candidate, feature = nearest_on_triangle(point, a, b, d)
+    candidate, _ = nearest_on_triangle(point, a, b, d)
     distance = wp.length(point - candidate)
     if distance < best:
         best, nearest = distance, candidate
-    candidate, feature = nearest_on_triangle(point, a, d, c)
+    candidate, _ = nearest_on_triangle(point, a, d, c)
     distance = wp.length(point - candidate)
     if distance < best:
         best, nearest = distance, candidate
@@ -162,6 +166,12 @@ def heightfield_distance(
     column = _cell_of(point[0], half_x, size[0], grid[2] - 1)
     row = _cell_of(point[1], half_y, size[1], grid[1] - 1)
     best, nearest = _search_cell(heights, grid, size, point, row, column, reach, point)
+    # The cell below the nearest point so far is often better, and a good first guess spares the search.
+    best, nearest = _search_cell(
+        heights, grid, size, point,
+        _cell_of(nearest[1], half_y, size[1], grid[1] - 1), _cell_of(nearest[0], half_x, size[0], grid[2] - 1),
+        best, nearest,
+    )  # fmt: skip
     block_columns = (grid[2] + BLOCK - 2) / BLOCK
     for i in range(
         _cell_of(point[1] - best, half_y, size[1], grid[1] - 1) / BLOCK,
@@ -196,13 +206,15 @@ def _search_block(
     z = _gap(point[2], bounds[0], bounds[1])
     if x * x + y * y + z * z >= best * best:
         return best, nearest
+    # Cells further away than this along x or y cannot be nearer, given the heights in the block.
+    across = wp.sqrt(best * best - z * z)
     for row in range(
-        wp.max(i * BLOCK, _cell_of(point[1] - best, half_y, size[1], grid[1] - 1)),
-        wp.min((i + 1) * BLOCK, _cell_of(point[1] + best, half_y, size[1], grid[1] - 1) + 1),
+        wp.max(i * BLOCK, _cell_of(point[1] - across, half_y, size[1], grid[1] - 1)),
+        wp.min((i + 1) * BLOCK, _cell_of(point[1] + across, half_y, size[1], grid[1] - 1) + 1),
     ):
         for column in range(
-            wp.max(j * BLOCK, _cell_of(point[0] - best, half_x, size[0], grid[2] - 1)),
-            wp.min((j + 1) * BLOCK, _cell_of(point[0] + best, half_x, size[0], grid[2] - 1) + 1),
+            wp.max(j * BLOCK, _cell_of(point[0] - across, half_x, size[0], grid[2] - 1)),
+            wp.min((j + 1) * BLOCK, _cell_of(point[0] + across, half_x, size[0], grid[2] - 1) + 1),
         ):
             best, nearest = _search_cell(heights, grid, size, point, row, column, best, nearest)
     return best, nearest
