@@ -13,7 +13,7 @@ SUMMARY = {
     "base_orientation_rad": 0.234,
     "base_orientation_rad_percentiles": {"10": 0.0, "50": 0.01, "90": 0.1},
 }
-EMPTY = {key: None for key in ("base_position_m", "base_orientation_rad")}
+EMPTY = dict.fromkeys(("base_position_m", "base_orientation_rad"))
 
 
 def part(rollouts, summary):
