@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.store import Store
+from neurodyn.rigid.ground import Ground
 from neurodyn.robots import Ranges
+from neurodyn.sim.clearance import Clearance
 from neurodyn.sim.generate import early_ends, generate
+from neurodyn.sim.sampling import TOUCH
 from neurodyn.sim.teacher import Teacher
 
 
@@ -38,6 +42,44 @@ def test_data_are_the_teachers_own_motion(cartpole, tmp_path):
     np.testing.assert_array_equal(replay[0].numpy(), q)
     np.testing.assert_array_equal(replay[1].numpy(), qd)
     assert len(np.unique(control[:, :-1])) == 300
+
+
+def test_each_trajectory_has_a_ground_of_its_own_and_can_be_repeated_from_the_file(tmp_path):
+    pendulum = robots.load("pendulum")
+    generate(pendulum, transitions=1200, frames=40, worlds=20, out=tmp_path / "a.h5")
+    store = Store.open(tmp_path / "a.h5")
+    assert store.header.scene == pendulum.grounds["plane-1"]
+    assert {probe.name.split("/")[0] for probe in store.header.probes.probes} == {"upper_arm", "lower_arm"}
+    pose = torch.tensor(store.ground)
+    assert pose.shape == (30, 7)
+    assert len(torch.unique(pose[:, 2])) > 20
+    q, qd, control = (torch.tensor(x.reshape(30, 41, -1)) for x in (store.q, store.qd, store.control))
+    ground = Ground(store.header.scene, pose)
+    assert Clearance(store.header.probes).depth(ground, q[:, 0].contiguous()).max() <= TOUCH
+    teacher = Teacher(pendulum, 30, scene=store.header.scene)
+    teacher.set_ground(pose)
+    replay = teacher.rollout(q[:, 0], qd[:, 0], control[:, :-1])
+    torch.testing.assert_close(replay[0], q)
+    teacher.set_ground(None)
+    assert (teacher.rollout(q[:, 0], qd[:, 0], control[:, :-1])[0] - q).abs().max() > 0.1
+
+
+def test_floating_robots_under_a_controller_repeat_for_a_seed_and_resume(tmp_path):
+    anymal = robots.load("anymal-c")
+    settings = {"transitions": 80, "frames": 10, "worlds": 4}
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    generate(anymal, out=tmp_path / "whole.h5", **settings)
+    with pytest.raises(KeyboardInterrupt):
+        generate(anymal, out=tmp_path / "cut.h5", progress=interrupt, **settings)
+    assert generate(anymal, out=tmp_path / "cut.h5", resume=True, **settings).simulated == 40
+    assert_same(tmp_path / "whole.h5", tmp_path / "cut.h5")
+    store = Store.open(tmp_path / "whole.h5")
+    assert store.q.shape[1] == 19
+    assert np.abs(store.control).max() <= 80.0
+    assert (store.control.reshape(8, 11, 12)[:, 0] != 0).all()
 
 
 def test_a_seed_repeats_and_another_does_not(cartpole, tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data from a teacher: many short trajectories from random states under random torques.
+"""Data from a teacher: many short trajectories from random states, on random grounds, under random torques.
 
 Batch k of a data set is a function of (seed, k) alone, so that an interrupted run goes on where it stopped
 and ends with the same file.
@@ -22,9 +22,11 @@ from neurodyn.data.header import Status, StoreHeader, dataset, package_versions
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file
 from neurodyn.robots import Robot
-from neurodyn.robots.declaration import Interval
+from neurodyn.robots.sections import Interval
 from neurodyn.sim.fingerprint import fingerprint
-from neurodyn.sim.sampling import sample_states, sample_torques
+from neurodyn.sim.ground_sampling import data_scene
+from neurodyn.sim.probes import probe_layout
+from neurodyn.sim.recorder import Recorder
 from neurodyn.sim.teacher import Teacher
 
 VALIDATION_FRACTION = 0.05
@@ -88,7 +90,8 @@ def generate(
         worlds: Worlds that are simulated at once.
         seed: Seed of states and torques.
         frames: Length of a trajectory in frames; None for the robot's own.
-        passive_fraction: Fraction of trajectories without torque, between 0 and 1; None for the robot's own.
+        passive_fraction: Fraction of trajectories without torque (of robots with gains: held at the nominal
+            pose), between 0 and 1; None for the robot's own.
         resume: Whether to go on from an interrupted run with the same settings.
         progress: Called after every batch.
 
@@ -106,22 +109,37 @@ def generate(
     start = time.perf_counter()
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
-    teacher = Teacher(robot, worlds)
-    sampling = {"worlds": worlds, "frames": frames, "episodes": episodes, "passive_fraction": passive_fraction}
+    scene = data_scene(robot)
+    teacher = Teacher(robot, worlds, scene=scene)
+    layout = None if robot.probes is None else probe_layout(teacher.model, robot)
     header = StoreHeader(
         spec=robot.spec,
         source="teacher",
-        teacher={**to_dict(robot.teacher), "sampling": {**sampling, **to_dict(robot.sampling)}},
+        teacher={
+            **to_dict(robot.teacher),
+            "sampling": {
+                "worlds": worlds,
+                "frames": frames,
+                "episodes": episodes,
+                "passive_fraction": passive_fraction,
+                **to_dict(robot.sampling),
+            },
+            "ground": to_dict(robot.ground_sampling),
+            "material": to_dict(robot.material),
+            "gains": to_dict(robot.gains),
+        },
         seed=seed,
         fingerprint=fingerprint(teacher.model),
         versions=package_versions("newton", "warp-lang"),
+        scene=scene,
+        probes=layout,
     )
-    recorder = Recorder(teacher, frames)
+    recorder = Recorder(teacher, frames, scene, layout)
     simulated, cpu_start = 0, time.process_time()
     with StoreWriter(path, header, resume=resume) as writer:
         for batch in range(writer.batches, math.ceil(episodes / worlds)):
             count = min(worlds, episodes - batch * worlds)
-            q, qd, control = recorder.record(generator(seed, "generate", batch), passive_fraction)
+            q, qd, control, ground = recorder.record(generator(seed, "generate", batch), passive_fraction)
             lengths, status = early_ends(robot, q, qd)
             split = assign_splits(
                 count, derive_seed(seed, "split", batch), validation=VALIDATION_FRACTION, test=TEST_FRACTION
@@ -129,41 +147,13 @@ def generate(
             writer.append(
                 q[:count], qd[:count], control[:count],
                 lengths=lengths[:count], status=status[:count], split=split, world=np.arange(count),
+                ground=None if ground is None else ground[:count],
             )  # fmt: skip
             simulated += count * frames
             if progress is not None:
                 progress(min(transitions, (batch * worlds + count) * frames), transitions)
     cpu_seconds = time.process_time() - cpu_start
     return _summarise(path, simulated, time.perf_counter() - start, cpu_seconds)
-
-
-class Recorder:
-    """Buffers for one batch of trajectories, filled anew by every call."""
-
-    def __init__(self, teacher: Teacher, frames: int) -> None:
-        spec = teacher.robot.spec
-        self._teacher = teacher
-        self._frames = frames
-        # Time comes first, so that a frame is written to memory in one piece.
-        self._q = torch.empty(frames + 1, teacher.worlds, spec.nq)
-        self._qd = torch.empty(frames + 1, teacher.worlds, spec.nv)
-
-    def record(self, rng: np.random.Generator, passive_fraction: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
-        """Simulate one batch from random states under random torques.
-
-        Returns:
-            Positions, shape [worlds, frames + 1, nq], velocities, shape [worlds, frames + 1, nv], both views
-            of the buffers, and torques, shape [worlds, frames, nu].
-        """
-        teacher, frames = self._teacher, self._frames
-        self._q[0], self._qd[0] = sample_states(teacher.robot, teacher.worlds, rng)
-        control = sample_torques(teacher.robot, teacher.worlds, frames, rng)
-        if passive_fraction > 0:
-            control[torch.from_numpy(rng.random(teacher.worlds) < passive_fraction)] = 0.0
-        for frame in range(frames):
-            q, qd = teacher.step_(self._q[frame], self._qd[frame], control[:, frame])
-            self._q[frame + 1], self._qd[frame + 1] = q, qd
-        return self._q.transpose(0, 1), self._qd.transpose(0, 1), control
 
 
 def early_ends(robot: Robot, q: Tensor, qd: Tensor) -> tuple[np.ndarray, np.ndarray]:

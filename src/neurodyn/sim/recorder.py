@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One batch of data: random grounds, states and controls, simulated and written down."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.probes import ProbeLayout
+from neurodyn.core.scene import Scene
+from neurodyn.rigid.drive import pd_torque
+from neurodyn.rigid.ground import Ground
+from neurodyn.robots import Robot
+from neurodyn.sim.ground_sampling import sample_grounds
+from neurodyn.sim.sampling import sample_states, sample_torques
+from neurodyn.sim.teacher import Teacher
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a random PD controller follows in a batch of trajectories.
+
+    Attributes:
+        target: Targets of the driven joints [rad or m], shape [worlds, frames, nu].
+        kp: Stiffnesses [N m/rad or N/m], shape [worlds, 1].
+        kd: Dampings [N m s/rad or N s/m], shape [worlds, 1].
+    """
+
+    target: Tensor
+    kp: Tensor
+    kd: Tensor
+
+
+class Recorder:
+    """Buffers for one batch of trajectories, filled anew by every call."""
+
+    def __init__(
+        self, teacher: Teacher, frames: int, scene: Scene | None = None, layout: ProbeLayout | None = None
+    ) -> None:
+        """Set up the buffers.
+
+        Args:
+            teacher: What simulates the trajectories; built with `scene`.
+            frames: Length of a trajectory in frames.
+            scene: The ground; None in free space.
+            layout: The robot's probes; None where it has none.
+        """
+        self._spec = teacher.robot.spec
+        self._teacher = teacher
+        self._frames = frames
+        self._ground = None if scene is None else Ground(scene)
+        self._layout = layout
+        # Time comes first, so that a frame is written to memory in one piece.
+        self._q = torch.empty(frames + 1, teacher.worlds, self._spec.nq)
+        self._qd = torch.empty(frames + 1, teacher.worlds, self._spec.nv)
+
+    def record(
+        self, rng: np.random.Generator, passive_fraction: float = 0.0
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Simulate one batch from random states, on random grounds, under random torques.
+
+        Args:
+            rng: Source of randomness.
+            passive_fraction: Share of trajectories without torque, or held at the nominal pose.
+
+        Returns:
+            Positions, shape [worlds, frames + 1, nq], velocities, shape [worlds, frames + 1, nv], both views
+            of the buffers, the torques that acted, shape [worlds, frames, nu], and the poses of the ground, shape
+            [worlds, 7], None in free space.
+        """
+        robot, worlds, frames = self._teacher.robot, self._teacher.worlds, self._frames
+        poses, ground = None, None
+        if self._ground is not None:
+            poses = sample_grounds(robot, worlds, rng)
+            ground = self._ground.posed(poses)
+            self._teacher.set_ground(poses)
+        self._q[0], self._qd[0] = sample_states(robot, worlds, rng, ground, self._layout)
+        if robot.gains is None:
+            control = sample_torques(robot, worlds, frames, rng)
+            if passive_fraction > 0:
+                control[torch.from_numpy(rng.random(worlds) < passive_fraction)] = 0.0
+            self._follow_torques(control)
+        else:
+            control = self._follow_targets(sample_targets(robot, worlds, frames, rng, passive_fraction))
+        return self._q.transpose(0, 1), self._qd.transpose(0, 1), control, poses
+
+    def _follow_torques(self, control: Tensor) -> None:
+        for frame in range(self._frames):
+            q, qd = self._teacher.step_(self._q[frame], self._qd[frame], control[:, frame])
+            self._q[frame + 1], self._qd[frame + 1] = q, qd
+
+    def _follow_targets(self, targets: Targets) -> Tensor:
+        """Return the torques that acted, within the effort of each joint, shape [worlds, frames, nu]."""
+        spec = self._spec
+        effort = torch.tensor(list(self._teacher.robot.actuated.values()))
+        control = torch.empty_like(targets.target)
+        for frame in range(self._frames):
+            q, qd = self._q[frame], self._qd[frame]
+            torque = pd_torque(spec, q, qd, targets.target[:, frame], targets.kp, targets.kd)
+            control[:, frame] = torque = torch.clamp(torque, -effort, effort)
+            self._q[frame + 1], self._qd[frame + 1] = self._teacher.step_(q, qd, torque)
+        return control
+
+
+def sample_targets(
+    robot: Robot, count: int, frames: int, rng: np.random.Generator, passive_fraction: float = 0.0
+) -> Targets:
+    """Draw targets about the nominal pose, independent in every frame, and gains for each trajectory.
+
+    Args:
+        robot: A robot with gains.
+        count: Number of trajectories.
+        frames: Length of a trajectory in frames.
+        rng: Source of randomness.
+        passive_fraction: Share of trajectories that hold the nominal pose with the gains of evaluation.
+    """
+    gains = robot.gains
+    if gains is None:
+        raise ValueError(f"robot {robot.name!r} has no gains")
+    nominal = torch.tensor(robot.nominal_q())
+    unit = torch.from_numpy(rng.random((count, frames, robot.spec.nu), dtype=np.float32))
+    target = nominal + gains.spread * (2 * unit - 1)
+    share = torch.from_numpy(rng.random((count, 3), dtype=np.float32))
+    kp, kd = (low + (high - low) * share[:, i : i + 1] for i, (low, high) in enumerate((gains.kp, gains.kd)))
+    held = share[:, 2] < passive_fraction
+    target[held] = nominal
+    kp[held], kd[held] = gains.hold
+    return Targets(target, kp, kd)
