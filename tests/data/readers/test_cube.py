@@ -12,7 +12,7 @@ from neurodyn.data.store import Split
 
 LOG = Path(__file__).resolve().parents[4] / "shared/data/cube_toss/cube_toss.npz"
 
-pytestmark = pytest.mark.skipif(not LOG.is_file(), reason="the cube's tosses are not beside the repository")
+needs_tosses = pytest.mark.skipif(not LOG.is_file(), reason="the cube's tosses are not beside the repository")
 
 
 def column_map(robot):
@@ -20,6 +20,7 @@ def column_map(robot):
     return read_column_map(robot.log_path)
 
 
+@needs_tosses
 def test_tosses_are_read_as_recorded():
     robot = robots.load("cube")
     store = read_logs([LOG], column_map(robot), robot.spec)
@@ -34,6 +35,21 @@ def test_tosses_are_read_as_recorded():
     assert store.header.spec.nu == 0
 
 
+def test_the_declared_probes_are_those_of_the_simulated_cube():
+    pytest.importorskip("newton")
+    from neurodyn.sim import build
+    from neurodyn.sim.probes import probe_layout
+
+    robot = robots.load("cube")
+    declared = column_map(robot).probes
+    assert declared is not None
+    built = probe_layout(build(robot), robot)
+    assert built.differences(declared) == []
+    assert built.joints == declared.joints
+    assert built.base_com == pytest.approx(declared.base_com)
+
+
+@needs_tosses
 def test_a_random_split_keeps_copies_of_a_toss_together():
     robot = robots.load("cube")
     store = read_logs([LOG], column_map(robot), robot.spec, split="random", seed=3)
@@ -43,6 +59,7 @@ def test_a_random_split_keeps_copies_of_a_toss_together():
     assert all(len(set(store.split[groups == group])) == 1 for group in np.unique(groups))
 
 
+@needs_tosses
 def test_tosses_without_a_split_are_scored_whole(tmp_path):
     robot = robots.load("cube")
     with np.load(LOG) as log:
