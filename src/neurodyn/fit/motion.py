@@ -70,19 +70,25 @@ def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | 
     return Drive(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1), kp=kp, kd=kd)
 
 
-def random(robot: Robot, worlds: int, frames: int, rng: np.random.Generator) -> Drive:
+def random(
+    robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[float, float] | None = None
+) -> Drive:
     """Return the drive of wild motion, as data are drawn: random torques in every frame, or random targets.
 
-    Of a robot with gains, each roll-out has stiffness and damping of its own.
+    Args:
+        robot: The robot.
+        worlds: Number of roll-outs.
+        frames: Frames of a roll-out.
+        rng: Source of randomness.
+        hold: Stiffness and damping of a robot with gains; None for those of data, drawn for each roll-out. Some of
+            these are so stiff and little damped that the robot itself does not stay calm for long.
     """
     from neurodyn.sim.sampling import sample_torques
 
     if robot.gains is None:
         return Drive(torque=sample_torques(robot, worlds, frames, rng))
-    kp, kd = (
-        torch.from_numpy(rng.uniform(*interval, size=(worlds, 1)).astype(np.float32))
-        for interval in (robot.gains.kp, robot.gains.kd)
-    )
+    intervals = (robot.gains.kp, robot.gains.kd) if hold is None else ((hold[0],) * 2, (hold[1],) * 2)
+    kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
     spread = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
     return Drive(target=torch.tensor(robot.nominal_q()) + torch.from_numpy(spread.astype(np.float32)), kp=kp, kd=kd)
 

@@ -71,6 +71,8 @@ def stability(
 ) -> dict[str, Any]:
     """Roll a model out for long, passively and driven at random.
 
+    A robot with gains is driven to random targets, with the gains that hold it.
+
     Args:
         model: The model.
         robot: The robot that it was trained on.
@@ -98,13 +100,14 @@ def stability(
 def _drives(
     robot: Robot, where: Situation, worlds: int, frames: int, rng: np.random.Generator | None
 ) -> Iterator[motion.Drive]:
-    """Yield the drive in pieces that memory does not mind; random gains are drawn anew for each."""
+    """Yield the drive in pieces that memory does not mind."""
+    hold = where.hold if where.hold is not None or robot.gains is None else robot.gains.hold
     for begin in range(0, frames, _CHUNK):
         length = min(_CHUNK, frames - begin)
         if rng is None:
-            yield motion.passive(robot, worlds, length, where.hold)
+            yield motion.passive(robot, worlds, length, hold)
         else:
-            yield motion.random(robot, worlds, length, rng)
+            yield motion.random(robot, worlds, length, rng, hold)
 
 
 def _run(
