@@ -71,7 +71,8 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
     by_group: dict[str, list[RawRun]] = {}
     for run in chosen_runs:
         by_group.setdefault(run.group, []).append(run)
-    results = {name: _residuals(group, spec, delays, margin, averaged) for name, group in by_group.items()}
+    measured = by_group if spec.nu else {}
+    results = {name: _residuals(group, spec, delays, margin, averaged) for name, group in measured.items()}
     found = {name: result for name, result in results.items() if result is not None}
     if not found:
         reason = "not measured: " + ("the robot has no control" if not spec.nu else "too few frames, or no control")
@@ -137,7 +138,7 @@ def _residuals(
         frames += len(targets[-1])
         for column, piece in zip(columns, pieces, strict=True):
             column.append(piece.control)
-    if frames < 4 * _BLOCK or not spec.nu or not any(np.ptp(u) for u in columns[0]):
+    if frames < 4 * _BLOCK or not any(np.ptp(u) for u in columns[0]):
         return None
     base, target = np.concatenate(states), np.concatenate(targets)
     scale = target.std(axis=0)
