@@ -76,7 +76,16 @@ def test_a_robot_without_meshes_is_drawn_by_its_joints():
     centre_of(picture, ORANGE)
 
 
-@pytest.mark.parametrize("change", [{"q": torch.zeros(2, 3)}, {"ghost": torch.zeros(1, 2)}, {"width": 0}])
+def test_a_camera_that_goes_along_keeps_the_robot_where_it_is():
+    cube = robots.load("cube")
+    q = torch.tensor([[0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0], [3.0, -2.0, 0.5, 0.0, 0.0, 0.0, 1.0]])
+    still = render(cube, q[:1], width=60, height=40)
+    along = render(cube, q, width=60, height=40, path=q[:, :3].numpy() * [1, 1, 0])
+    for picture in along:
+        assert (picture != still[0]).any(-1).mean() < 0.01
+
+
+@pytest.mark.parametrize("change", [{"path": np.zeros((1, 3))}, {"q": torch.zeros(2, 3)}, {"ghost": torch.zeros(1, 2)}, {"width": 0}])
 def test_bad_input_is_one_line(cartpole, change):
     with pytest.raises(InputError, match="pictures of 'cartpole'"):
         render(cartpole, **{"q": torch.zeros(2, 2), **change})

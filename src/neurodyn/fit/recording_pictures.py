@@ -11,12 +11,15 @@ import torch
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.errors import InputError
 from neurodyn.fit.recording import Recording
+from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
     from PIL import Image
 
 RATE = 20.0
 """Pictures in a second, about; frames are shown in real time."""
+_SMOOTH = 0.4
+"""Time over which the place of the camera is averaged [s]."""
 PREDICTED = (255, 146, 43)
 TRUTH = (77, 171, 247)
 _BAND, _INK, _QUIET, _GAP = (20, 24, 31), (236, 240, 245), (139, 148, 160), 6
@@ -49,7 +52,9 @@ def pictures(
     ground = recording.ground
     if ground is not None and ground.pose is not None:
         ground = ground.posed(ground.pose[world : world + 1])
-    panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height, ground=ground))
+    path = _path(recording.robot, shown[1], stride * dt)
+    both = None if path is None else np.concatenate([path, path])
+    panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height, ground=ground, path=both))
     count = len(shown[0])
     frames = [
         _compose(recording, left, right, k * stride * dt)
@@ -133,6 +138,18 @@ def _held(q: torch.Tensor) -> torch.Tensor:
     finite = torch.isfinite(q).all(-1)
     last = torch.where(finite, torch.arange(len(q)), 0).cummax(0).values
     return q[last]
+
+
+def _path(robot: Robot, q: torch.Tensor, interval: float) -> np.ndarray | None:
+    """Return how a camera goes along with a floating robot over the ground, shape [T, 3]; None for bolted ones."""
+    if robot.spec.joints[0].kind != "free":
+        return None
+    half = max(1, round(_SMOOTH / interval / 2))
+    place = q[:, :2].double().numpy()
+    place = np.concatenate([place[:1].repeat(half, 0), place, place[-1:].repeat(half, 0)])
+    sums = np.cumsum(np.concatenate([np.zeros((1, 2)), place]), axis=0)
+    mean = (sums[2 * half + 1 :] - sums[: -2 * half - 1]) / (2 * half + 1)
+    return np.concatenate([mean, np.zeros((len(mean), 1))], axis=1)
 
 
 def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: float) -> np.ndarray:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of a robot in motion, ray-traced on the CPU without a display."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def render(
     ghost: Tensor | np.ndarray | None = None,
     camera: Camera | None = None,
     ground: Ground | None = None,
+    path: np.ndarray | None = None,
 ) -> np.ndarray:
     """Render a motion.
 
@@ -43,6 +45,7 @@ def render(
         ghost: Another motion of the same robot that shines through, shape [T, nq].
         camera: Where pictures are taken from; None for one that sees the whole motion.
         ground: What the robot stands on, at one pose; None for free space.
+        path: Displacement of the camera in each picture [m], shape [T, 3]; None for one that stands still.
 
     Returns:
         Pictures, uint8, shape [T, height, width, 3].
@@ -56,14 +59,17 @@ def render(
         raise InputError(
             f"pictures of {robot.name!r}: ghost has {len(other)} frames; valid: {len(motion)}, as the motion"
         )
+    if path is not None and np.shape(path) != (len(motion), 3):
+        raise InputError(f"pictures of {robot.name!r}: path has shape {np.shape(path)}; valid: {(len(motion), 3)}")
     if width < 1 or height < 1:
         raise InputError(f"pictures of {robot.name!r}: {width} x {height} pixels; valid: at least 1 x 1")
     studio = _Studio(robot, width, height, ground)
-    seen = motion if other is None else np.concatenate([motion, other])
-    view = studio.default_camera(seen) if camera is None else camera
-    pictures = studio.shoot(motion, view)
+    path = np.zeros((len(motion), 3)) if path is None else np.asarray(path, float)
+    seen, beside = (motion, path) if other is None else (np.concatenate([motion, other]), np.concatenate([path, path]))
+    view = studio.default_camera(seen, beside) if camera is None else camera
+    pictures = studio.shoot(motion, view, path)
     if other is not None:
-        mixed = (1 - _GHOST_OPACITY) * pictures + _GHOST_OPACITY * studio.shoot(other, view)
+        mixed = (1 - _GHOST_OPACITY) * pictures + _GHOST_OPACITY * studio.shoot(other, view, path)
         pictures = np.rint(mixed).astype(np.uint8)
     return pictures
 
@@ -122,34 +128,38 @@ class _Studio:
         self._wp.to_torch(state.joint_q).copy_(torch.from_numpy(q))
         self._newton.eval_fk(self.model, state.joint_q, state.joint_qd, state)
 
-    def shoot(self, motion: np.ndarray, camera: Camera) -> np.ndarray:
-        """Take a picture of every configuration, uint8, shape [T, height, width, 3]."""
+    def shoot(self, motion: np.ndarray, camera: Camera, path: np.ndarray) -> np.ndarray:
+        """Take a picture of every configuration from a camera on a path, uint8, shape [T, height, width, 3]."""
         wp, (width, height) = self._wp, self._size
         rays = self._sensor.compute_camera_rays_pinhole(
             width, height, camera_fov=camera.field_of_view, sample_count=4, device="cpu"
         )
-        transform = wp.array([camera_pose(camera)], dtype=wp.transformf, device="cpu")
         image: Any = self._tracer.allocate_image_color(1, width, height)
         pictures = np.empty((len(motion), height, width, 3), np.uint8)
-        for k, q in enumerate(motion):
+        for k, (q, shift) in enumerate(zip(motion, path, strict=True)):
             if not np.isfinite(q).all():
                 pictures[k] = pictures[k - 1] if k else np.array(_BACKGROUND, np.uint8)
                 continue
             self.pose(q)
+            moved = replace(camera, eye=camera.eye + shift, target=camera.target + shift)
+            transform = wp.array([camera_pose(moved)], dtype=wp.transformf, device="cpu")
             self.model.bvh_refit_shapes(self._state)
             self._tracer.update(self._state, transform, rays, color_image=image)
             pictures[k] = image.numpy().view(np.uint8).reshape(height, width, 4)[..., :3]
         return pictures
 
-    def default_camera(self, motion: np.ndarray) -> Camera:
-        """Return a camera that sees all moving parts during the whole motion."""
-        finite = motion[np.isfinite(motion).all(1)]
-        if not len(finite):
-            finite = np.zeros((1, motion.shape[1]), np.float32)
+    def default_camera(self, motion: np.ndarray, path: np.ndarray) -> Camera:
+        """Return a camera that sees all moving parts during the whole motion, while it moves along a path."""
+        finite = np.isfinite(motion).all(1)
+        if finite.any():
+            motion, path = motion[finite], path[finite]
+        else:
+            motion, path = np.zeros((1, motion.shape[1]), np.float32), np.zeros((1, 3))
+        stride = max(1, len(motion) // _FRAMES_TO_FIT)
         points = []
-        for q in finite[:: max(1, len(finite) // _FRAMES_TO_FIT)]:
+        for q, shift in zip(motion[::stride], path[::stride], strict=True):
             self.pose(q)
-            points.append(self._outline())
+            points.append(self._outline() - shift)
         return fit_camera(np.concatenate(points), self._direction(), self._aspect)
 
     def _outline(self) -> np.ndarray:
