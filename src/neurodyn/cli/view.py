@@ -17,6 +17,7 @@ def view(
     seconds: float | None = None,
     driven: bool = False,
     data: str | None = None,
+    ground: str | None = None,
 ) -> None:
     """Record a model and its simulator, or a log, side by side from the same start.
 
@@ -29,6 +30,7 @@ def view(
         driven: Drive the robot with random torques instead of leaving it passive.
         data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the model
             was trained on, where it was trained on one.
+        ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
     """
     from neurodyn.core.errors import InputError
     from neurodyn.fit.recording import default_output, record_run
@@ -42,6 +44,6 @@ def view(
             f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
     path = out if out is not None else default_output(run, "view", f".{kind}")
-    recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data)
+    recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground)
     write_recording(recording, path, kind)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}: {path}")

@@ -209,6 +209,8 @@ def record_run(
         require_robot(model, robot)
         frames, where = _frames(robot, seconds or SECONDS), situation(robot, ground)
         return record(model, robot, frames=frames, seed=seed, driven=driven, where=where)
+    if ground is not None:
+        raise InputError("--ground is for a recording beside the simulator; along a log the ground is the log's")
     if driven:
         raise InputError("--driven draws random torques for the simulator; along a log the recorded torques drive")
     store = open_robot_data(robot, data)

@@ -61,9 +61,7 @@ class Situation:
     def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
         """Shift declared grounds under floating robots, so that these do not all fall onto the same spot."""
         if self.poses == "sampling":
-            from neurodyn.sim.ground_sampling import sample_grounds
-
-            return sample_grounds(robot, worlds, rng)
+            return _sampled(robot, worlds, rng)
         if self.scene is None or robot.fixed_base or robot.ground_sampling is None or self.name not in robot.grounds:
             return None
         reach = min(robot.ground_sampling.extent, *(_room(shape) for shape in self.scene.shapes))
@@ -73,6 +71,16 @@ class Situation:
         pose[:, 6] = 1.0
         pose[:, :2] = torch.from_numpy(rng.uniform(-reach, reach, size=(worlds, 2)).astype(np.float32))
         return pose
+
+
+def _sampled(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
+    """Draw poses as for data, but a ground in every world."""
+    from neurodyn.sim.ground_sampling import sample_grounds
+
+    if robot.ground_sampling is not None:
+        always = msgspec.structs.replace(robot.ground_sampling, absent=0.0)
+        robot = msgspec.structs.replace(robot, ground_sampling=always)
+    return sample_grounds(robot, worlds, rng)
 
 
 def _room(shape: Shape) -> float:
