@@ -64,4 +64,4 @@ def test_without_sampling_the_default_ground_stays_where_it_is(cube, cartpole):
     assert torch.equal(sample_grounds(robot, 2, generator(0, "x")), torch.tensor([[0, 0, 0, 0, 0, 0, 1.0]] * 2))
     assert sample_grounds(cartpole, 2, generator(0, "x")) is None
     assert data_scene(msgspec.structs.replace(robot, grounds={"flat": Scene()})) is None
-    assert data_scene(cube) == Scene(shapes=(Plane(),), folder=cube.folder)
+    assert data_scene(cube) == Scene(shapes=(Plane(),))

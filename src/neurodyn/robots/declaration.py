@@ -14,7 +14,7 @@ import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.scene import Scene
+from neurodyn.core.scene import Heightfield, Mesh, Scene
 from neurodyn.core.spec import JointKind, JointSpec, StateSpec
 from neurodyn.robots.sections import (
     Gains,
@@ -109,6 +109,8 @@ class Robot(Config, frozen=True):
         ground: Name of the ground that evaluation and simulation take by default; None for free space.
         ground_sampling: How the grounds of data are drawn; None for the default ground as it is.
         material: The contact of robot and ground; None for the asset's own.
+        colliders: Patterns (as of a shell) of the labels of collision shapes, or of the bodies that carry them,
+            that can touch anything; the asset's others are left out.
         probes: Points that are measured against the ground; None for none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
@@ -141,6 +143,7 @@ class Robot(Config, frozen=True):
     ground: str | None = None
     ground_sampling: GroundSampling | None = None
     material: Material | None = None
+    colliders: tuple[str, ...] = ("*",)
     probes: ProbeSelection | None = None
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
@@ -322,5 +325,10 @@ class Robot(Config, frozen=True):
 
     def located(self, folder: Path) -> "Robot":
         """Return this robot, and the files of its grounds, with the folder in which its declaration lies."""
-        grounds = {name: msgspec.structs.replace(scene, folder=str(folder)) for name, scene in self.grounds.items()}
+        grounds = {
+            name: msgspec.structs.replace(scene, folder=str(folder))
+            if any(isinstance(shape, Mesh | Heightfield) for shape in scene.shapes)
+            else scene
+            for name, scene in self.grounds.items()
+        }
         return msgspec.structs.replace(self, folder=str(folder), grounds=grounds)

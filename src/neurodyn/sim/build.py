@@ -8,6 +8,7 @@ where surfaces meet: margins of assets are dropped, as MuJoCo Warp drops them wh
 
 import warnings
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.sections import Material
@@ -174,6 +175,7 @@ def _prepare_shapes(builder: Any, robot: Robot) -> None:
     material = robot.material or Material()
     fields = {"mu": material.friction, "ke": material.stiffness, "kd": material.damping}
     modes = builder.custom_attributes.get("mujoco:solref_mode")
+    _leave_out(builder, robot)
     for shape in range(len(builder.shape_label)):
         if builder.shape_collision_group[shape] != 0:
             builder.shape_collision_group[shape] = _ROBOT_GROUP
@@ -184,6 +186,34 @@ def _prepare_shapes(builder: Any, robot: Robot) -> None:
                 getattr(builder, f"shape_material_{field}")[shape] = value
         if modes is not None and (material.stiffness is not None or material.damping is not None):
             modes.values.pop(shape, None)  # otherwise the asset's own solref would win
+
+
+def _leave_out(builder: Any, robot: Robot) -> None:
+    """Let the shapes that the declaration does not list as colliders touch nothing.
+
+    Raises:
+        InputError: It lists none of them.
+    """
+    collide = int(import_newton().ShapeFlags.COLLIDE_SHAPES)
+    found = [shape for shape, flags in enumerate(builder.shape_flags) if flags & collide]
+    names = {shape: _labels(builder, shape) for shape in found}
+    chosen = {shape for shape in found if any(fnmatch(name, c) for name in names[shape] for c in robot.colliders)}
+    if found and not chosen:
+        raise InputError(
+            f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
+            f"{choices({name for labels in names.values() for name in labels})}"
+        )
+    for shape in found:
+        if shape not in chosen:
+            builder.shape_flags[shape] &= ~collide
+            builder.shape_collision_group[shape] = 0
+
+
+def _labels(builder: Any, shape: int) -> set[str]:
+    """Return the short labels of a shape and of the body that carries it."""
+    body = builder.shape_body[shape]
+    labels = {short_label(builder.shape_label[shape])}
+    return labels | {short_label(builder.body_label[body])} if body >= 0 else labels
 
 
 def _kinds(newton: Any) -> dict[int, str]:
