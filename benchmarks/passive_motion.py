@@ -89,38 +89,34 @@ def measure(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[str
     found = situations(robot) if robot.grounds else {"none": situation(robot)}
     count = arguments.rollouts or default_rollouts(robot)
     reports = {
-        name: evaluate(
-            model,
-            robot,
-            horizon=HORIZONS.get(robot.name),
-            rollouts=count,
-            seed=arguments.seed,
-            where=where,
-            driven=False,
-            floors=arguments.floors,
-        )  # fmt: skip
-        for name, where in found.items()
+        name: measure_one(model, robot, where, count, arguments.floors, arguments.seed) for name, where in found.items()
     }
     for name, report in reports.items():
         require(report["teacher_finite_fraction"] == 1.0, f"{robot.name} on {name}: the simulator is not finite")
         first = next(iter(report["by_horizon"]))
-        for key in UNITS:
-            if report["floors"] and f"{key}_percentiles" in report:
-                floor, held = (report[a][b][first][key] for a, b in
-                               (("floors", "perturbed_1e-6"), ("baselines", "hold_last")))  # fmt: skip
-                require(floor <= held, f"{robot.name} on {name}: the simulator is not repeatable ({key})")
+        held = report["baselines"]["hold_last"][first]
+        for key in UNITS if report["floors"] else ():
+            if f"{key}_percentiles" in report:
+                again = report["floors"]["perturbed_1e-6"][first][key]
+                require(again <= held[key], f"{robot.name} on {name}: the simulator is not repeatable ({key})")
     return reports
 
 
 def generalise(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return a report for each circumstance that training never saw."""
-    return {
-        name: evaluate(
-            model, robot, horizon=HORIZONS.get(robot.name), rollouts=arguments.other_rollouts, seed=arguments.seed + 7, where=where, driven=False,
-            floors=min(arguments.other_rollouts, arguments.floors or 64),
-        )
-        for name, where in unseen(robot).items()
-    }  # fmt: skip
+    """Return a report for each of the other circumstances."""
+    count, seed = arguments.other_rollouts, arguments.seed + 7
+    floors = min(count, 64 if arguments.floors is None else arguments.floors)
+    return {name: measure_one(model, robot, where, count, floors, seed) for name, where in unseen(robot).items()}
+
+
+def measure_one(
+    model: Any, robot: Robot, where: Situation, rollouts: int, floors: int | None, seed: int
+) -> dict[str, Any]:
+    """Return a report on passive motion in one circumstance."""
+    horizon = HORIZONS.get(robot.name)
+    return evaluate(
+        model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=where, driven=False, floors=floors
+    )
 
 
 def unseen(robot: Robot) -> dict[str, Situation]:
