@@ -11,6 +11,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.rigid.mesh_files import read_triangles
 
 
+_SAME = 1e-6
+"""Vertices are one if they round to the same multiple of this share of the size of the mesh."""
+
+
 @dataclass(frozen=True, eq=False)
 class TriangleMesh:
     """A closed surface, normals outward.
@@ -63,8 +67,9 @@ def closed_mesh(vertices: np.ndarray, faces: np.ndarray, where: str) -> Triangle
         )
     if faces.min() < 0 or faces.max() >= len(vertices):
         raise InputError(f"{where}: a face names vertex {int(faces.max())} of {len(vertices)}; valid: existing ones")
-    vertices, inverse = np.unique(vertices, axis=0, return_inverse=True)
-    faces = inverse.reshape(-1)[faces]
+    grid = np.round(vertices / (_SAME * max(float(np.ptp(vertices, axis=0).max()), 1e-30)))
+    _, first, inverse = np.unique(grid, axis=0, return_index=True, return_inverse=True)
+    vertices, faces = vertices[first], inverse.reshape(-1)[faces]
     faces = faces[(faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])]
     _check_edges(vertices, faces, where)
     volume = np.einsum("ij,ij->", vertices[faces[:, 0]], np.cross(vertices[faces[:, 1]], vertices[faces[:, 2]])) / 6

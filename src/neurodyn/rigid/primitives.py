@@ -30,7 +30,7 @@ def direction(vector: Any, fallback: Any):
 def primitive_distance(kind: int, point: Any, size: Any):
     """Return distance and normal of a primitive; `size` holds half edges, or radius and half length."""
     if kind == PLANE:
-        return plane_distance(point, size)
+        return plane_distance(point)
     if kind == BOX:
         return box_distance(point, size)
     if kind == CAPSULE:
@@ -41,18 +41,9 @@ def primitive_distance(kind: int, point: Any, size: Any):
 
 
 @wp.func
-def plane_distance(point: Any, size: Any):
-    """Half space below z = 0, or where half edges are given, a sheet of that size."""
-    zero = point.dtype(0.0)
-    up = type(point)(zero, zero, point.dtype(1.0))
-    x, y = zero, zero
-    if size[0] > zero:
-        x = point[0] - wp.clamp(point[0], -size[0], size[0])
-    if size[1] > zero:
-        y = point[1] - wp.clamp(point[1], -size[1], size[1])
-    if x != zero or y != zero:
-        return direction(type(point)(x, y, point[2]), up)
-    return point[2], up
+def plane_distance(point: Any):
+    """Half space below z = 0."""
+    return point[2], type(point)(point.dtype(0.0), point.dtype(0.0), point.dtype(1.0))
 
 
 @wp.func

@@ -23,8 +23,7 @@ class Solid:
     Attributes:
         kind: Kind of shape.
         place: Position and rotation [x y z, qx qy qz qw] in the scene, shape [7].
-        size: Half edges of a box or (zero for unbounded) of a plane; radius and half length; edges of a cell
-            of a heightfield along x and y [m].
+        size: Half edges of a box; radius and half length; edges of a cell of a heightfield along x and y [m].
         mesh: Triangles of a mesh.
         heights: Heights of a heightfield [m], shape [rows along y, columns along x].
     """

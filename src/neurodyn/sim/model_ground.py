@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def ground_of_model(model: "newton.Model") -> Ground:
     """Return what the moving bodies of a model can touch and what does not move: shapes of the world.
 
-    Shapes of the global world are shared by all, others belong to theirs. Shapes that collide with nothing that
+    Planes have no end, as for Newton's solvers. Shapes of the global world are shared by all, others belong to theirs. Shapes that collide with nothing that
     moves, such as the bolted base of a robot, are left out.
 
     Raises:
@@ -29,7 +29,7 @@ def ground_of_model(model: "newton.Model") -> Ground:
     """
     arrays: Any = model
     groups = body_groups(model)
-    static = np.array([groups.get(int(body), (int(body),))[0] < 0 for body in arrays.shape_body.numpy()], dtype=bool)
+    static = np.array([groups.get(int(body), (int(body), None))[0] < 0 for body in arrays.shape_body.numpy()], dtype=bool)
     touched = collides(model) & static
     pairs = getattr(arrays, "shape_contact_pairs", None)
     if pairs is not None:
@@ -78,8 +78,7 @@ class _Reader:
         x, y, z = self._scale[shape].tolist()
         label = self._model.shape_label[shape]
         if kind in self._simple:
-            name = self._simple[kind]
-            return Solid(name, place, (x / 2, y / 2, 0.0) if name == "plane" else (x, y, z))
+            return Solid(self._simple[kind], place, (x, y, z))
         if kind in self._triangles:
             return Solid("mesh", place, mesh=self._mesh(shape, kind, label))
         if kind == self._field:
@@ -96,9 +95,12 @@ class _Reader:
         if kind == int(newton.GeoType.ELLIPSOID):
             source, scale = newton.Mesh.create_ellipsoid(*scale, compute_inertia=False), (1.0, 1.0, 1.0)
         elif kind == int(newton.GeoType.CONE):
-            source, scale = newton.Mesh.create_cone(scale[0], scale[1], compute_inertia=False), (1.0, 1.0, 1.0)
+            source, scale = newton.Mesh.create_cone(scale[0], scale[1], up_axis=newton.Axis.Z, compute_inertia=False), (1.0, 1.0, 1.0)
         elif kind == int(newton.GeoType.CONVEX_MESH):
-            source = source.compute_convex_hull()
+            # Of all vertices: Newton simplifies hulls to `maxhullvert` vertices, its pipeline does not.
+            most = len(np.asarray(source.vertices).reshape(-1, 3))
+            whole = newton.Mesh(source.vertices, source.indices, compute_inertia=False, maxhullvert=most)
+            source = whole.compute_convex_hull()
         key = (id(self._model.shape_source[shape]) if self._model.shape_source[shape] is not None else -shape, scale)
         if key not in self._meshes:
             vertices = np.asarray(source.vertices, dtype=float).reshape(-1, 3) * scale
