@@ -238,6 +238,7 @@ class Teacher:
                 self.model,
                 disable_contacts=False,
                 use_mujoco_contacts=self._pipeline is None,
+                kinematic_switchable_roots=False,  # saves an unused constraint for each free joint
                 enable_multiccd=True,  # faces on faces touch at up to four points, not at one that jumps about
                 nconmax=self._capacity.contacts,
                 njmax=self._capacity.rows,

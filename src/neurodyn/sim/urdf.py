@@ -40,6 +40,7 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
                 mesh.set("filename", _mesh_path(path, mesh.get("filename", "")))
             else:
                 link.remove(shape)
+    _add_missing_masses(root)
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -56,6 +57,28 @@ def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
     if root.tag != tag:
         raise InputError(f"{path}: not a {what}: its root is <{root.tag}> instead of <{tag}>")
     return root
+
+
+def _add_missing_masses(root: ElementTree.Element) -> None:
+    """Give links without mass one of zero where a link that is fixed to them has a mass.
+
+    Otherwise the importer would take the mass of their shapes, which the other link's mass includes already.
+    """
+    leader = {link.get("name", ""): link.get("name", "") for link in root.findall("link")}
+
+    def find(name: str) -> str:
+        return name if leader[name] == name else find(leader[name])
+
+    for joint in root.findall("joint"):
+        if joint.get("type") == "fixed":
+            ends = [find(element.get("link", "")) for tag in ("parent", "child") for element in joint.findall(tag)]
+            leader[ends[0]] = ends[-1]
+    known = {find(link.get("name", "")) for link in root.findall("link") if link.find("inertial") is not None}
+    for link in root.findall("link"):
+        if link.find("inertial") is None and find(link.get("name", "")) in known:
+            inertial = ElementTree.SubElement(link, "inertial")
+            ElementTree.SubElement(inertial, "mass", value="0")
+            ElementTree.SubElement(inertial, "inertia", dict.fromkeys(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), "0"))
 
 
 def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None]) -> None:
