@@ -49,7 +49,7 @@ class Candidate:
         return Material(friction=self.friction, stiffness=self.stiffness, damping=damping)
 
 
-BOUNDS = {"friction": (0.06, 0.4), "stiffness": (1e3, 1e5), "ratio": (0.15, 1.5), "scale": (0.96, 1.01)}
+BOUNDS = {"friction": (0.06, 0.4), "stiffness": (1e3, 1e5), "ratio": (0.15, 1.5), "scale": (0.92, 1.02)}
 
 
 class ScaledDynamics:
