@@ -65,3 +65,56 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tilted_run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("tilted"), str(TILTED), NETS["mlp"], steps=20)
+
+
+def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
+    """Save a model that feels the ground, with random weights: what it predicts depends on all that it is given."""
+    from neurodyn.dynamics.contact import ContactConfig, default_margins
+    from neurodyn.dynamics.encoding import EncodingConfig
+    from neurodyn.sim import build
+    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.probes import probe_layout
+
+    robot = robots.load(name)
+    built = build(robot)
+    layout = probe_layout(built, robot)
+    encoding = EncodingConfig(
+        invariant=(),
+        limits=(),
+        kappa=(1.0,) * robot.spec.nv,
+        velocity_products=False,
+        base_com=layout.base_com,
+        contact=ContactConfig(margins=default_margins(layout, 0.3)),
+    )
+    torch.manual_seed(0)
+    config = ModelConfig(kind="neural", net=net, encoding=encoding, robot=name)
+    spec = ModelSpec(state=robot.spec, fingerprint=fingerprint(built), probes=layout)
+    model = build_model(config, spec)
+    inputs = torch.randn(512, model.encoding.inputs)
+    model.predictor.fit(inputs, 0.02 * torch.randn(512, model.encoding.outputs))
+    for weight in model.predictor.parameters():  # the output layer begins at zero
+        torch.nn.init.normal_(weight, std=0.3)
+    save_model(folder, model, config)
+    return folder
+
+
+@pytest.fixture(scope="session", params=["gru", "transformer"])
+def any_ant_run(request, tmp_path_factory):
+    return make_contact_run(tmp_path_factory.mktemp(f"ant-{request.param}"), "ant", NETS[request.param])
+
+
+@pytest.fixture(scope="session")
+def ant_run(tmp_path_factory):
+    return make_contact_run(tmp_path_factory.mktemp("ant"), "ant", NETS["gru"])
+
+
+@pytest.fixture(scope="session")
+def pendulum_run(tmp_path_factory):
+    return make_contact_run(tmp_path_factory.mktemp("pendulum"), "pendulum", NETS["mlp"])
+
+
+@pytest.fixture(scope="session")
+def anymal_run(tmp_path_factory):
+    if not robots.is_installed(robots.load("anymal-c")):
+        pytest.skip("the asset of anymal-c needs the extra 'robots'")
+    return make_contact_run(tmp_path_factory.mktemp("anymal"), "anymal-c", NETS["mlp"])

@@ -2,6 +2,7 @@
 """A neural model as a solver of Newton, for any simulation loop that steps a `newton.solvers.SolverBase`."""
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics.artifact import load, require_match
+from neurodyn.dynamics.artifact import load, read_model_config
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.neural import NeuralCarry, NeuralDynamics
 from neurodyn.sim.engine import import_newton
-from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.solvers.drive import Drive
-from neurodyn.solvers.worlds import count_worlds, is_global, require_equal_worlds, require_robots_only
+from neurodyn.solvers.identity import require_robot
+from neurodyn.solvers.surroundings import require_probes, surroundings
+from neurodyn.solvers.worlds import count_worlds, is_global
 
 import_newton()  # a clear error where the extra is missing, and no banner
 
@@ -34,6 +35,7 @@ _IDENTITY_FLAGS = (
     | _FLAGS.BODY_INERTIAL_PROPERTIES
     | _FLAGS.MODEL_PROPERTIES
 )
+_SURROUNDING_FLAGS = _FLAGS.SHAPE_PROPERTIES | _FLAGS.JOINT_PROPERTIES | _FLAGS.MODEL_PROPERTIES
 
 
 class SolverNeural(newton.solvers.SolverBase):
@@ -44,8 +46,12 @@ class SolverNeural(newton.solvers.SolverBase):
     The state that is passed to `step` is always what counts; the solver remembers only the history of each
     world, for networks that have a memory. One solver follows one sequence of states.
 
-    Every world must hold the same robot, the one that the model was trained on, and nothing else that moves.
-    Contacts and observables are not supported. Nothing is recorded on a Warp tape; differentiate through
+    Every world must hold the same robot, the one that the model was trained on, and nothing else that moves. What
+    does not move is the ground: planes, boxes, spheres, capsules, cylinders, meshes and heightfields, of one world or
+    of all. A model that was trained with probes measures it from the state of each frame, as in training; Newton's
+    contacts are not read. A model without probes feels no ground, and a warning says so.
+
+    Observables are not supported. Nothing is recorded on a Warp tape; differentiate through
     `NeuralDynamics.rollout` instead.
 
     Attributes:
@@ -60,9 +66,10 @@ class SolverNeural(newton.solvers.SolverBase):
             run: A run directory, "pretrained:NAME", or a neural model on the device of `model`.
 
         Raises:
-            InputError: There is no such run, or something moves in the worlds that is not the robot.
-            MismatchError: The robots are not the one that the model was trained on (joints, order, masses,
-                gravity, ...); the message names the differences.
+            InputError: There is no such run, something moves in the worlds that is not the robot, or the ground is
+                of shapes that cannot be measured against.
+            MismatchError: The robots are not the one that the model was trained on (joints, order, masses, collision
+                shapes, gravity, ...); the message names the differences.
         """
         super().__init__(model)
         self._torch_device = torch.device(wp.device_to_torch(model.device))
@@ -71,9 +78,15 @@ class SolverNeural(newton.solvers.SolverBase):
                 "SolverNeural: the model asks for gradients, which a Warp tape does not record here; finalize it "
                 "without requires_grad and differentiate through NeuralDynamics.rollout"
             )
-        self.dynamics = run if isinstance(run, NeuralDynamics) else load(run, device=str(self._torch_device))
+        if isinstance(run, NeuralDynamics):
+            self.dynamics, self._declaration = run, run.spec.robot
+        else:
+            self.dynamics = load(run, device=str(self._torch_device))
+            self._declaration = read_model_config(run)[0].robot
         self._require_weights()
-        self._require_robot()
+        require_robot(model, self.dynamics, "SolverNeural")
+        require_probes(model, self.dynamics, self._declaration, "SolverNeural")
+        self._environment = surroundings(model, self.dynamics, "SolverNeural")
         self._worlds = count_worlds(model)
         self._drive = Drive(self.dynamics.spec, self._worlds, self._torch_device, "SolverNeural.step")
         self._carry: NeuralCarry | None = None
@@ -111,7 +124,7 @@ class SolverNeural(newton.solvers.SolverBase):
             self._require_no_wrench(state_in)
             state = State(self._table(state_in.joint_q), self._table(state_in.joint_qd))
             torque = self._drive.torque(self.model, state, control)
-            carry = self.dynamics.begin(state) if self._carry is None else self._carry
+            carry = self.dynamics.begin(state, self._environment) if self._carry is None else self._carry
             self._carry, predicted = self.dynamics.step_(carry, state, Control(torque=torque))
             self._table(state_out.joint_q).copy_(predicted.state.q)
             self._table(state_out.joint_qd).copy_(predicted.state.qd)
@@ -150,19 +163,26 @@ class SolverNeural(newton.solvers.SolverBase):
             self._restore(state, mask, wanted)
 
     def notify_model_changed(self, flags: "newton.ModelFlags | int") -> None:
-        """Check after a change of the model that its robots are still the one that was trained on.
+        """Look at a changed model anew: whether its robots are still the one that was trained on, and the ground.
 
-        Drive gains and effort limits are read at every step and may change.
+        Drive gains and effort limits are read at every step and may change without a word.
 
         Args:
-            flags: What has changed.
+            flags: What has changed; SHAPE_PROPERTIES where shapes of the ground have moved, MODEL_PROPERTIES where
+                gravity has turned.
 
         Raises:
-            InputError: Something moves now that is not the robot.
+            InputError: Something moves now that is not the robot, or the ground cannot be measured against.
             MismatchError: The robots are another one now; the message names the differences.
         """
         if int(flags) & int(_IDENTITY_FLAGS):
-            self._require_robot()
+            require_robot(self.model, self.dynamics, "SolverNeural")
+        if int(flags) & int(_FLAGS.SHAPE_PROPERTIES):
+            require_probes(self.model, self.dynamics, self._declaration, "SolverNeural")
+        if int(flags) & int(_SURROUNDING_FLAGS):
+            self._environment = surroundings(self.model, self.dynamics, "SolverNeural")
+            if self._carry is not None:  # the worlds keep their history
+                self._carry = replace(self._carry, environment=self._environment)
 
     def _table(self, array: Any) -> Tensor:
         """View coordinates of all worlds as one row a world, without a copy."""
@@ -212,20 +232,6 @@ class SolverNeural(newton.solvers.SolverBase):
                 f"SolverNeural: the neural model holds {weight.dtype} on {weight.device}; valid: torch.float32 on "
                 f"{self._torch_device}, where the Newton model is"
             )
-
-    def _require_robot(self) -> None:
-        require_robots_only(self.model, "SolverNeural")
-        built = fingerprint(self.model)
-        own = self.dynamics.spec
-        continuous = {joint.name: joint.continuous for joint in own.joints}
-        joints = tuple(
-            # Whether an angle turns without end is a matter of how it is compared; Newton does not know it.
-            JointSpec(name=joint.name, kind=joint.kind, continuous=continuous.get(joint.name, False))  # pyright: ignore[reportArgumentType]
-            for joint in built.joints
-        )
-        present = StateSpec(robot=own.robot, joints=joints, controls=own.controls, dt=own.dt)
-        require_match(self.dynamics, present, built, "SolverNeural")
-        require_equal_worlds(self.model, "SolverNeural")
 
     def _require_dt(self, dt: float) -> None:
         own = self.dynamics.spec.dt

@@ -102,7 +102,7 @@ def _arrays(model: Any) -> Any:
 
 
 def _stands(model: Any, joints: np.ndarray, worlds: int) -> np.ndarray:
-    """Return the joints' parent frames, those of root joints replaced by the gravity that they see."""
+    """Return the joints' parent frames, of root joints the gravity that they see, of floating ones nothing."""
     frames = model.joint_X_p.numpy()[joints].astype(float)
     gravity = np.asarray(model.gravity.numpy(), dtype=float).reshape(-1, 3)[:worlds]
     seen = np.repeat(gravity, len(joints) // worlds, axis=0) if len(gravity) == worlds else gravity[:1]
@@ -111,6 +111,7 @@ def _stands(model: Any, joints: np.ndarray, worlds: int) -> np.ndarray:
     once = np.cross(u, seen)
     standing = np.zeros_like(frames)
     standing[:, :3] = seen + 2 * w * once + 2 * np.cross(u, once)
+    standing[model.joint_type.numpy()[joints] == int(import_newton().JointType.FREE)] = 0.0
     return np.where(root[:, None], standing, frames)
 
 

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Newton model puts around its robots, as a neural model wants it: gravity, and the ground under the probes.
+
+A neural model knows its robot in the frame in which it was trained, where the root joint has one certain pose. In a
+user's scene robots may stand elsewhere: then the scene is seen from the root joint. With X_w the pose of the root
+joint in world w, and X that of training, the ground is seen at the pose X X_w^-1, and gravity turned likewise.
+"""
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from neurodyn import robots
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.probes import ProbeLayout
+from neurodyn.dynamics.interface import Environment
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.merge import compose, invert, rotation
+from neurodyn.sim.model_ground import ground_of_model
+from neurodyn.sim.probes import body_groups, collides, probe_layout
+from neurodyn.solvers.worlds import count_worlds
+
+if TYPE_CHECKING:
+    import newton
+
+_IDENTITY = np.array([0, 0, 0, 0, 0, 0, 1.0])
+_TOLERANCE = 1e-4
+_PROBE_TOLERANCE = 1e-5
+
+
+def surroundings(model: "newton.Model", dynamics: NeuralDynamics, where: str) -> Environment:
+    """Return gravity and ground of a Newton model as its robots' neural model sees them.
+
+    Args:
+        model: Worlds with robots, as `require_robots_only` wants it.
+        dynamics: The neural model.
+        where: Who asks, for error messages.
+
+    Raises:
+        InputError: A static shape is of a kind that cannot be measured against, or its mesh does not bound a solid.
+        MismatchError: Gravity is not the one of training (of a floating base: of another strength), or the roots
+            of a robot do not stand to each other as they did.
+    """
+    layout = dynamics.encoding.layout if dynamics.encoding.contact is not None else None
+    free = dynamics.encoding.coordinates.free
+    if layout is None:
+        _warn_of_shapes(model, dynamics.spec.robot, where)
+        if not free:  # where it stands does not matter, how it leans is part of the fingerprint
+            return dynamics.surroundings(None)
+    poses = _seen_from_roots(model, layout, where)
+    device = next(dynamics.parameters()).device
+    ground = None
+    if layout is not None:
+        ground = ground_of_model(model)
+        if np.abs(poses - _IDENTITY).max() > 1e-9:
+            ground = ground.posed(torch.tensor(poses, dtype=torch.float32, device=device))
+    gravity = None
+    if free:
+        vectors = np.asarray(_arrays(model).gravity.numpy(), dtype=float).reshape(-1, 3)
+        turned = [rotation(pose) @ vectors[min(world, len(vectors) - 1)] for world, pose in enumerate(poses)]
+        gravity = torch.tensor(np.array(turned), dtype=torch.float32, device=device)
+        if bool((gravity == gravity[0]).all()):
+            gravity = gravity[0]
+    try:
+        return dynamics.surroundings(Environment(gravity=gravity, ground=ground))
+    except InputError as error:
+        raise MismatchError(f"{where}: {error}") from None
+
+
+def require_probes(model: "newton.Model", dynamics: NeuralDynamics, declaration: str, where: str) -> None:
+    """Refuse a robot whose collision shapes have their probes elsewhere than the neural model's.
+
+    Args:
+        model: Worlds with robots.
+        dynamics: The neural model.
+        declaration: Name or path of the declaration of the robot, which says what is probed. Where there is none
+            any more a warning says that nothing was compared.
+        where: Who asks, for error messages.
+
+    Raises:
+        MismatchError: Probes lie elsewhere; the message names the differences.
+    """
+    layout = dynamics.encoding.layout
+    if layout is None or dynamics.encoding.contact is None:
+        return
+    try:
+        robot = robots.load(declaration)
+    except InputError:
+        warnings.warn(
+            f"{where}: the declaration {declaration!r} of robot {dynamics.spec.robot!r} is not there any more, so the "
+            "robot's collision shapes were not compared with the probes of the neural model",
+            stacklevel=4,
+        )
+        return
+    try:
+        differences = _differences(layout, probe_layout(model, robot))
+    except InputError as error:
+        differences = [str(error)]
+    if differences:
+        more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise MismatchError(
+            f"{where}: not the collision shapes that the model of {dynamics.spec.robot!r} was trained with: "
+            f"{'; '.join(differences[:3])}{more}"
+        )
+
+
+def _differences(own: ProbeLayout, built: ProbeLayout) -> list[str]:
+    """Compare places, whatever the importer called the shapes and in which order it met them."""
+    a, b = (np.array([[p.joint, *p.point, p.radius] for p in x.probes]).reshape(-1, 5) for x in (own, built))
+    if len(a) == len(b):
+        same = np.abs(a[:, None] - b[None]).max(-1) <= _PROBE_TOLERANCE
+        if same.any(0).all() and same.any(1).all():
+            return []
+    return own.differences(built) or ["some probes are missing, others are there twice"]
+
+
+def _seen_from_roots(model: Any, layout: ProbeLayout | None, where: str) -> np.ndarray:
+    """Return the pose at which the robot of each world sees it, shape [worlds, 7]."""
+    worlds = count_worlds(model)
+    kinds, parent = model.joint_type.numpy(), model.joint_parent.numpy()
+    frames = model.joint_X_p.numpy().astype(float)
+    groups = body_groups(model)
+    moving = np.flatnonzero(kinds != int(import_newton().JointType.FIXED)).reshape(worlds, -1)
+    poses = np.zeros((worlds, 7))
+    for world, joints in enumerate(moving):
+        first = None
+        for index, joint in enumerate(joints):
+            leader, offset = groups[int(parent[joint])]
+            if leader >= 0:
+                continue
+            own = _IDENTITY if layout is None else np.array(layout.joints[index].parent_frame)
+            seen = compose(own, invert(compose(offset, frames[joint])))
+            seen[3:] *= (1.0 if seen[6] >= 0 else -1.0) / np.linalg.norm(seen[3:])
+            first = seen if first is None else first
+            if layout is not None and np.abs(seen - first).max() > _TOLERANCE * (1 + np.abs(first).max()):
+                name = short_label(model.joint_label[joint])
+                raise MismatchError(
+                    f"{where}: joint {name!r} in world {world} does not stand to joint "
+                    f"{short_label(model.joint_label[joints[0]])!r} as it did in training"
+                )
+        poses[world] = _IDENTITY if first is None else first
+    return poses
+
+
+def _warn_of_shapes(model: Any, robot: str, where: str) -> None:
+    pairs = model.shape_contact_pairs
+    if pairs is None or not len(pairs):
+        return
+    groups, body = body_groups(model), model.shape_body.numpy()
+    static = np.array([groups[int(b)][0] < 0 for b in body]) & collides(model)
+    touched = {int(shape) for pair in pairs.numpy().reshape(-1, 2) if static[pair].sum() == 1 for shape in pair}
+    unfelt = sorted(shape for shape in touched if static[shape])
+    if unfelt:
+        warnings.warn(
+            f"{where}: the model of {robot!r} was trained without probes and feels none of the {len(unfelt)} static "
+            f"shapes that the robots could touch, such as {short_label(model.shape_label[unfelt[0]])!r}",
+            stacklevel=4,
+        )
+
+
+def _arrays(model: Any) -> Any:
+    """A built model has all of its arrays, which its declared types do not say."""
+    return model
