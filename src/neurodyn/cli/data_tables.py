@@ -54,8 +54,8 @@ def print_inspection(found: dict[str, Any]) -> None:
         ground = found["ground"]
         height, tilt = ([f"{x:.3g}" for x in ground[key]] for key in ("height", "tilt"))
         console.print(
-            f"ground: {', '.join(ground['shapes']) or 'nothing'} at {ground['poses']:,} poses, height {'..'.join(height)} "
-            f"m, tilt {'..'.join(tilt)} rad; probes: {ground['probes'] or 'none'}",
+            f"ground: {', '.join(ground['shapes']) or 'nothing'} at {ground['poses']:,} poses, "
+            f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; probes: {ground['probes'] or 'none'}",
             soft_wrap=True,
         )
     if found["log"]:  # a store that a script wrote may say nothing of its origin
