@@ -138,6 +138,7 @@ def probe_adjoint_kernel(
     q: wp.array2d[Any],
     qd: wp.array2d[Any],
     base_frame: int,
+    group: int,
     chain_start: wp.array[int],
     chain: wp.array[int],
     probe_point: wp.array[Any],
@@ -163,64 +164,65 @@ def probe_adjoint_kernel(
     grad_q: wp.array2d[Any],
     grad_qd: wp.array2d[Any],
 ):
-    """Add to the gradients by the state those that one probe's readings bring.
+    """Add to the gradients by the state those that the readings of one group of probes of one world bring.
 
     The ground point and the normal are held fixed in the world, so the gradient of the distance by the place of
     the probe is the normal. Readings in the axes of the base depend on the base's pose besides.
     """
-    world, probe = wp.tid()
-    local = probe_point[probe]
-    zero = local.dtype(0.0)
-    rotation = wp.quaternion(zero, zero, zero, local.dtype(1.0))
-    origin = type(local)()
-    speed = type(local)()
-    spin = type(local)()
+    world, part = wp.tid()
+    zero = by_distance.dtype(0.0)
+    still = type(probe_point[0])()
+    upright = wp.quaternion(zero, zero, zero, by_distance.dtype(1.0))
+    for probe in range(part * group, wp.min((part + 1) * group, probe_point.shape[0])):
+        rotation = wp.copy(upright)
+        origin = wp.copy(still)
+        speed = wp.copy(still)
+        spin = wp.copy(still)
+        upward = normal[world, probe]
+        place = position[world, probe]
+        moving = velocity[world, probe]
+        force = by_position[world, probe]
+        push = by_velocity[world, probe]
+        first = chain_start[probe]
+        if base_frame != 0:
+            j = chain[first]
+            rotation, origin, speed, spin = advance(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
+                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
+            )  # fmt: skip
+            # y' = R^T y changes by R^T (y x a) under a rotation a of the base, so its moment is (gradient x y);
+            # in the base's axes gradient and y are as stored.
+            moment = wp.cross(force, place) + wp.cross(push, moving) + wp.cross(by_normal[world, probe], upward)
+            pull = force
+            if valid[world, probe]:
+                moment += wp.cross(by_point[world, probe], point[world, probe])
+                pull += by_point[world, probe]
+            joint_rotation = joint_frame[j]
+            centre = origin + wp.quat_rotate(rotation, joint_offset[j])
+            pulled = -wp.quat_rotate(rotation, pull)
+            twisted = wp.quat_rotate(rotation, moment) + wp.cross(origin - centre, pulled)
+            add_pose_gradient(world, joint_q[j], q, joint_rotation, pulled, twisted, grad_q)
+            upward = wp.quat_rotate(rotation, upward)
+            place = origin + wp.quat_rotate(rotation, place)
+            moving = wp.quat_rotate(rotation, moving)
+            force = wp.quat_rotate(rotation, force)
+            push = wp.quat_rotate(rotation, push)
+            rotation = wp.copy(upright)
+            origin = wp.copy(still)
+            speed = wp.copy(still)
+            spin = wp.copy(still)
+        force += by_distance[world, probe] * upward
 
-    upward = normal[world, probe]
-    place = position[world, probe]
-    moving = velocity[world, probe]
-    force = by_position[world, probe]
-    push = by_velocity[world, probe]
-    first = chain_start[probe]
-    if base_frame != 0:
-        j = chain[first]
-        rotation, origin, speed, spin = advance(
-            joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
-            joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
-        )  # fmt: skip
-        # y' = R^T y changes by R^T (y x a) under a rotation a of the base, so its moment is (gradient x y);
-        # in the base's axes gradient and y are as stored.
-        moment = wp.cross(force, place) + wp.cross(push, moving) + wp.cross(by_normal[world, probe], upward)
-        pull = force
-        if valid[world, probe]:
-            moment += wp.cross(by_point[world, probe], point[world, probe])
-            pull += by_point[world, probe]
-        joint_rotation = joint_frame[j]
-        centre = origin + wp.quat_rotate(rotation, joint_offset[j])
-        pulled = -wp.quat_rotate(rotation, pull)
-        twisted = wp.quat_rotate(rotation, moment) + wp.cross(origin - centre, pulled)
-        add_pose_gradient(world, joint_q[j], q, joint_rotation, pulled, twisted, grad_q)
-        upward = wp.quat_rotate(rotation, upward)
-        place = origin + wp.quat_rotate(rotation, place)
-        moving = wp.quat_rotate(rotation, moving)
-        force = wp.quat_rotate(rotation, force)
-        push = wp.quat_rotate(rotation, push)
-        rotation = wp.quaternion(zero, zero, zero, local.dtype(1.0))
-        origin = type(local)()
-        speed = type(local)()
-        spin = type(local)()
-    force += by_distance[world, probe] * upward
-
-    for i in range(first, chain_start[probe + 1]):
-        j = chain[i]
-        joint_rotation = rotation * joint_frame[j]
-        parent_spin = spin
-        rotation, origin, speed, spin = advance(
-            joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
-            joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
-        )  # fmt: skip
-        accumulate(
-            joint_kind[j], world, joint_q[j], joint_qd[j], joint_axis[j], q, joint_rotation,
-            origin + wp.quat_rotate(rotation, joint_offset[j]), origin + wp.quat_rotate(rotation, joint_centre[j]),
-            parent_spin, spin, speed + wp.cross(spin, place - origin), place, moving, force, push, grad_q, grad_qd,
-        )  # fmt: skip
+        for i in range(first, chain_start[probe + 1]):
+            j = chain[i]
+            joint_rotation = rotation * joint_frame[j]
+            parent_spin = spin
+            rotation, origin, speed, spin = advance(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
+                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
+            )  # fmt: skip
+            accumulate(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_axis[j], q, joint_rotation,
+                origin + wp.quat_rotate(rotation, joint_offset[j]), origin + wp.quat_rotate(rotation, joint_centre[j]),
+                parent_spin, spin, speed + wp.cross(spin, place - origin), place, moving, force, push, grad_q, grad_qd,
+            )  # fmt: skip

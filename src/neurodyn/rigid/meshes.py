@@ -10,7 +10,6 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.rigid.mesh_files import read_triangles
 
-
 _SAME = 1e-6
 """Vertices are one if they round to the same multiple of this share of the size of the mesh."""
 

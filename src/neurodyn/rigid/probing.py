@@ -121,12 +121,10 @@ class Prober:
         changing = [(q, None), (qd, None), (pose, kinds.transform)]
         results = [(distance, None), *((vector, kinds.vec3) for vector in vectors), (valid, None)]
         key = ("forward", worlds, base_frame, q.dtype, device, pose.shape[0], id(shapes))
-        # On a CPU one thread measures all probes of a world, so that it need not walk to each from the root.
-        together = q.device.type == "cpu"
-        group = probes if together else 1
+        group = self._group(q)
         launch = self._launch(key, lambda: _Launch(
             probe_kernel, (worlds, probes // group), q.device, shapes,
-            [*changing, int(base_frame), group, *self._layout(q, not together), *shapes.arrays, *results],
+            [*changing, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays, *results],
         ))  # fmt: skip
         launch([*changing, *results])
         return outputs
@@ -146,12 +144,17 @@ class Prober:
         given = [(gradients[0], None), *((x, vec3) for x in gradients[1:])]
         results = [(grad_q, None), (grad_qd, None)]
         key = ("backward", worlds, base_frame, q.dtype, str(q.device))
+        group = self._group(q)
         launch = self._launch(key, lambda: _Launch(
-            probe_adjoint_kernel, (worlds, probes), q.device, None,
-            [*changing, int(base_frame), *self._layout(q, True)[1:], *saved, *given, *results],
+            probe_adjoint_kernel, (worlds, probes // group), q.device, None,
+            [*changing, int(base_frame), group, *self._layout(q, True)[1:], *saved, *given, *results],
         ))  # fmt: skip
         launch([*changing, *saved, *given, *results])
         return grad_q, grad_qd
+
+    def _group(self, like: Tensor) -> int:
+        """Return how many probes one thread measures: on a CPU all of a world, to walk to each body once."""
+        return len(self.layout.probes) if like.device.type == "cpu" else 1
 
     def _layout(self, like: Tensor, one_by_one: bool) -> list[Any]:
         key = (like.device, like.dtype, one_by_one)
