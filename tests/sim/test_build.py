@@ -11,6 +11,8 @@ from neurodyn import robots, sim
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
+from neurodyn.sim.build import build_world
+from neurodyn.sim.engine import import_newton
 
 INERTIA = '<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>'
 LINK = '<link name="{}"><inertial><mass value="1"/>' + INERTIA + "</inertial></link>"
@@ -174,6 +176,43 @@ def test_franka_has_its_arm_and_no_gravity():
     assert (model.joint_limit_upper.numpy() > 1e9).all()
 
 
+def test_links_without_mass_get_none_from_shapes_where_the_link_that_is_fixed_to_them_has_one(tmp_path):
+    joints = JOINT.format(
+        name="a", kind="revolute", parent="base", child="one", more='<limit effort="1" velocity="1"/>'
+    )
+    joints += JOINT.format(name="f", kind="fixed", parent="one", child="two", more="")
+    robot = write_robot(tmp_path, joints, [{"name": "a", "kind": "revolute"}])
+    urdf = tmp_path / "own.urdf"
+    shell = '<collision><geometry><box size="1 1 1"/></geometry></collision>'
+    urdf.write_text(urdf.read_text().replace(LINK.format("two"), f'<link name="two">{shell}</link>'))
+    model = sim.build(robot)
+    np.testing.assert_allclose(model.body_mass.numpy(), [1.0])
+    np.testing.assert_allclose(model.body_inertia.numpy()[0], np.eye(3), atol=1e-6)
+
+
+def test_floating_urdf_has_a_free_base(tmp_path):
+    declared = [{"name": "root", "kind": "free"}, {"name": "a", "kind": "revolute"}, {"name": "b", "kind": "revolute"}]
+    model = sim.build(write_robot(tmp_path, chain(), declared, fixed_base=False), 2)
+    assert model.joint_coord_count == 2 * 9
+    assert model.joint_dof_count == 2 * 8
+    np.testing.assert_allclose(model.body_mass.numpy(), 1.0)
+
+
+def test_ant_leaves_its_own_floor_out_and_meets_a_scene_without_margins():
+    from neurodyn.core.scene import Plane, Scene
+
+    ant = robots.load("ant")
+    light = msgspec.structs.replace(ant, mass_scale=1.0)
+    alone, scene = sim.build(light), sim.build(ant, 2, scene=Scene(shapes=(Plane(),)))
+    kinds = alone.shape_type.numpy()
+    assert (alone.shape_body.numpy() >= 0).all()  # no shape stands still
+    np.testing.assert_allclose(scene.body_mass.numpy()[:9], ant.mass_scale * alone.body_mass.numpy(), rtol=1e-6)
+    assert scene.shape_count == 2 * (len(kinds) + 1)
+    np.testing.assert_allclose(scene.shape_margin.numpy(), 0.0)
+    groups = scene.shape_collision_group.numpy()
+    assert set(groups.tolist()) == {-1, 1}
+
+
 @pytest.mark.parametrize(
     "text", ["<mujoco><worldbody><body><joint type='spiral'/></body></worldbody></mujoco>", "<robot/>", "", "<mujoco/>"]
 )
@@ -183,3 +222,26 @@ def test_broken_mjcf_is_one_line(tmp_path, arm, text):
     with pytest.raises(InputError, match=r"arm\.xml") as caught:
         sim.build(robot)
     assert "\n" not in str(caught.value)
+
+
+def test_only_the_declared_colliders_touch_the_ground():
+    collide = int(import_newton().ShapeFlags.COLLIDE_SHAPES)
+    robot = robots.load("ant")
+    feet = msgspec.structs.replace(robot, colliders=("*_foot", "torso_geom"))
+    for declared, count in ((robot, 13), (feet, 5)):
+        builder = build_world(declared)
+        assert sum(bool(flags & collide) for flags in builder.shape_flags) == count
+    with pytest.raises(
+        InputError, match=r"colliders \['wheel'\] match no collision shape; valid: .*torso_geom"
+    ) as caught:
+        build_world(msgspec.structs.replace(robot, colliders=("wheel",)))
+    assert "\n" not in str(caught.value)
+
+
+def test_masses_scale_and_rotor_inertias_do_not():
+    robot = robots.load("ant")
+    light = build_world(msgspec.structs.replace(robot, mass_scale=1.0))
+    heavy = build_world(robot)
+    assert sum(heavy.body_mass) == pytest.approx(200 * sum(light.body_mass))
+    np.testing.assert_allclose(heavy.body_inertia, 200 * np.array(light.body_inertia), rtol=1e-6)
+    assert heavy.joint_armature == light.joint_armature

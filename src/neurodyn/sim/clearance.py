@@ -14,7 +14,9 @@ _MARCHES = 64
 _CLOSE = 1e-4
 _POINT = ProbeLayout(
     joints=(
-        ChainJoint(name="point", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0.0,) * 3),
+        ChainJoint(
+            name="point", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0.0, 0.0, 0.0)
+        ),
     ),
     probes=(Probe(name="point", joint=0, point=(0.0, 0.0, 0.0), radius=0.0),),
 )
