@@ -4,8 +4,11 @@
 import pytest
 import torch
 
+from neurodyn.core.scene import Plane, Scene
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.interface import Control, Environment, State, Window
+from neurodyn.rigid.ground import Ground
+from neurodyn.robots import load
 from tests import plant
 
 pytest.importorskip("newton")
@@ -87,3 +90,50 @@ def test_pd_targets_are_the_torques_that_they_mean(analytic: AnalyticDynamics):
     _, driven = analytic.step(carry, state, Control(target=target, kp=kp, kd=kd))
     _, direct = analytic.step(carry, state, Control(torque=torque))
     assert torch.equal(driven.state.qd, direct.state.qd)
+
+
+def falling_cubes() -> State:
+    q = torch.tensor([[0, 0, 0.3, 0, 0, 0, 1.0]]).repeat(WORLDS, 1)
+    return State(q, torch.zeros(WORLDS, 6))
+
+
+def lifted(height: float) -> torch.Tensor:
+    pose = torch.zeros(WORLDS, 7)
+    pose[:, 2], pose[:, 6] = height + 0.01 * torch.arange(WORLDS), 1.0
+    return pose
+
+
+def test_carries_keep_their_grounds_and_gravities_when_they_take_turns():
+    cube = AnalyticDynamics(load("cube"))
+    ground = Ground(scene=Scene(shapes=(Plane(),)))
+    start, still = falling_cubes(), torch.zeros(WORLDS, 60, 0)
+    environments = [
+        Environment(ground=ground.posed(lifted(0.0))),
+        Environment(ground=ground.posed(lifted(0.1)), gravity=torch.tensor([0.0, 0.0, -20.0])),
+        Environment(),
+        Environment(ground=ground),
+    ]
+    alone = [cube.rollout(start, still, environment) for environment in environments]
+    carries = [cube.begin(start, environment) for environment in environments]
+    environments[0].ground.pose.add_(5.0)  # type: ignore[union-attr]  # what a caller does later is not the carry's
+    present = [start] * len(carries)
+    for frame in range(60):
+        for which, carry in enumerate(carries):
+            _, step = cube.step(carry, present[which], Control())
+            present[which] = step.state
+            assert torch.equal(step.state.q, alone[which].q[:, frame + 1])
+    half = 0.0524
+    torch.testing.assert_close(alone[0].q[:, -1, 2], lifted(0.0)[:, 2] + half, rtol=0, atol=1e-3)
+    torch.testing.assert_close(alone[1].q[:, -1, 2], lifted(0.1)[:, 2] + half, rtol=0, atol=1e-3)
+    torch.testing.assert_close(alone[3].q[:, -1, 2], torch.full((WORLDS,), half), rtol=0, atol=1e-3)
+    assert (alone[2].q[:, -1, 2] < -0.2).all()
+
+
+def test_more_substeps_converge(analytic: AnalyticDynamics):
+    state, control = states(1), torques(3)
+    finest = AnalyticDynamics(plant.robot(), substeps=160).rollout(state, control).q
+    errors = [
+        float((AnalyticDynamics(plant.robot(), substeps=n).rollout(state, control).q - finest).abs().mean())
+        for n in (10, 20)
+    ]
+    assert errors[1] < 0.6 * errors[0]
