@@ -13,8 +13,9 @@ from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.fit import motion
-from neurodyn.fit.comparison import compare, energy_drift
+from neurodyn.fit.comparison import compare
 from neurodyn.fit.devices import threads
+from neurodyn.fit.energy_drift import energy_drift
 from neurodyn.fit.floors import Reference, measure_floors
 from neurodyn.fit.motion import Drive, follow
 from neurodyn.fit.situation import Situation, of_worlds, situation

@@ -28,7 +28,10 @@ def package_folder(package: str) -> Path | None:
 
 
 def _newton_assets() -> Path | None:
-    found = importlib.util.find_spec("newton")  # looks it up without importing it
+    try:
+        found = importlib.util.find_spec("newton")  # looks it up without importing it
+    except (ImportError, ValueError):  # a broken or hidden installation
+        return None
     for folder in (found.submodule_search_locations or []) if found else []:
         return Path(folder) / "examples" / "assets"
     return None
