@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generation of cartpole data, writing included, against the bare teacher; and the size of the file.
+"""Generation of data, writing included, against the teacher's own rate; and the size of the file.
 
-The teacher's own rate is that of its captured frame replayed and nothing else: no sampling, no recording, no
-writing. Both run in turns, 512 worlds, one thread, CPU time.
+The teacher's own rate is that of the same motion simulated again, on the same grounds and under the same torques,
+and nothing else: no sampling, no controller, no recording, no writing. Of the cartpole, whose frames all cost the
+same, it is the captured frame replayed. Both run in turns, one thread, CPU time.
 """
 
 import argparse
@@ -19,55 +20,80 @@ from neurodyn.data.store import Store
 from neurodyn.sim.generate import generate
 from neurodyn.sim.teacher import Teacher
 
-WORLDS, FRAMES, BATCHES, ROUNDS = 512, 100, 20, 5
+FRAMES, ROUNDS = 100, 5
+WORK = {"cartpole": (512, 20), "pendulum": (512, 2), "cube": (256, 1), "ant": (128, 1), "anymal-c": (128, 1)}
+"""Worlds, and batches of as many trajectories in a round."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="file to write the result to")
-    json = parser.parse_args().json
+    parser.add_argument("--robots", nargs="+", default=list(WORK), choices=list(WORK))
+    arguments = parser.parse_args()
     single_thread()
-    robot = robots.load("cartpole")
-    teacher = Teacher(robot, WORLDS)
-    transitions = WORLDS * FRAMES * BATCHES
+    figures: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    for name in arguments.robots:
+        worlds, batches = WORK[name]
+        share = compare(name, worlds, batches, figures)
+        # The cartpole's key is older than the other robots.
+        work = "generate" if name == "cartpole" else f"generate_{name.replace('-', '_')}"
+        ratios[f"{work}_vs_teacher_b{worlds}"] = 1 / share
+    write_result(arguments.json, "generation", figures=figures, ratios=ratios)
+
+
+def compare(name: str, worlds: int, batches: int, figures: dict[str, float]) -> float:
+    """Time both in turns; return the rate of generation over that of the teacher."""
+    robot = robots.load(name)
+    transitions = worlds * FRAMES * batches
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.h5"
-        generate(robot, transitions=WORLDS * FRAMES, out=path, worlds=WORLDS)
+        generate(robot, transitions=worlds * FRAMES, out=path, worlds=worlds, frames=FRAMES)
         store = Store.open(path)
-        q, qd, control = (x.reshape(WORLDS, FRAMES + 1, -1) for x in (store.q, store.qd, store.control))
-        first, rates, torques = (torch.tensor(x) for x in (q[:, 0], qd[:, 0], control[:, :-1]))
-        replay = teacher.rollout(first, rates, torques)
-        require(np.array_equal(replay[0].numpy(), q), "the teacher repeats the generated positions")
-        require(np.array_equal(replay[1].numpy(), qd), "the teacher repeats the generated velocities")
-        require(len(np.unique(q[:, 0, 0])) > WORLDS // 2, "worlds start in states of their own")
-
-        ours, bare, plain = [], [], []
+        teacher = Teacher(robot, worlds, scene=store.header.scene)
+        motion = check(store, teacher, worlds)
+        ours, bare = [], []
         for _ in range(ROUNDS):
             start = time.process_time()
-            for _ in range(BATCHES * FRAMES):
-                teacher.replay()
+            for _ in range(batches):
+                if name == "cartpole":
+                    for _ in range(FRAMES):
+                        teacher.replay()
+                else:
+                    simulate(teacher, *motion)
             bare.append(transitions / (time.process_time() - start))
-            summary = generate(robot, transitions=transitions, out=path, worlds=WORLDS)
+            summary = generate(robot, transitions=transitions, out=path, worlds=worlds, frames=FRAMES)
             require(summary.transitions == transitions, "no trajectory ended early")
             ours.append(summary.rate)
-            start = time.process_time()
-            for _ in range(BATCHES):
-                teacher.rollout(first, rates, torques)
-            plain.append(transitions / (time.process_time() - start))
-        megabytes = summary.bytes / 1e6 / (transitions / 1e6)
     share = float(np.median([a / b for a, b in zip(ours, bare, strict=True)]))
-    write_result(
-        json,
-        "generation",
-        figures={
-            "generated transitions per CPU-second": float(np.median(ours)),
-            "bare teacher transitions per CPU-second": float(np.median(bare)),
-            "teacher roll-out transitions per CPU-second": float(np.median(plain)),
-            "generation rate over bare teacher rate": share,
-            "MB per million transitions": megabytes,
-        },
-        ratios={f"generate_vs_teacher_b{WORLDS}": 1 / share},
-    )
+    figures |= {
+        f"{name}: generated transitions per CPU-second": float(np.median(ours)),
+        f"{name}: bare teacher transitions per CPU-second": float(np.median(bare)),
+        f"{name}: generation rate over bare teacher rate": share,
+        f"{name}: MB per million transitions": summary.bytes / transitions,
+    }
+    return share
+
+
+def check(store: Store, teacher: Teacher, worlds: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Check that the teacher repeats the data; return first states and torques."""
+    q, qd = (x.reshape(worlds, FRAMES + 1, -1) for x in (store.q, store.qd))
+    control = store.control.reshape(worlds, FRAMES + 1, teacher.robot.spec.nu)
+    motion = (torch.tensor(q[:, 0]), torch.tensor(qd[:, 0]), torch.tensor(control[:, :-1]))
+    if store.ground is not None:
+        require(len(np.unique(store.ground, axis=0)) > worlds // 2, "worlds have grounds of their own")
+        teacher.set_ground(torch.tensor(store.ground))
+    replay = teacher.rollout(*motion)
+    require(np.array_equal(replay[0].numpy(), q), "the teacher repeats the generated positions")
+    require(np.array_equal(replay[1].numpy(), qd), "the teacher repeats the generated velocities")
+    require(len(np.unique(qd[:, 0], axis=0)) > worlds // 2, "worlds start in states of their own")
+    return motion
+
+
+def simulate(teacher: Teacher, q: torch.Tensor, qd: torch.Tensor, control: torch.Tensor) -> None:
+    """Simulate a batch of trajectories and keep nothing."""
+    for frame in range(control.shape[1]):
+        q, qd = teacher.step_(q, qd, control[:, frame])
 
 
 if __name__ == "__main__":

@@ -16,15 +16,16 @@ def generate(
     passive_fraction: float | None = None,
     resume: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> None:
-    """Write a dataset from a robot's analytic solver: random states, random torques.
+    """Write a dataset from a robot's analytic solver: random states, random grounds, random torques or controllers.
 
     Args:
         robot: Name of a robot, or the path of a declaration.
         transitions: Number of transitions.
         out: File to write (.h5).
         worlds: Worlds that are simulated at once.
-        seed: Seed of states and torques.
-        passive_fraction: Fraction of trajectories without torque; by default the robot's own.
+        seed: Seed of states, grounds and torques.
+        passive_fraction: Fraction of trajectories without torque, or held at the nominal pose where the robot has a
+            controller; by default the robot's own.
         resume: Go on from an interrupted run with the same settings.
     """
     from rich.console import Console

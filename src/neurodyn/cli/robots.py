@@ -26,12 +26,12 @@ def robots(json: Path | None = None) -> None:
         table.add_row(
             robot.name,
             _shorten(robot.joints),
-            "all" if robot.controls == robot.joints else _shorten(robot.controls),
+            "all" if robot.controls == robot.joints else _shorten(robot.controls) or "-",
             f"{robot.dt:.3g}",
             f"{robot.teacher} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
-    Console(width=max(Console().width, 100)).print(table)
+    Console(width=max(Console().width, 110)).print(table)
     missing = [robot.name for robot in found if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")

@@ -88,7 +88,7 @@ def generate(
         transitions: Transitions to simulate; rounded up to whole trajectories.
         out: File to write (.h5).
         worlds: Worlds that are simulated at once.
-        seed: Seed of states and torques.
+        seed: Seed of states, grounds and torques.
         frames: Length of a trajectory in frames; None for the robot's own.
         passive_fraction: Fraction of trajectories without torque (of robots with gains: held at the nominal
             pose), between 0 and 1; None for the robot's own.
