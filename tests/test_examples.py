@@ -17,6 +17,7 @@ PRETRAINED = {"solver_swap.py", "gradient.py"}
 ARGUMENTS = {
     "solver_swap.py": ["--worlds", "8", "--frames", "30"],
     "gradient.py": ["--worlds", "8"],
+    "boxes.py": ["--worlds", "4", "--frames", "12"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
 }
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py"))
@@ -28,15 +29,29 @@ def test_example_runs(script: str, tmp_path: Path):
         pytest.importorskip("newton")
         if "cartpole" not in pretrained_names():
             pytest.skip("pretrained:cartpole does not ship with this tree")
+    model: list[str] = []
+    if script == "boxes.py":
+        pytest.importorskip("newton")
+        model = ["--run", briefly_trained("ant", tmp_path)]
     done = subprocess.run(
-        [sys.executable, EXAMPLES / script, *ARGUMENTS[script]],
+        [sys.executable, EXAMPLES / script, *ARGUMENTS[script], *model],
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()
+
+
+def briefly_trained(robot: str, folder: Path) -> str:
+    """Return the pretrained model of a robot where one ships, else one of a few steps."""
+    if robot in pretrained_names():
+        return f"pretrained:{robot}"
+    store, model = str(folder / "data.h5"), str(folder / "run")
+    assert run(["generate", robot, "--transitions", "3000", "--worlds", "30", "--out", store]) == 0
+    assert run(["train", robot, "--data", store, "--out", model, "--steps", "3"]) == 0
+    return model
 
 
 def test_the_delay_of_the_logs_is_found_and_a_model_is_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
