@@ -10,8 +10,12 @@ from typing import Any
 import warp as wp
 
 from neurodyn.rigid.chain import accumulate, add_pose_gradient, advance
-from neurodyn.rigid.environment import FAR, environment_distance
-from neurodyn.rigid.kinds import FROM_BASE, FROM_ROOT
+from neurodyn.rigid.kinds import FROM_BASE, FROM_ROOT, HEIGHTFIELD, MESH
+from neurodyn.rigid.primitives import primitive_distance
+from neurodyn.rigid.surfaces import heightfield_distance, mesh_distance
+
+FAR = wp.constant(1.0e3)
+"""Distance that stands for "no ground" [m]."""
 
 
 @wp.kernel(enable_backward=False, module="unique")
@@ -63,6 +67,7 @@ def probe_kernel(
     """
     world, part = wp.tid()
     zero = distance.dtype(0.0)
+    far = distance.dtype(FAR)
     still = type(probe_point[0])()
     upright = wp.quaternion(zero, zero, zero, distance.dtype(1.0))
     # Copies, one by one: to Warp an assignment of several variables at once gives them new names only.
@@ -79,6 +84,9 @@ def probe_kernel(
     scene = pose[wp.min(world, pose.shape[0] - 1)]
     scene_rotation = wp.quat_to_matrix(wp.transform_get_rotation(scene))
     scene_origin = wp.transform_get_translation(scene)
+    shape_count = int(shape_start[0])
+    if shape_start.shape[0] > 1:
+        shape_count += shape_start[world + 1] - shape_start[world]
     for probe in range(part * group, wp.min((part + 1) * group, probe_point.shape[0])):
         if start[probe] == FROM_ROOT:
             rotation = wp.copy(upright)
@@ -107,17 +115,28 @@ def probe_kernel(
         moving = speed + wp.cross(spin, arm)
 
         seen = (place - scene_origin) @ scene_rotation
-        best, gradient = environment_distance(
-            0, shape_start[0], shape_kind, shape_origin, shape_rotation, shape_size, shape_ball, shape_mesh,
-            shape_first_face, pseudo_normals, shape_grid, heights, ranges, seen, distance.dtype(FAR), still,
-        )  # fmt: skip
-        if shape_start.shape[0] > 1:
-            best, gradient = environment_distance(
-                shape_start[world], shape_start[world + 1], shape_kind, shape_origin, shape_rotation, shape_size,
-                shape_ball, shape_mesh, shape_first_face, pseudo_normals, shape_grid, heights, ranges, seen, best,
-                gradient,
-            )  # fmt: skip
-        found = best < distance.dtype(FAR)
+        # Written out, because functions take arrays by value, which would cost more than a plane does.
+        best = wp.copy(far)
+        gradient = wp.copy(still)
+        for number in range(shape_count):
+            shape = number
+            if number >= shape_start[0]:
+                shape = number - shape_start[0] + shape_start[world]
+            ball = shape_ball[shape]
+            reach = wp.length(seen - type(seen)(ball[0], ball[1], ball[2])) - ball[3]
+            if ball[3] >= zero and reach >= best:
+                continue
+            turn = shape_rotation[shape]
+            local = (seen - shape_origin[shape]) @ turn
+            gap, outward = primitive_distance(shape_kind[shape], local, shape_size[shape])
+            if shape_kind[shape] == MESH:
+                gap, outward = mesh_distance(shape_mesh[shape], pseudo_normals, shape_first_face[shape], local, far)
+            elif shape_kind[shape] == HEIGHTFIELD:
+                gap, outward = heightfield_distance(heights, ranges, shape_grid[shape], shape_size[shape], local, far)
+            if gap < best:
+                best = gap
+                gradient = turn @ outward
+        found = best < far
         upward = scene_rotation @ gradient
         ground = place - best * upward
         if base_frame != 0:

@@ -102,24 +102,30 @@ def _gap(point: Any, low: Any, high: Any):
 
 
 @wp.func
-def _search_cell(
-    heights: wp.array[Any], grid: wp.vec4i, size: Any, point: Any, row: int, column: int, best: Any, nearest: Any
-):
-    """Return the least distance and the nearest point after a look at one cell."""
-    a = _corner(heights, grid, size, row, column)
-    d = _corner(heights, grid, size, row + 1, column + 1)
-    b = type(point)(d[0], a[1], heights[grid[0] + row * grid[2] + column + 1])
-    c = type(point)(a[0], d[1], heights[grid[0] + (row + 1) * grid[2] + column])
-    x = _gap(point[0], a[0], d[0])
-    y = _gap(point[1], a[1], d[1])
-    z = _gap(point[2], wp.min(wp.min(a[2], b[2]), wp.min(c[2], d[2])), wp.max(wp.max(a[2], b[2]), wp.max(c[2], d[2])))
+def _search_cell(point: Any, a: Any, size: Any, b: Any, c: Any, d: Any, best: Any, nearest: Any):
+    """Return the least distance and the nearest point after a look at one cell.
+
+    Args:
+        point: The point [m].
+        a: Vertex of the cell of least x and y [m].
+        size: Edges of the cell along x and y [m].
+        b: Height of the next vertex along x [m].
+        c: Height of the next vertex along y [m].
+        d: Height of the vertex across [m].
+        best: Least distance so far [m].
+        nearest: Nearest point so far [m].
+    """
+    x = _gap(point[0], a[0], a[0] + size[0])
+    y = _gap(point[1], a[1], a[1] + size[1])
+    z = _gap(point[2], wp.min(wp.min(a[2], b), wp.min(c, d)), wp.max(wp.max(a[2], b), wp.max(c, d)))
     if x * x + y * y + z * z >= best * best:
         return best, nearest
-    candidate, _ = nearest_on_triangle(point, a, b, d)
+    across = type(point)(a[0] + size[0], a[1] + size[1], d)
+    candidate, _ = nearest_on_triangle(point, a, type(point)(a[0] + size[0], a[1], b), across)
     distance = wp.length(point - candidate)
     if distance < best:
         best, nearest = distance, candidate
-    candidate, _ = nearest_on_triangle(point, a, d, c)
+    candidate, _ = nearest_on_triangle(point, a, across, type(point)(a[0], a[1] + size[1], c))
     distance = wp.length(point - candidate)
     if distance < best:
         best, nearest = distance, candidate
@@ -165,13 +171,17 @@ def heightfield_distance(
     half_y = size[1] * size.dtype(grid[1] - 1) * size.dtype(0.5)
     column = _cell_of(point[0], half_x, size[0], grid[2] - 1)
     row = _cell_of(point[1], half_y, size[1], grid[1] - 1)
-    best, nearest = _search_cell(heights, grid, size, point, row, column, reach, point)
-    # The cell below the nearest point so far is often better, and a good first guess spares the search.
-    best, nearest = _search_cell(
-        heights, grid, size, point,
-        _cell_of(nearest[1], half_y, size[1], grid[1] - 1), _cell_of(nearest[0], half_x, size[0], grid[2] - 1),
-        best, nearest,
-    )  # fmt: skip
+    best = wp.copy(reach)
+    nearest = wp.copy(point)
+    for _attempt in range(2):
+        # The cell below the nearest point of the first is often better, and a good first guess spares the search.
+        i = _cell_of(nearest[1], half_y, size[1], grid[1] - 1)
+        j = _cell_of(nearest[0], half_x, size[0], grid[2] - 1)
+        k = grid[0] + i * grid[2] + j
+        best, nearest = _search_cell(
+            point, _corner(heights, grid, size, i, j), size, heights[k + 1], heights[k + grid[2]],
+            heights[k + grid[2] + 1], best, nearest,
+        )  # fmt: skip
     block_columns = (grid[2] + BLOCK - 2) / BLOCK
     for i in range(
         _cell_of(point[1] - best, half_y, size[1], grid[1] - 1) / BLOCK,
@@ -216,5 +226,9 @@ def _search_block(
             wp.max(j * BLOCK, _cell_of(point[0] - across, half_x, size[0], grid[2] - 1)),
             wp.min((j + 1) * BLOCK, _cell_of(point[0] + across, half_x, size[0], grid[2] - 1) + 1),
         ):
-            best, nearest = _search_cell(heights, grid, size, point, row, column, best, nearest)
+            k = grid[0] + row * grid[2] + column
+            a = type(size)(size[0] * size.dtype(column) - half_x, size[1] * size.dtype(row) - half_y, heights[k])
+            best, nearest = _search_cell(
+                point, a, size, heights[k + 1], heights[k + grid[2]], heights[k + grid[2] + 1], best, nearest
+            )
     return best, nearest
