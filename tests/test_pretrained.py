@@ -37,5 +37,5 @@ def test_more_than_memory_holds_is_refused_at_once():
     pytest.importorskip("newton", reason="the extra sim is not installed")
     from neurodyn.fit.evaluation import evaluate_run
 
-    with pytest.raises(InputError, match=r"--rollouts 2 of --horizon 1000000000 need about 320 GB of memory; valid"):
+    with pytest.raises(InputError, match=r"--rollouts 2 of --horizon 1000000000 need about 400 GB of memory; valid"):
         evaluate_run("pretrained:cartpole", horizon=10**9, rollouts=2)

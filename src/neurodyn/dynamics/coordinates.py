@@ -66,6 +66,7 @@ class Coordinates(nn.Module):
             row += len(joint.q_names)
             dof += len(joint.qd_names)
         self._plain = not self.free and not self.balls
+        self._centred = not any(com)
         self.register_buffer("com", torch.tensor(com), persistent=False)
 
     def base_rotation(self, q: Tensor) -> Tensor | None:
@@ -95,17 +96,25 @@ class Coordinates(nn.Module):
         """Apply a change, as `change` returns it, to a state; `base` is `base_rotation(q)`."""
         if self._plain:
             return q + dq, qd + dqd
-        q_next, qd_next = q.clone(), qd + dqd
+        qd_next = qd + dqd
+        # Behind a floating base there is one position for each velocity, unless there are ball joints.
+        q_next = self._turn_balls(q, dq) if self.balls else torch.cat([q[..., :7], q[..., 7:] + dq[..., 6:]], dim=-1)
+        if base is None:
+            return q_next, qd_next
+        turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))
+        moved = torch.stack([dq[..., :3] + self.com, dqd[..., :3], dqd[..., 3:6]], dim=-2) @ base.mT
+        origin = q[..., :3] + moved[..., 0, :]
+        if not self._centred:
+            origin = origin - rotation.rotate(turned, self.com.expand_as(origin))
+        velocity = qd[..., :6] + moved[..., 1:, :].flatten(-2)
+        return torch.cat([origin, turned, q_next[..., 7:]], dim=-1), torch.cat([velocity, qd_next[..., 6:]], dim=-1)
+
+    def _turn_balls(self, q: Tensor, dq: Tensor) -> Tensor:
+        """Return positions with the changes of ball joints and of joints with one degree of freedom applied."""
+        q_next = q.clone()
         if self.scalars:
             q_next[..., self.scalars] = q[..., self.scalars] + dq[..., self.scalar_dofs]
         for row, dof in self.balls:
             turn = rotation.exponential(dq[..., dof : dof + 3])
             q_next[..., row : row + 4] = rotation.normalise(rotation.multiply(turn, q[..., row : row + 4]))
-        if base is None:
-            return q_next, qd_next
-        turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))
-        moved = torch.stack([dq[..., :3] + self.com, dqd[..., :3], dqd[..., 3:6]], dim=-2) @ base.mT
-        origin = q[..., :3] + moved[..., 0, :] - rotation.rotate(turned, self.com.expand_as(dq[..., :3]))
-        q_next = torch.cat([origin, turned, q_next[..., 7:]], dim=-1)
-        velocity = qd[..., :6] + moved[..., 1:, :].flatten(-2)
-        return q_next, torch.cat([velocity, qd_next[..., 6:]], dim=-1)
+        return q_next

@@ -38,7 +38,7 @@ from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment, State
 
 if TYPE_CHECKING:
-    from neurodyn.rigid.probing import Prober
+    from neurodyn.rigid.probing import Prober, Readings
 
 GRAVITY = 9.81
 """Standard gravity [m/s^2], in units of which gravity enters the inputs."""
@@ -95,6 +95,11 @@ class Encoding(nn.Module):
     _bound: Tensor
     _side: Tensor
     _margin: Tensor
+    _pairs: Tensor
+    _angles_index: Tensor
+    _plain_index: Tensor
+    _limit_rows_index: Tensor
+    _limit_dofs_index: Tensor
 
     def __init__(self, spec: StateSpec, config: EncodingConfig, layout: ProbeLayout | None = None) -> None:
         super().__init__()
@@ -116,10 +121,11 @@ class Encoding(nn.Module):
         self._limit_rows = [limit.coordinate for limit in config.limits]
         dof_of = dict(zip(self.coordinates.scalars, self.coordinates.scalar_dofs, strict=True))
         self._limit_dofs = [dof_of[row] for row in self._limit_rows]
-        pairs = (
-            torch.triu_indices(spec.nv, spec.nv) if config.velocity_products else torch.zeros(2, 0, dtype=torch.long)
-        )
-        self._pairs = (pairs[0].tolist(), pairs[1].tolist())
+        for name in ("angles", "plain", "limit_rows", "limit_dofs"):  # index tensors: lists are converted at each use
+            index = torch.tensor(getattr(self, f"_{name}"), dtype=torch.long)
+            self.register_buffer(f"_{name}_index", index, persistent=False)
+        pairs = torch.triu_indices(spec.nv, spec.nv) if config.velocity_products else torch.zeros(2, 0).long()
+        self.register_buffer("_pairs", pairs, persistent=False)
         for name in ("bound", "side", "margin"):
             values = torch.tensor([float(getattr(limit, name)) for limit in config.limits])
             self.register_buffer(f"_{name}", values, persistent=False)
@@ -130,7 +136,7 @@ class Encoding(nn.Module):
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
         positions = 2 * len(self._angles) + len(self._plain) + 3 * len(self._limit_rows)
         contacts = 0 if self.contact is None else self.contact.inputs
-        return rotations + positions + self.spec.nv + len(self._pairs[0]) + self.spec.nu + contacts
+        return rotations + positions + self.spec.nv + self._pairs.shape[1] + self.spec.nu + contacts
 
     @property
     def outputs(self) -> int:
@@ -154,19 +160,36 @@ class Encoding(nn.Module):
             parts.append((_down(q, environment).unsqueeze(-2) @ base).squeeze(-2))
         parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
         if self._angles:
-            angle = q[..., self._angles]
+            angle = q.index_select(-1, self._angles_index)
             parts += [torch.sin(angle), torch.cos(angle)]
         if self._plain:
-            parts.append(q[..., self._plain])
+            parts.append(q.index_select(-1, self._plain_index))
         if self._limit_rows:
-            parts += self._limit_features(q[..., self._limit_rows], qd[..., self._limit_dofs])
+            parts += self._limit_features(
+                q.index_select(-1, self._limit_rows_index), qd.index_select(-1, self._limit_dofs_index)
+            )
         parts.append(velocity)
-        if self._pairs[0]:
-            parts.append(velocity[..., self._pairs[0]] * velocity[..., self._pairs[1]])
+        if self._pairs.shape[1]:
+            parts.append(velocity.index_select(-1, self._pairs[0]) * velocity.index_select(-1, self._pairs[1]))
         parts.append(torque)
-        if self.contact is not None:
-            parts.append(self._contacts(q, qd, environment))
-        return torch.cat(parts, dim=-1)
+        if self.contact is None:
+            return torch.cat(parts, dim=-1)
+        readings = self._read(q, qd, environment)
+        if torch.is_grad_enabled():
+            parts.append(
+                q.new_zeros(*q.shape[:-1], self.contact.inputs)
+                if readings is None
+                else self.contact(readings).unflatten(0, q.shape[:-1])
+            )
+            return torch.cat(parts, dim=-1)
+        inputs = q.new_empty(*q.shape[:-1], self.inputs)
+        torch.cat(parts, dim=-1, out=inputs[..., : -self.contact.inputs])
+        contacts = inputs.view(-1, self.inputs)[:, -self.contact.inputs :]
+        if readings is None:
+            contacts.zero_()
+        else:
+            self.contact.write(readings, contacts)
+        return inputs
 
     def decode(self, q: Tensor, qd: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions and velocities one frame later from network outputs, shape [..., outputs]."""
@@ -192,18 +215,16 @@ class Encoding(nn.Module):
         ahead = beyond + self._side * self.dt * qd
         return [torch.relu(beyond + self._margin), torch.relu(beyond), torch.relu(ahead)]
 
-    def _contacts(self, q: Tensor, qd: Tensor, environment: Environment | None) -> Tensor:
-        contact, prober = self.contact, self._prober
-        assert contact is not None
+    def _read(self, q: Tensor, qd: Tensor, environment: Environment | None) -> "Readings | None":
+        """Measure the probes of all states, flattened to one axis; None in free space."""
+        prober, batch = self._prober, q.shape[:-1]
         assert prober is not None
-        batch = q.shape[:-1]
         if environment is None or environment.ground is None or environment.ground.empty:
-            return q.new_zeros(*batch, contact.inputs)
+            return None
         ground = environment.ground
         if len(batch) > 1 and ground.pose is not None:
             ground = ground.posed(_spread(ground.pose, batch).flatten(0, -2))
-        readings = prober(ground, q.flatten(0, -2), qd.flatten(0, -2), base_frame=self.coordinates.free)
-        return contact(readings).unflatten(0, batch)
+        return prober(ground, q.flatten(0, -2), qd.flatten(0, -2), base_frame=self.coordinates.free)
 
 
 def _new_prober(layout: ProbeLayout) -> "Prober":

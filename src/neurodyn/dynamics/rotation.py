@@ -10,17 +10,11 @@ from torch import Tensor
 
 def multiply(a: Tensor, b: Tensor) -> Tensor:
     """Return the product a b: first b is applied, then a; shape [..., 4]."""
-    ax, ay, az, aw = a.unbind(-1)
-    bx, by, bz, bw = b.unbind(-1)
-    return torch.stack(
-        [
-            aw * bx + ax * bw + ay * bz - az * by,
-            aw * by - ax * bz + ay * bw + az * bx,
-            aw * bz + ax * by - ay * bx + az * bw,
-            aw * bw - ax * bx - ay * by - az * bz,
-        ],
-        dim=-1,
-    )
+    a, b = torch.broadcast_tensors(a, b)
+    u, v, s, t = a[..., :3], b[..., :3], a[..., 3:], b[..., 3:]
+    vector = torch.addcmul(torch.addcmul(torch.linalg.cross(u, v), s, v), t, u)
+    scalar = s * t - (u * v).sum(-1, keepdim=True)
+    return torch.cat([vector, scalar], dim=-1)
 
 
 def conjugate(q: Tensor) -> Tensor:
