@@ -167,6 +167,18 @@ def test_heights_lie_along_x_and_y_as_declared(free_body, files):
     assert (before[:, 0] - q[:, 0] > 0.02).all()  # they roll down
 
 
+def test_cells_too_fine_for_a_shape_are_reported(free_body, files):
+    for cell, truncated in ((0.1, False), (0.01, True)):
+        teacher = Teacher(
+            free_body("cube"),
+            1,
+            scene=Scene(shapes=(Terrain(style="rough", amplitude=1e-5, size=(0.6, 0.6), cell=cell),)),
+        )
+        q = torch.tensor([[0, 0, RADIUS - 0.005, 0, 0, 0, 1.0]])
+        teacher.step(q, torch.zeros(1, 6), torch.zeros(1, 0))
+        assert bool(teacher.truncated[0]) is truncated
+
+
 def test_a_scene_may_hold_many_shapes_and_a_pose_moves_them_together(free_body):
     step = Box(half=(0.5, 0.5, 0.1), position=(0, 0, 0.1))
     scene = Scene(shapes=(Plane(), step, Sphere(radius=0.2, position=(3, 0, 0))))

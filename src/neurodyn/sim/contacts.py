@@ -26,6 +26,8 @@ class Capacity:
 
     GROWS: ClassVar[int] = 0b11111 | 1 << 16 | 1 << 17
     """Bits of MuJoCo Warp's and Newton's reports that more room helps against."""
+    TRUNCATED: ClassVar[int] = 1 << 5
+    """Bit for a shape on more triangles of a heightfield than are looked at."""
 
     @classmethod
     def of(cls, model: Any, newton: Any) -> "Capacity":

@@ -105,6 +105,17 @@ class Teacher:
         """Device of the tensors that `step` takes and returns."""
         return self._q_in.device
 
+    @property
+    def truncated(self) -> Tensor:
+        """Worlds whose last frame lacked contacts with a heightfield, shape [worlds].
+
+        MuJoCo Warp looks at 50 triangles below a shape and no more: a shape that lies on more of them needs
+        larger cells.
+        """
+        if not self._flags:
+            return torch.zeros(self.worlds, dtype=torch.bool, device=self.device)
+        return (torch.stack(self._flags) & Capacity.TRUNCATED).any(0)
+
     def set_ground(self, pose: Tensor | None) -> None:
         """Move the scene of every world, before the next frame.
 
