@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 from neurodyn.core.errors import MismatchError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.probes import ProbeLayout
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.neural import NeuralDynamics
@@ -17,11 +18,17 @@ def require_robot(model: NeuralDynamics, robot: Robot) -> None:
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    require_match(model, robot.spec, _built(robot), f"robot {robot.name!r}")
+    built, layout = _built(robot)
+    require_match(model, robot.spec, built, f"robot {robot.name!r}")
+    if model.fingerprint is not None:
+        differences = _probe_differences(model.encoding.layout, layout)
+        if differences:
+            shown = "; ".join(differences[:4])
+            raise MismatchError(f"robot {robot.name!r} is probed elsewhere than its model was trained with: {shown}")
 
 
 def require_same_teacher(robot: Robot, store: Store) -> None:
-    """Refuse data from a teacher whose articulation was another one than the robot is now.
+    """Refuse data from a teacher whose articulation or probes were others than the robot's are now.
 
     Only where there is a simulator to build the robot in: training itself needs none.
 
@@ -30,14 +37,25 @@ def require_same_teacher(robot: Robot, store: Store) -> None:
     """
     if store.header.fingerprint is None or find_spec("newton") is None:
         return
-    differences = store.header.fingerprint.differences(_built(robot))
+    built, layout = _built(robot)
+    differences = store.header.fingerprint.differences(built)
+    differences += _probe_differences(store.header.probes, layout)
     if differences:
         shown = "; ".join(differences[:4])
         raise MismatchError(f"data do not fit robot {robot.name!r}, which changed since they were generated: {shown}")
 
 
-def _built(robot: Robot) -> Fingerprint:
+def _probe_differences(own: ProbeLayout | None, now: ProbeLayout | None) -> list[str]:
+    if own is None or now is None:
+        return [] if own is now else [f"probes are {'declared' if own is None else 'no longer declared'}"]
+    return own.differences(now)
+
+
+def _built(robot: Robot) -> tuple[Fingerprint, ProbeLayout | None]:
+    """Return identity and probes of the robot as it is built today."""
     from neurodyn.sim.build import build
     from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.probes import probe_layout
 
-    return fingerprint(build(robot, worlds=1))
+    model = build(robot, worlds=1)
+    return fingerprint(model), None if robot.probes is None else probe_layout(model, robot)
