@@ -25,6 +25,8 @@ class NetConfig(Config, frozen=True):
         head: Size of one hidden layer before the output (GRU and transformer); 0 for none.
         warmup: Frames of history that suffice to build up the hidden state (GRU).
         skip: Whether the predictor has a linear short cut from input to output.
+        clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
+            has inputs that are zero most of the time and far beyond their spread when they are not.
     """
 
     kind: Literal["mlp", "gru", "transformer"] = "mlp"
@@ -36,6 +38,7 @@ class NetConfig(Config, frozen=True):
     head: int = 64
     warmup: int = 10
     skip: bool = True
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
@@ -48,6 +51,8 @@ class NetConfig(Config, frozen=True):
         }.items():
             if getattr(self, name) < least:
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {least}")
+        if self.clip is not None and not self.clip > 0:
+            raise InputError(f"net.clip is {self.clip}; expected a number above 0")
         if self.kind == "transformer" and (self.heads < 1 or self.width % (2 * self.heads)):
             raise InputError(f"net.width is {self.width} with {self.heads} heads; expected a multiple of 2 x heads")
 
@@ -72,4 +77,4 @@ def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
 
 def build_predictor(config: NetConfig, inputs: int, outputs: int) -> Predictor:
     """Build a predictor around the network that `config` describes; it is to be fitted or loaded."""
-    return Predictor(build_net(config, inputs, outputs), skip=config.skip)
+    return Predictor(build_net(config, inputs, outputs), skip=config.skip, clip=config.clip)

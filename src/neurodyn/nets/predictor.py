@@ -22,19 +22,27 @@ class Predictor(nn.Module):
     """
 
     def __init__(
-        self, net: SequenceNet, *, skip: bool = True, input_eps: float = 1e-5, output_eps: float = 1e-12
+        self,
+        net: SequenceNet,
+        *,
+        skip: bool = True,
+        clip: float | None = None,
+        input_eps: float = 1e-5,
+        output_eps: float = 1e-12,
     ) -> None:
         """Wrap a network.
 
         Args:
             net: Network between normalised inputs and normalised outputs.
             skip: Whether there is a linear short cut.
+            clip: Greatest normalised input to either side; None for no bound.
             input_eps: Added to the variance of the inputs.
             output_eps: Added to the variance of the outputs; far below any real spread, so that outputs of
                 small magnitude (a position residual beside a velocity) weigh the same in the loss.
         """
         super().__init__()
         self.net = net
+        self.clip = clip
         self.normaliser = Normaliser(net.inputs, eps=input_eps)
         self.denormaliser = Normaliser(net.outputs, eps=output_eps)
         self.skip = nn.Linear(net.inputs, net.outputs) if skip else None
@@ -82,13 +90,18 @@ class Predictor(nn.Module):
             self.net.zero_output()
         return self
 
+    def normalise_input(self, x: Tensor) -> Tensor:
+        """Return inputs in units of their spread, cut off where the predictor has a bound, shape [..., inputs]."""
+        n = self.normaliser(x)
+        return n if self.clip is None else n.clamp(-self.clip, self.clip)
+
     def normalise_target(self, y: Tensor) -> Tensor:
         """Return outputs in units of their spread, in which losses are taken, shape [..., outputs]."""
         return self.denormaliser(y)
 
     def forward_normalised(self, x: Tensor) -> Tensor:
         """Predict chunks in units of the outputs' spread, [worlds, time, inputs] -> [worlds, time, outputs]."""
-        n = self.normaliser(x)
+        n = self.normalise_input(x)
         y = self.net(n)
         return y if self.skip is None else y + self.skip(n)
 
@@ -102,14 +115,14 @@ class Predictor(nn.Module):
 
     def step(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Predict one frame, [worlds, inputs] -> [worlds, outputs]; differentiable, `carry` stays valid."""
-        n = self.normaliser(x)
+        n = self.normalise_input(x)
         y, carry = self.net.step(n, carry)
         return self.denormaliser.inverse(y if self.skip is None else y + self.skip(n)), carry
 
     @torch.no_grad()
     def step_(self, x: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Predict one frame without gradients, fast; the carry is used up."""
-        n = self.normaliser(x)
+        n = self.normalise_input(x)
         y, carry = self.net.step_(n, carry)
         if self.skip is not None:
             y = torch.addmm(y, n, self.skip.weight.t()).add_(self.skip.bias)
@@ -121,7 +134,7 @@ class Predictor(nn.Module):
 
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
         """Give the worlds of `mask` the history `x`, shape [worlds, T, inputs]; see `SequenceNet.prime`."""
-        return self.net.prime(carry, self.normaliser(x), mask)
+        return self.net.prime(carry, self.normalise_input(x), mask)
 
 
 def least_squares(inputs: Normaliser, outputs: Normaliser, x: Any, y: Any, ridge: float) -> Tensor:
