@@ -2,13 +2,15 @@
 """What the pages say works: their Python runs, their declarations read, their commands parse, their links lead on.
 
 Blocks are marked by the first line of the fence: `python` runs in a folder with the examples and with small runs
-in place of the ones that the page trains, `yaml robot` and `yaml map` are declarations that lie under examples/,
+in place of the ones that the page trains, `yaml robot`, `yaml map` and `yaml course` are declarations that lie under
+examples/,
 `sh` holds commands.
 """
 
 import inspect
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ import yaml
 from neurodyn.cli.main import VERBS, _function, _parse, run
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
+from neurodyn.core.scene import Scene
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.robots import Joint, Robot, TeacherConfig
 
@@ -56,6 +59,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = [str(path) for path in sorted((folder / "logs").glob("*.csv"))]
         assert run(["import", *files, "--reader", f"{logs}/map.yaml", "--out", "pendulum.h5"]) == 0
         assert run(["train", logs, "--data", "pendulum.h5", "--out", "runs/pendulum", "--steps", "8"]) == 0
+        ground = "examples/own_ground"
+        assert run(["generate", ground, "--transitions", "1500", "--out", "crawler.h5", "--worlds", "15"]) == 0
+        assert run(["train", ground, "--data", "crawler.h5", "--out", "runs/crawler", "--steps", "2"]) == 0
     return folder
 
 
@@ -83,8 +89,8 @@ def test_a_run_is_evaluated_from_any_folder(workplace: Path, tmp_path: Path, mon
 
 
 def test_the_declarations_are_those_of_the_examples():
-    kinds = {"robot": Robot, "map": ColumnMap}
-    for page, folder in (("own-robot", "own_robot"), ("own-logs", "own_logs")):
+    kinds = {"robot": Robot, "map": ColumnMap, "course": Scene}
+    for page, folder in (("own-robot", "own_robot"), ("own-logs", "own_logs"), ("own-ground", "own_ground")):
         marked = blocks(ROOT / f"docs/{page}.md", "yaml")
         assert marked
         for mark, text in marked:
@@ -158,3 +164,36 @@ def test_benchmarks_on_the_page_are_the_benchmarks_there_are():
     text = (ROOT / "docs/reproducing.md").read_text()
     there = {path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")}
     assert there == set(re.findall(r"benchmarks/(\w+\.py)`", text))
+
+
+def test_an_error_of_every_kind_on_the_page_is_what_is_said(workplace: Path, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(workplace)
+    shutil.copytree(ROOT / "examples/own_ground", tmp_path / "robot")
+    declaration = tmp_path / "robot/robot.yaml"
+    whole, rows = declaration.read_text(), (ROOT / "docs/own-ground.md").read_text()
+    generate = ["generate", str(tmp_path / "robot"), "--transitions", "20", "--worlds", "2", "--out", "bad.h5"]
+    train = ["train", str(tmp_path / "robot"), "--data", "crawler.h5", "--out", "runs/bad", "--steps", "1"]
+    cases = [
+        ("[trunk, front_leg, rear_leg]", "['foot*']", generate, "probes: shapes ['foot*'] match no collision shape"),
+        ("  height: [0.1, 0.5]\n", "", generate, "no range to draw the base's height from"),
+        ("solver: mujoco", "solver: featherstone", generate, "featherstone knows no contacts; use solver: mujoco"),
+        (
+            "[trunk, front_leg, rear_leg]",
+            "[trunk]",
+            train,
+            "which changed since they were generated: 8 probes instead of",
+        ),
+        ("", "", ["evaluate", "runs/crawler", "--ground", "moon"], "--ground 'moon' is no ground of robot 'crawler'"),
+    ]
+    for old, new, arguments, message in cases:
+        assert old in whole
+        declaration.write_text(whole.replace(old, new, 1))
+        assert run(arguments) == 2, message
+        printed = capsys.readouterr().err
+        assert message in " ".join(printed.split())
+        assert message in rows
+    declaration.write_text(whole.replace("ground: hills", "ground: ramp"))
+    mesh = tmp_path / "robot/ramp.obj"
+    mesh.write_text(mesh.read_text().replace("f 2 6 4\n", ""))
+    assert run(generate) == 2
+    assert "ramp.obj: the mesh has a hole: 3 edges belong to one triangle only" in capsys.readouterr().err

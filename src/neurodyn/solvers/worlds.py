@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 1e-4
 _JOINT_ARRAYS = ("joint_type", "joint_X_c")
-_DOF_ARRAYS = ("joint_axis", "joint_limit_lower", "joint_limit_upper", "joint_armature")
+_DOF_ARRAYS = (
+    *("joint_axis", "joint_limit_lower", "joint_limit_upper", "joint_limit_ke", "joint_limit_kd"),
+    *("joint_armature", "joint_damping", "joint_friction"),
+)
 _BODY_ARRAYS = ("body_mass", "body_com", "body_inertia")
 
 
