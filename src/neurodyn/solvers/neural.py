@@ -158,6 +158,8 @@ class SolverNeural(newton.solvers.SolverBase):
         wanted = int(newton.StateFlags.ALL if flags is None else flags)
         with torch.no_grad(), self._stream():
             mask = self._rows(world_mask)
+            if mask is not None and mask.device.type == "cpu" and not bool(mask.any()):
+                return  # on a GPU asking would cost more than a reset of nothing
             if self._carry is not None:
                 self._carry = None if mask is None else self.dynamics.reset(self._carry, State(*self._now(state)), mask)
             self._restore(state, mask, wanted)
