@@ -56,7 +56,7 @@ NEW_SEED = 1000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", help="run directories, or pretrained:NAME")
+    parser.add_argument("runs", nargs="*", default=["pretrained:cartpole"], help="run directories, or pretrained:NAME")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path, help="file for the tables")
     parser.add_argument("--rollouts", type=int, help="by default 2048, of floating robots 512")

@@ -23,7 +23,9 @@ from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
 from neurodyn.core.scene import Scene
 from neurodyn.data.readers.column_map import Column, ColumnMap
+from neurodyn.data.readers.floating import Floating
 from neurodyn.robots import Joint, Robot, TeacherConfig
+from neurodyn.robots.sections import Gains, GroundSampling, Material, ProbeSelection, Ranges
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -106,8 +108,14 @@ def test_the_declarations_are_those_of_the_examples():
         ("own-robot", Robot),
         ("own-robot", Joint),
         ("own-robot", TeacherConfig),
+        ("own-robot", Ranges),
+        ("own-robot", Material),
+        ("own-robot", GroundSampling),
+        ("own-robot", ProbeSelection),
+        ("own-robot", Gains),
         ("own-logs", ColumnMap),
         ("own-logs", Column),
+        ("own-logs", Floating),
     ],
 )
 def test_every_key_is_in_a_table(page: str, kind: type):
@@ -118,7 +126,7 @@ def test_every_key_is_in_a_table(page: str, kind: type):
     assert set(kind.__struct_fields__) <= listed  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
 def test_commands_parse(page: Path):
     for verb, *arguments in commands(page):
         _parse(_function(verb), verb, arguments)  # raises InputError where a flag does not exist
