@@ -12,7 +12,6 @@ import pstats
 from pathlib import Path
 
 import torch
-from rollout_cache import WindowRecompute
 from torch import Tensor
 
 from _common import compare, require, single_thread, write_result
@@ -26,6 +25,7 @@ from neurodyn.rigid.ground import Ground
 from neurodyn.robots import load
 from neurodyn.sim.build import build
 from neurodyn.sim.probes import probe_layout
+from rollout_cache import WindowRecompute
 
 NETWORK = NetConfig(kind="transformer", width=384, depth=6, heads=12, window=10, head=64)
 SCENE = Scene(shapes=(Plane(),))

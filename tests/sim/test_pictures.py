@@ -85,7 +85,9 @@ def test_a_camera_that_goes_along_keeps_the_robot_where_it_is():
         assert (picture != still[0]).any(-1).mean() < 0.01
 
 
-@pytest.mark.parametrize("change", [{"path": np.zeros((1, 3))}, {"q": torch.zeros(2, 3)}, {"ghost": torch.zeros(1, 2)}, {"width": 0}])
+@pytest.mark.parametrize(
+    "change", [{"path": np.zeros((1, 3))}, {"q": torch.zeros(2, 3)}, {"ghost": torch.zeros(1, 2)}, {"width": 0}]
+)
 def test_bad_input_is_one_line(cartpole, change):
     with pytest.raises(InputError, match="pictures of 'cartpole'"):
         render(cartpole, **{"q": torch.zeros(2, 2), **change})

@@ -94,7 +94,8 @@ def _ground_table(result: dict[str, Any]) -> Table:
     for name, entry in result["grounds"].items():
         floor = _row(entry["floors"]["twice_substeps"][end]) if entry["floors"] else "-"
         single = [_short(entry["joints"][joint]) for joint in joints]
-        table.add_row(name, *_figures(entry), *single, _row(entry["baselines"]["hold_last"][end]), floor)
+        mean = [_short(entry[key]) for key in _UNITS if f"{key}_percentiles" in result]
+        table.add_row(name, *mean, *single, _row(entry["baselines"]["hold_last"][end]), floor)
     return table
 
 
