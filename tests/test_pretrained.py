@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models that ship with the package do what they are shipped for."""
 
+from pathlib import Path
+
 import pytest
 
 from neurodyn.core.artifacts import PRETRAINED, pretrained_names, resolve_run
@@ -39,3 +41,24 @@ def test_more_than_memory_holds_is_refused_at_once():
 
     with pytest.raises(InputError, match=r"--rollouts 2 of --horizon 1000000000 need about 400 GB of memory; valid"):
         evaluate_run("pretrained:cartpole", horizon=10**9, rollouts=2)
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_the_errors_that_are_shown_are_those_of_the_model(name):
+    """Few roll-outs from other states than the shown figures come from: the same within a factor."""
+    pytest.importorskip("newton", reason="the extra sim is not installed")
+    from neurodyn.fit.evaluation import evaluate_run
+    from neurodyn.robots.listing import list_robots
+
+    shown = next(r.measured[PRETRAINED + name] for r in list_robots() if PRETRAINED + name in r.pretrained)
+    if "recorded" in shown.what:
+        data = Path(__file__).resolve().parents[1] / "../shared/data/cube_toss/cube_toss.npz"
+        if not data.exists():
+            pytest.skip("the recorded tosses are not here")
+        result = evaluate_run(PRETRAINED + name, data=str(data))
+        tolerance = 1.02
+    else:
+        result = evaluate_run(PRETRAINED + name, horizon=shown.horizon, rollouts=96, seed=91)
+        tolerance = 2.5
+    for key, value in shown.errors.items():
+        assert value / tolerance < result[key] < value * tolerance, key

@@ -121,3 +121,19 @@ def test_the_authors_size_has_the_authors_number_of_weights():
     config = NetConfig(kind="transformer", width=192, depth=6, heads=12, window=10)
     weights = sum(p.numel() for p in build_net(config, 6, 4).parameters())
     assert 2.6e6 < weights < 2.75e6
+
+
+def test_inputs_far_beyond_their_spread_are_cut_off_where_asked_for():
+    torch.manual_seed(0)
+    x, y = torch.randn(500, 3), torch.randn(500, 2)
+    config = NetConfig(kind="gru", width=6, head=4, clip=4.0)
+    bounded = build_predictor(config, 3, 2).fit(x, y)
+    far, farther = torch.full((2, 1, 3), 50.0), torch.full((2, 1, 3), 5000.0)
+    assert torch.equal(bounded(far), bounded(farther))
+    assert not torch.equal(bounded(x[:2, None]), bounded(far))
+    stepped, _ = bounded.step_(far[:, 0], bounded.begin(2))
+    assert torch.allclose(stepped, bounded(far)[:, 0], atol=1e-6)
+    free = build_predictor(NetConfig(kind="gru", width=6, head=4), 3, 2).fit(x, y)
+    assert not torch.equal(free(far), free(farther))
+    with pytest.raises(InputError, match=r"net.clip is 0.*above 0"):
+        NetConfig(clip=0.0)

@@ -31,12 +31,24 @@ def robots(json: Path | None = None) -> None:
             f"{robot.teacher} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
-    Console(width=max(Console().width, 110)).print(table)
+    Console(width=max(Console().width, 128)).print(table)
+    for robot in found:
+        for model, measured in robot.measured.items():
+            errors = ", ".join(f"{value:.2g} {_UNITS[key]}" for key, value in measured.errors.items())
+            print(f"{model}: {errors}; {measured.what}, {measured.rollouts:,} roll-outs of {measured.horizon} frames")
     missing = [robot.name for robot in found if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")
     if json is not None:
         write_json(json, {"robots": [to_dict(robot) for robot in found]})
+
+
+_UNITS = {
+    "base_position_m": "m (base)",
+    "base_orientation_rad": "rad (base)",
+    "joint_rad": "rad (joints)",
+    "joint_m": "m (joints)",
+}
 
 
 def _shorten(names: tuple[str, ...]) -> str:

@@ -2,9 +2,27 @@
 """What there is: the robots that ship with the package, and the models that are pretrained for each."""
 
 from neurodyn.core.artifacts import pretrained_names, read_json, resolve_run
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.robots import is_installed, load, names
+
+
+class Measured(Config, frozen=True):
+    """How far a shipped model is off: errors.json beside it.
+
+    Attributes:
+        what: What it was measured on.
+        horizon: Frames of a roll-out.
+        rollouts: Number of roll-outs.
+        seed: Seed of their initial states; not that of any training data.
+        errors: Mean errors over all frames and roll-outs by name, as `neurodyn evaluate` reports them.
+    """
+
+    what: str
+    horizon: int
+    rollouts: int
+    seed: int
+    errors: dict[str, float]
 
 
 class Listing(Config, frozen=True):
@@ -20,6 +38,7 @@ class Listing(Config, frozen=True):
         substeps: Solver steps in one frame.
         pretrained: Models of it that ship with the package, as `pretrained:NAME`.
         installed: Whether the package with its asset is installed.
+        measured: Errors of the pretrained models, by `pretrained:NAME`.
     """
 
     name: str
@@ -31,6 +50,7 @@ class Listing(Config, frozen=True):
     substeps: int
     pretrained: tuple[str, ...]
     installed: bool
+    measured: dict[str, Measured]
 
 
 def list_robots() -> list[Listing]:
@@ -50,9 +70,15 @@ def list_robots() -> list[Listing]:
                 substeps=robot.teacher.substeps,
                 pretrained=tuple(model for model, of in models.items() if of == name),
                 installed=is_installed(robot),
+                measured={model: _measured(model) for model, of in models.items() if of == name},
             )
         )
     return found
+
+
+def _measured(model: str) -> Measured:
+    path = resolve_run(model) / "errors.json"
+    return from_dict(read_json(path), Measured, str(path))
 
 
 def _robot_of(pretrained: str) -> str | None:
