@@ -111,3 +111,12 @@ def test_a_budget_without_meaning_is_bad_input(minutes: float | None, steps: int
 def test_a_window_holds_history_and_forecast():
     assert Phase(share=1, rate=1, batch=1, frames=20).window == 20
     assert Phase(share=1, rate=1, batch=1, frames=20, forecast=8, context=4).window == 12
+
+
+def test_a_robot_may_bring_its_own_finetuning():
+    net = NetConfig(kind="mlp", width=7)
+    own = load_finetuning("finetune", net, robots.load("cube"))
+    assert own.net == net
+    assert own.validation_frames == 80
+    assert own.phases != load_finetuning("finetune", net).phases
+    assert load_finetuning("finetune", net, robots.load("cartpole")) == load_finetuning("finetune", net)

@@ -42,7 +42,7 @@ def finetune(
 
     config, _ = read_model_config(run)
     declared = load(config.robot)
-    settings = with_budget(load_finetuning(size, config.net), minutes, steps, seed)
+    settings = with_budget(load_finetuning(size, config.net, declared), minutes, steps, seed)
     store = open_robot_data(declared, data)
     with TrainingBar(f"fine-tuning {declared.name}") as bar:
         end = finetune_model(run, data, store, out, settings, resume=resume, progress=bar, device=device)

@@ -130,21 +130,24 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
 
 
-def load_finetuning(size: str, net: NetConfig) -> Settings:
+def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Settings:
     """Read the settings of a fine-tuning, for the network of the model that is adapted.
 
-    By default a network with a memory forecasts from as much history as it needs: without it, weights that
+    Settings that come with the robot (finetune.yaml beside its declaration) are taken as they are. By default a network with a memory forecasts from as much history as it needs: without it, weights that
     learned to read the history of a log would unlearn that first.
 
     Args:
         size: "finetune", or the path of a settings file.
         net: Network of the base model.
+        robot: Robot of the model; None for the general settings.
 
     Raises:
         InputError: The file is missing or malformed.
     """
-    if size != "finetune":
-        return msgspec.structs.replace(read_config(Path(size), Settings), net=net)
+    own = Path("") if robot is None else Path(robot.folder) / "finetune.yaml"
+    if size != "finetune" or own.is_file():
+        path = Path(size) if size != "finetune" else own
+        return msgspec.structs.replace(read_config(path, Settings), net=net)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
     phases = tuple(msgspec.structs.replace(phase, context=_memory(net)) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, phases=phases)
