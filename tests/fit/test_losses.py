@@ -8,7 +8,7 @@ from torch import Tensor
 from neurodyn.data.windows import Batch
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.dynamics.tangent import wrap_angle
-from neurodyn.fit.losses import Scale, forecast_loss, teacher_forced_loss, training_loss
+from neurodyn.fit.losses import Scale, _weighed, forecast_loss, teacher_forced_loss, training_loss
 from neurodyn.fit.settings import Phase
 from tests import plant
 
@@ -50,7 +50,7 @@ def test_teacher_forcing_is_the_mean_over_frames_and_normalised_outputs(coasting
     dq[..., 1] = wrap_angle(dq[..., 1])
     residual = dq - dt * (batch.qd[:, :-1] + kappa * dqd)
     expected = LOSSES[loss](torch.cat([dqd, residual], -1)).mean()
-    torch.testing.assert_close(teacher_forced_loss(coasting, batch, phase), expected)
+    torch.testing.assert_close(teacher_forced_loss(coasting, batch, phase, SCALE), expected)
     torch.testing.assert_close(training_loss(coasting, batch, phase, SCALE), expected)
 
 
@@ -77,7 +77,7 @@ def test_what_the_model_itself_predicted_costs_nothing(kind: str):
     batch = Batch(own.q, own.qd, torques)
     forecast = Phase(share=1, rate=1, batch=4, forecast=6)
     assert float(forecast_loss(model, batch, forecast, SCALE).detach()) < 1e-12
-    assert float(teacher_forced_loss(model, batch, Phase(share=1, rate=1, batch=4, frames=6)).detach()) < 1e-8
+    assert float(teacher_forced_loss(model, batch, Phase(share=1, rate=1, batch=4, frames=6), SCALE).detach()) < 1e-8
 
 
 def test_a_forecast_uses_the_history_before_it():
@@ -105,3 +105,16 @@ def test_a_forecast_is_differentiated_through_all_its_frames():
             ends.append(float(forecast_loss(model, batch, phase, SCALE)))
             weight.sub_(sign * h * direction)
     assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
+
+
+def test_quiet_windows_count_as_much_as_violent_ones_where_asked_for():
+    qd = torch.zeros(2, 3, 2, dtype=torch.float64)
+    qd[0, 1:] = torch.tensor([[0.5, 2.0], [1.0, 4.0]])  # one spread of change in each frame; the other rests
+    batch = Batch(torch.zeros_like(qd), qd, torch.zeros(2, 2, 1, dtype=torch.float64))
+    errors = torch.tensor([1.0, 0.1], dtype=torch.float64)
+    plain = Phase(share=1, rate=1, batch=2)
+    assert float(_weighed(errors, batch, plain, SCALE)) == pytest.approx(0.55)
+    balanced = float(_weighed(errors, batch, Phase(share=1, rate=1, batch=2, balance=0.25), SCALE))
+    assert balanced == pytest.approx((1.0 / 1.25 + 0.1 / 0.25) / (1 / 1.25 + 1 / 0.25))
+    with pytest.raises(ValueError, match="balance is 0"):
+        Phase(share=1, rate=1, batch=2, balance=0.0)

@@ -36,17 +36,18 @@ def training_loss(
     """Return the loss of a batch in a phase of training, a scalar."""
     if phase.forecast:
         return forecast_loss(model, batch, phase, scale, environment)
-    return teacher_forced_loss(model, batch, phase, environment)
+    return teacher_forced_loss(model, batch, phase, scale, environment)
 
 
 def teacher_forced_loss(
-    model: NeuralDynamics, batch: Batch, phase: Phase, environment: Environment | None = None
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
 ) -> Tensor:
     """Return the mean error of one-frame predictions from true states, in normalised units."""
     q, qd = batch.q, batch.qd
     target = model.encoding.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:])
     prediction = model(q[:, :-1], qd[:, :-1], batch.control, environment)
-    return _measure(prediction - model.predictor.normalise_target(target), phase).mean()
+    error = _measure(prediction - model.predictor.normalise_target(target), phase)
+    return _weighed(error.mean((1, 2)), batch, phase, scale)
 
 
 def forecast_loss(
@@ -60,18 +61,27 @@ def forecast_loss(
     past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
     carry = model.begin(past if first else past.present, environment)
     state = past.present
-    total = batch.q.new_zeros(())
+    total = batch.q.new_zeros(batch.q.shape[0])
     for t in range(first, frames):
         carry, step = model.step(carry, state, Control(torque=batch.control[:, t]))
         state = step.state
         total = total + _state_error(model, state, State(batch.q[:, t + 1], batch.qd[:, t + 1]), phase, scale)
-    return total / (frames - first)
+    return _weighed(total / (frames - first), batch, phase, scale)
 
 
 def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase, scale: Scale) -> Tensor:
     position = position_difference(model.spec, state.q, truth.q) / scale.dq
     velocity = (state.qd - truth.qd) / scale.dqd
-    return _measure(torch.cat([position, velocity], dim=-1), phase).mean()
+    return _measure(torch.cat([position, velocity], dim=-1), phase).mean(-1)
+
+
+def _weighed(errors: Tensor, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
+    """Return the mean error of windows, weighed by how little happens in them where the phase asks for it."""
+    if phase.balance is None:
+        return errors.mean()
+    change = ((batch.qd[:, 1:] - batch.qd[:, :-1]) / scale.dqd).abs().mean((1, 2))
+    weights = 1 / (change + phase.balance)
+    return (weights * errors).sum() / weights.sum()
 
 
 def _measure(error: Tensor, phase: Phase) -> Tensor:

@@ -34,6 +34,8 @@ class Phase(Config, frozen=True):
             exactly what it computes in a long roll-out.
         context: Forecasting: true frames that the network sees before it predicts from its own states.
         loss: "squared" or "absolute" error.
+        balance: Windows are weighed by the inverse of how much happens in them (mean change of velocity over its
+            spread) plus this number, so that quiet motion is learned as well as violent; None for equal weights.
     """
 
     share: float
@@ -43,12 +45,15 @@ class Phase(Config, frozen=True):
     frames: int = 1
     context: int = 0
     loss: Literal["squared", "absolute"] = "absolute"
+    balance: float | None = None
 
     def __post_init__(self) -> None:
         if not (0 < self.share < math.inf and 0 < self.rate < math.inf and self.batch >= 1 and self.frames >= 1):
             raise ValueError("share and rate must be finite and above 0, batch and frames at least 1")
         if self.forecast < 0 or self.context < 0:
             raise ValueError("forecast and context must be at least 0")
+        if self.balance is not None and not 0 < self.balance < math.inf:
+            raise ValueError(f"balance is {self.balance}; valid: a finite number above 0")
 
     @property
     def window(self) -> int:
