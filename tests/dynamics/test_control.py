@@ -3,11 +3,15 @@
 
 import math
 
+import pytest
 import torch
 
+from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, State
+from neurodyn.robots import load
+from tests import plant
 
 SPEC = StateSpec(
     robot="probe",
@@ -63,3 +67,14 @@ def test_gradients_reach_target_gains_and_state():
         return frame_torque(SPEC, State(q, qd), Control(target=target, kp=kp, kd=kd))
 
     assert torch.autograd.gradcheck(torque, (q, qd, target, kp, kd))
+
+
+def test_torques_of_another_width_are_refused_in_one_line():
+    still = State(torch.zeros(4, 2), torch.zeros(4, 2))
+    with pytest.raises(InputError, match=r"torques for 'cartpole' have shape \[4, 3\]; valid: 1 in the last axis"):
+        frame_torque(
+            load("cartpole").spec, State(torch.zeros(4, 2), torch.zeros(4, 2)), Control(torque=torch.zeros(4, 3))
+        )
+    model = plant.make_model("mlp", torch.float32)
+    with pytest.raises(InputError, match="valid: 1 in the last axis"):
+        model.rollout(still, torch.zeros(4, 5, 2))

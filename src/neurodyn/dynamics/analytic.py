@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.scene import Scene
-from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.robots import Robot
 
@@ -92,6 +92,7 @@ class AnalyticDynamics:
     @torch.no_grad()
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
+        require_torques(self.spec, controls)
         state = present_state(context)
         q, qd = self.begin(context, environment).teacher.rollout(state.q, state.qd, controls)
         return Trajectory(q, qd)

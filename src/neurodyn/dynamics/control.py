@@ -4,9 +4,23 @@
 import torch
 from torch import Tensor
 
+from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.rigid.drive import pd_torque
+
+
+def require_torques(spec: StateSpec, torque: Tensor) -> None:
+    """Refuse torques of another width than the robot has controls.
+
+    Raises:
+        InputError: The last axis is not the controls.
+    """
+    if torque.shape[-1] != spec.nu:
+        raise InputError(
+            f"torques for {spec.robot!r} have shape {list(torque.shape)}; valid: {spec.nu} in the last axis "
+            f"({choices(spec.controls) if spec.controls else 'it has no controls'})"
+        )
 
 
 def frame_torque(spec: StateSpec, state: State, control: Control) -> Tensor:
@@ -18,6 +32,7 @@ def frame_torque(spec: StateSpec, state: State, control: Control) -> Tensor:
     torque = control.torque
     if torque is None:
         torque = torch.zeros(state.worlds, spec.nu, dtype=state.q.dtype, device=state.q.device)
+    require_torques(spec, torque)
     if control.target is None:
         return torque
     kp = 0.0 if control.kp is None else control.kp

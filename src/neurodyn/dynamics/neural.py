@@ -11,7 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.encoding import GRAVITY, Encoding
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.nets.predictor import Predictor
@@ -112,6 +112,7 @@ class NeuralDynamics(nn.Module):
         Runs the fast path (no copies of the history) unless something asks for gradients: the context, the
         controls, or weights that are not frozen.
         """
+        require_torques(self.spec, controls)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
         advance = self.step if tracked else self.step_
         carry, state = self.begin(context, environment), present_state(context)

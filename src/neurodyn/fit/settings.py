@@ -138,8 +138,9 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
 def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Settings:
     """Read the settings of a fine-tuning, for the network of the model that is adapted.
 
-    Settings that come with the robot (finetune.yaml beside its declaration) are taken as they are. By default a network with a memory forecasts from as much history as it needs: without it, weights that
-    learned to read the history of a log would unlearn that first.
+    Settings that come with the robot (finetune.yaml beside its declaration) are taken as they are. By default a network
+    with a memory forecasts from as much history as it needs: without it, weights that learned to read the history of a
+    log would unlearn that first.
 
     Args:
         size: "finetune", or the path of a settings file.
