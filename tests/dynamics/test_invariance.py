@@ -10,12 +10,12 @@ from torch import Tensor
 from neurodyn.core.probes import ChainJoint, Probe, ProbeLayout
 from neurodyn.core.scene import Box, Plane, Scene, Sphere
 from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics import rotation
 from neurodyn.dynamics.encoding import Encoding, fit_encoding
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.nets.build import NetConfig, build_predictor
+from neurodyn.rigid import rotation
 from neurodyn.rigid.ground import Ground
 
 COM = (0.05, -0.02, 0.01)

@@ -4,8 +4,8 @@
 import torch
 
 from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics import rotation
 from neurodyn.dynamics.tangent import position_difference
+from neurodyn.rigid import rotation
 
 SPEC = StateSpec(
     robot="buoy",

@@ -8,7 +8,6 @@ import torch
 
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import Trajectory
-from neurodyn.dynamics.rotation import exponential, multiply
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.errors import (
     Columns,
@@ -25,6 +24,7 @@ from neurodyn.fit.errors import (
     summarise,
     velocity_errors,
 )
+from neurodyn.rigid.rotation import exponential, multiply
 from neurodyn.robots import Joint, Robot, load
 
 COLUMNS = Columns(base=(0,), angles=(1,), slides=(), names=("slider", "hinge"))

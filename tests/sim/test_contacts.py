@@ -12,9 +12,9 @@ from neurodyn import robots
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Box, Plane, Scene
+from neurodyn.rigid.rotation import multiply, rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.contacts import Capacity
-from neurodyn.sim.scene import multiply, rotate
 from neurodyn.sim.teacher import Teacher
 
 SCENE = Scene(shapes=(Plane(), Box(half=(0.6, 0.6, 0.2))))

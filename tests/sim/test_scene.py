@@ -20,8 +20,9 @@ from neurodyn.core.scene import (
     Sphere,
     Terrain,
 )
+from neurodyn.rigid.rotation import multiply, rotate
 from neurodyn.robots import Robot
-from neurodyn.sim.scene import ScenePlacer, is_convex, multiply, needs_triangles, rotate
+from neurodyn.sim.scene import ScenePlacer, is_convex, needs_triangles
 from neurodyn.sim.teacher import Teacher
 
 G = 9.81

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics import rotation
 from neurodyn.dynamics.tangent import position_difference
+from neurodyn.rigid import rotation
 
 
 class Coordinates(nn.Module):

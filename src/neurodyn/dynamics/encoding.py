@@ -32,10 +32,10 @@ from neurodyn.core.config import Config
 from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics import rotation
 from neurodyn.dynamics.contact import Contact, ContactConfig, default_margins
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment, State
+from neurodyn.rigid import rotation
 
 if TYPE_CHECKING:
     from neurodyn.rigid.probing import Prober, Readings

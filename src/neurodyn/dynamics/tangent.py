@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics import rotation
+from neurodyn.rigid import rotation
 
 
 def wrap_angle(angle: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics import rotation
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.dynamics.tangent import position_difference
+from neurodyn.rigid import rotation
 from neurodyn.robots import Robot
 
 HORIZONS = (10, 100, 500, 1000)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.rigid.rotation import rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.build import Gravity, build
 from neurodyn.sim.engine import import_newton
@@ -77,7 +78,7 @@ class _Meter:
         rates = qd.double()
         kinetic = 0.5 * torch.einsum("ni,nij,nj->n", rates, mass_matrix, rates)
         pose = to_torch(state.body_q).view(self.worlds, -1, 7).double()
-        centre = pose[..., :3] + _rotate(pose[..., 3:], self._com)
+        centre = pose[..., :3] + rotate(pose[..., 3:], self._com)
         weight = torch.einsum("wb,wbi,wi->w", self._mass, centre, self._gravity)
         return kinetic, (-weight)[:n] + self._limit_energy(q)
 
@@ -90,10 +91,3 @@ class _Meter:
         )
         beyond = (q.double() - upper).clamp(min=0) + (lower - q.double()).clamp(min=0)
         return (0.5 * stiffness * beyond**2).sum(-1)
-
-
-def _rotate(quaternion: Tensor, vector: Tensor) -> Tensor:
-    """Rotate vectors by unit quaternions (scalar last): v + 2 w (u x v) + 2 u x (u x v)."""
-    u, w = quaternion[..., :3], quaternion[..., 3:]
-    once = torch.cross(u, vector, dim=-1)
-    return vector + 2 * w * once + 2 * torch.cross(u, once, dim=-1)

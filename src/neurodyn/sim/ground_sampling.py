@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.scene import Scene
+from neurodyn.rigid.rotation import rotate
 from neurodyn.robots import Robot
 
 FAR_BELOW = -100.0
@@ -41,7 +42,7 @@ def sample_grounds(robot: Robot, count: int, rng: np.random.Generator) -> Tensor
     rotation = tilted_rotation(math.pi * (2 * unit[:, 0] - 1), 2 * math.pi * unit[:, 1], sampling.tilt * unit[:, 2])
     shift = torch.cat([sampling.extent * (2 * unit[:, 3:5] - 1), torch.zeros(count, 1)], 1)
     # The point of the scene at `shift` comes to lie below the world's origin.
-    pose[:, :3] = -_rotate(rotation, shift)
+    pose[:, :3] = -rotate(rotation, shift)
     pose[:, 2] += sampling.height[0] + (sampling.height[1] - sampling.height[0]) * unit[:, 5]
     pose[:, 3:] = rotation
     pose[unit[:, 6] < sampling.absent] = torch.tensor([0.0, 0.0, FAR_BELOW, 0.0, 0.0, 0.0, 1.0])
@@ -54,9 +55,3 @@ def tilted_rotation(heading: Tensor, direction: Tensor, tilt: Tensor) -> Tensor:
     x, y = torch.cos(direction) * sine, torch.sin(direction) * sine
     s, c = torch.sin(heading / 2), torch.cos(heading / 2)
     return torch.stack([x * c + y * s, y * c - x * s, w * s, w * c], 1)
-
-
-def _rotate(rotation: Tensor, vector: Tensor) -> Tensor:
-    u, w = rotation[:, :3], rotation[:, 3:]
-    cross = torch.linalg.cross(u, vector)
-    return vector + 2 * (w * cross + torch.linalg.cross(u, cross))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.scene import Mesh, Scene
+from neurodyn.rigid.rotation import multiply, rotate
 from neurodyn.rigid.solids import Solid, solids_of_scene
 from neurodyn.robots.sections import Material
 from neurodyn.sim.engine import import_newton
@@ -132,20 +133,6 @@ class ScenePlacer:
         position, turn = pose[:, :3], torch.nn.functional.normalize(pose[:, 3:], dim=-1)
         place = position + rotate(turn, self._local[:, :3])
         self._transforms[self._rows] = torch.cat([place, multiply(turn, self._local[:, 3:])], -1)
-
-
-def rotate(turn: Tensor, vector: Tensor) -> Tensor:
-    """Rotate vectors by unit quaternions (scalar last), shapes [..., 4] and [..., 3]."""
-    axis, w = turn[..., :3], turn[..., 3:]
-    across = 2.0 * torch.linalg.cross(axis, vector)
-    return vector + w * across + torch.linalg.cross(axis, across)
-
-
-def multiply(a: Tensor, b: Tensor) -> Tensor:
-    """Return the quaternion (scalar last) of the rotation b followed by a, shapes [..., 4]."""
-    av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]
-    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
-    return torch.cat([vector, aw * bw - (av * bv).sum(-1, keepdim=True)], -1)
 
 
 def _add(newton: Any, builder: Any, solid: Solid, common: dict[str, Any]) -> int:

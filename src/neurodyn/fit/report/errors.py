@@ -17,7 +17,7 @@ def by_horizon(material: Material) -> str:
         result = _result(material.report, mode)
         for key, unit, name in kinds_of_error(result):
             parts += [heading(f"{name}, {title} ({count(result['rollouts'], 'roll-out')})")]
-            parts += [_table(result, key, unit, material.report["dt"])]
+            parts += [error_table(result, key, unit, material.report["dt"])]
     lead = (
         "Mean absolute error over all frames up to a horizon and over all roll-outs from the same starts; median and "
         "tenth to ninetieth percentile are over roll-outs. Hold last: nothing moves. Constant velocity: velocities "
@@ -193,7 +193,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _table(result: dict[str, Any], key: str, unit: str, dt: float) -> str:
+def error_table(result: dict[str, Any], key: str, unit: str, dt: float) -> str:
+    """Return the table of one error by horizon, beside the baselines."""
     rows = []
     for horizon, entry in result["by_horizon"].items():
         spread = entry[f"{key}_percentiles"]

@@ -3,11 +3,12 @@
 
 from typing import Any
 
+from neurodyn.fit.report.errors import error_table
 from neurodyn.fit.report.gather import Material
-from neurodyn.fit.report.numbers import interval, quantity, share, span, times
-from neurodyn.fit.report.page import figure, grid, heading, section, table
+from neurodyn.fit.report.numbers import quantity, share, span, times
+from neurodyn.fit.report.page import figure, grid, heading, section
 from neurodyn.fit.report.plots import THIRD, TRUTH, Curve, plot
-from neurodyn.fit.report.words import BASELINES, best_baseline, count, kinds_of_error
+from neurodyn.fit.report.words import best_baseline, count, kinds_of_error
 
 
 def headline(report: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -29,7 +30,7 @@ def by_horizon(material: Material) -> str:
     report, parts = material.report, []
     for part, words in _parts(report):
         for key, unit, name in kinds_of_error(part):
-            parts += [heading(f"{name}, {words}"), _table(part, key, unit, report["dt"])]
+            parts += [heading(f"{name}, {words}"), error_table(part, key, unit, report["dt"])]
     lead = (
         "Open loop: the model gets one recorded state, nothing before it and nothing after it. A sub-trajectory begins "
         f"at every recorded state ({_stride(report)}) that has enough frames behind it. Mean absolute error over all "
@@ -67,21 +68,3 @@ def _parts(report: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
 
 def _stride(report: dict[str, Any]) -> str:
     return "each one" if report["stride"] == 1 else f"one in {report['stride']}"
-
-
-def _table(part: dict[str, Any], key: str, unit: str, dt: float) -> str:
-    rows = []
-    for horizon, entry in part["by_horizon"].items():
-        spread = entry[f"{key}_percentiles"]
-        rows.append(
-            [
-                f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
-                quantity(entry[key], unit),
-                quantity(spread["50"], unit),
-                interval(spread["10"], spread["90"], unit),
-                *(quantity(part["baselines"][name][horizon][key], unit) for name in BASELINES),
-                times(best_baseline(part, horizon, key)),
-            ]
-        )
-    head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better"]
-    return table(head, rows, strong=1)

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from neurodyn.dynamics import rotation
+from neurodyn.rigid import rotation
 
 torch.manual_seed(0)
 A, B = (rotation.normalise(torch.randn(50, 4, dtype=torch.float64)) for _ in range(2))
