@@ -9,7 +9,7 @@ Inputs, in this order: of a floating base the direction of gravity; of each ball
 matrix; for each position coordinate its sine and cosine (continuous), nothing (invariant) or itself; for each
 limit (nearness, penetration, penetration one frame ahead); the velocities; where asked for, their products
 qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; and what the probes read of
-the ground (`dynamics.contact`). All of it is in the frame of the base (`dynamics.coordinates`), so that it stays the
+the ground (`rigid.contacts`). All of it is in the frame of the base (`dynamics.coordinates`), so that it stays the
 same when robot and ground are moved and turned together with gravity.
 
 Prediction of one frame (NeRD's relative prediction, section 3.2, with the position increment split into an
@@ -32,13 +32,13 @@ from neurodyn.core.config import Config
 from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.contact import Contact, ContactConfig, default_margins
+from neurodyn.dynamics.contact import ContactConfig, default_margins
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.rigid import rotation
 
 if TYPE_CHECKING:
-    from neurodyn.rigid.probing import Prober, Readings
+    from neurodyn.rigid.contacts import Contacts
 
 GRAVITY = 9.81
 """Standard gravity [m/s^2], in units of which gravity enters the inputs."""
@@ -88,6 +88,7 @@ class Encoding(nn.Module):
         config: Fitted constants.
         layout: The probes; None where no ground enters the inputs.
         coordinates: Conversion to and from the frame of the base.
+        contact: What probes read of the ground as inputs; None where no ground enters them.
     """
 
     dt: Tensor
@@ -107,11 +108,9 @@ class Encoding(nn.Module):
         self.config = config
         self.layout = layout
         self.coordinates = Coordinates(spec, config.base_com)
-        self.contact: Contact | None = None
-        self._prober: Prober | None = None
+        self.contact: Contacts | None = None
         if config.contact is not None and layout is not None:
-            self.contact = Contact(layout, config.contact, spec.dt)
-            self._prober = _new_prober(layout)
+            self.contact = _contacts(layout, config.contact, spec.dt)
         continuous = spec.continuous
         seen = [i for i in self.coordinates.scalars if i not in config.invariant]
         self._angles = [i for i in seen if continuous[i]]
@@ -135,7 +134,7 @@ class Encoding(nn.Module):
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
         positions = 2 * len(self._angles) + len(self._plain) + 3 * len(self._limit_rows)
-        contacts = 0 if self.contact is None else self.contact.inputs
+        contacts = 0 if self.contact is None else self.contact.width
         return rotations + positions + self.spec.nv + self._pairs.shape[1] + self.spec.nu + contacts
 
     @property
@@ -174,21 +173,11 @@ class Encoding(nn.Module):
         parts.append(torque)
         if self.contact is None:
             return torch.cat(parts, dim=-1)
-        readings = self._read(q, qd, environment)
         if torch.is_grad_enabled():
-            parts.append(
-                q.new_zeros(*q.shape[:-1], self.contact.inputs)
-                if readings is None
-                else self.contact(readings).unflatten(0, q.shape[:-1])
-            )
-            return torch.cat(parts, dim=-1)
+            return torch.cat([*parts, self._contacts(q, qd, environment)], dim=-1)
         inputs = q.new_empty(*q.shape[:-1], self.inputs)
-        torch.cat(parts, dim=-1, out=inputs[..., : -self.contact.inputs])
-        contacts = inputs.view(-1, self.inputs)[:, -self.contact.inputs :]
-        if readings is None:
-            contacts.zero_()
-        else:
-            self.contact.write(readings, contacts)
+        torch.cat(parts, dim=-1, out=inputs[..., : -self.contact.width])
+        self._contacts(q, qd, environment, inputs[..., -self.contact.width :])
         return inputs
 
     def decode(self, q: Tensor, qd: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -215,22 +204,23 @@ class Encoding(nn.Module):
         ahead = beyond + self._side * self.dt * qd
         return [torch.relu(beyond + self._margin), torch.relu(beyond), torch.relu(ahead)]
 
-    def _read(self, q: Tensor, qd: Tensor, environment: Environment | None) -> "Readings | None":
-        """Measure the probes of all states, flattened to one axis; None in free space."""
-        prober, batch = self._prober, q.shape[:-1]
-        assert prober is not None
+    def _contacts(self, q: Tensor, qd: Tensor, environment: Environment | None, out: Tensor | None = None) -> Tensor:
+        """Return what the probes read in all states, zero in free space; written into `out` where there is one."""
+        assert self.contact is not None
+        batch, width = q.shape[:-1], self.contact.width
         if environment is None or environment.ground is None or environment.ground.empty:
-            return None
+            return q.new_zeros(*batch, width) if out is None else out.zero_()
         ground = environment.ground
         if len(batch) > 1 and ground.pose is not None:
             ground = ground.posed(_spread(ground.pose, batch).flatten(0, -2))
-        return prober(ground, q.flatten(0, -2), qd.flatten(0, -2), base_frame=self.coordinates.free)
+        rows = None if out is None else out.flatten(0, -2)
+        return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), rows).unflatten(0, batch)
 
 
-def _new_prober(layout: ProbeLayout) -> "Prober":
-    from neurodyn.rigid.probing import Prober  # loads Warp, which a robot without probes does not need
+def _contacts(layout: ProbeLayout, config: ContactConfig, dt: float) -> "Contacts":
+    from neurodyn.rigid.contacts import Contacts  # loads Warp, which a robot without probes does not need
 
-    return Prober(layout)
+    return Contacts(layout, config.margins, dt)
 
 
 def _down(q: Tensor, environment: Environment | None) -> Tensor:

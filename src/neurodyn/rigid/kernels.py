@@ -10,6 +10,7 @@ from typing import Any
 import warp as wp
 
 from neurodyn.rigid.chain import accumulate, add_pose_gradient, advance
+from neurodyn.rigid.closeness import contact_depths
 from neurodyn.rigid.kinds import FROM_BASE, FROM_ROOT, HEIGHTFIELD, MESH
 from neurodyn.rigid.primitives import primitive_distance
 from neurodyn.rigid.surfaces import heightfield_distance, mesh_distance
@@ -56,6 +57,8 @@ def probe_kernel(
     position: wp.array2d[Any],
     velocity: wp.array2d[Any],
     valid: wp.array2d[wp.bool],
+    sight: wp.array[Any],
+    features: wp.array2d[Any],
 ):
     """Measure the probes of one group of one world.
 
@@ -64,12 +67,16 @@ def probe_kernel(
     world w are those before shape_start[0], which all worlds share, and those from shape_start[w] to before
     shape_start[w + 1]; where shape_start has one entry, no world has its own. With `base_frame`, joint 0 is free
     and the first of every group; the outputs are then along the axes of its child body.
+
+    Readings (distance to valid) and contact features (`rigid.contacts`, six vectors for each probe) are written
+    where their arrays have rows.
     """
     world, part = wp.tid()
     zero = distance.dtype(0.0)
+    one = distance.dtype(1.0)
     far = distance.dtype(FAR)
     still = type(probe_point[0])()
-    upright = wp.quaternion(zero, zero, zero, distance.dtype(1.0))
+    upright = wp.quaternion(zero, zero, zero, one)
     # Copies, one by one: to Warp an assignment of several variables at once gives them new names only.
     rotation = wp.copy(upright)
     origin = wp.copy(still)
@@ -138,18 +145,28 @@ def probe_kernel(
                 gradient = turn @ outward
         found = best < far
         upward = scene_rotation @ gradient
-        ground = place - best * upward
         if base_frame != 0:
             upward = to_base @ upward
-            ground = to_base @ (ground - base_origin)
             place = to_base @ (place - base_origin)
             moving = to_base @ moving
-        distance[world, probe] = best
-        normal[world, probe] = upward
-        point[world, probe] = wp.where(found, ground, still)
-        position[world, probe] = place
-        velocity[world, probe] = moving
-        valid[world, probe] = found
+        ground = place - best * upward
+        if distance.shape[0] > 0:
+            distance[world, probe] = best
+            normal[world, probe] = upward
+            point[world, probe] = wp.where(found, ground, still)
+            position[world, probe] = place
+            velocity[world, probe] = moving
+            valid[world, probe] = found
+        if features.shape[0] > 0:
+            depths = contact_depths(best, wp.dot(upward, moving), found, sight[probe])
+            fading = wp.min(depths[0], one)
+            first = 6 * probe
+            features[world, first] = depths
+            features[world, first + 1] = depths[2] * upward
+            features[world, first + 2] = wp.where(depths[2] > zero, moving, still)
+            features[world, first + 3] = fading * upward
+            features[world, first + 4] = fading * moving
+            features[world, first + 5] = fading * ground
 
 
 @wp.kernel(enable_backward=False, module="unique")

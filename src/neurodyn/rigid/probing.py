@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Probes of a batch of robots measured against the ground, differentiable by the robots' states."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 import warp as wp
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.probes import ProbeLayout
 from neurodyn.rigid.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.rigid.ground import NOTHING, Ground
 from neurodyn.rigid.kernels import probe_adjoint_kernel, probe_kernel
+from neurodyn.rigid.launching import Launch, Launches, warp_device
 from neurodyn.rigid.start import start_warp
-
-_MOST_LAUNCHES = 16
 
 
 class Readings(NamedTuple):
@@ -48,6 +49,9 @@ class Prober:
 
     Attributes:
         layout: The probes and the joints that move them.
+        nq: Number of position coordinates.
+        nv: Number of velocity coordinates.
+        free_base: Whether the base floats.
     """
 
     def __init__(self, layout: ProbeLayout) -> None:
@@ -55,16 +59,16 @@ class Prober:
         self.layout = layout
         self.nq = sum({"ball": 4, "free": 7}.get(joint.kind, 1) for joint in layout.joints)
         self.nv = sum({"ball": 3, "free": 6}.get(joint.kind, 1) for joint in layout.joints)
-        self._free_base = bool(layout.joints) and layout.joints[0].kind == "free"
+        self.free_base = bool(layout.joints) and layout.joints[0].kind == "free"
         self._layouts: dict[tuple[torch.device, torch.dtype, bool], list[Any]] = {}
-        self._launches: dict[Any, _Launch] = {}
+        self._launches = Launches()
         self._check()
 
     def _check(self) -> None:
         for j, joint in enumerate(self.layout.joints):
             if not -1 <= joint.parent < j:
                 raise InputError(f"joint {joint.name!r} has parent {joint.parent}; valid: -1 or an earlier joint")
-            if self._free_base and j and joint.parent < 0:
+            if self.free_base and j and joint.parent < 0:
                 raise InputError(f"joint {joint.name!r} begins a second tree; valid: one floating robot in a layout")
         for probe in self.layout.probes:
             if not 0 <= probe.joint < len(self.layout.joints):
@@ -85,15 +89,18 @@ class Prober:
         Raises:
             InputError: The ground is for another number of worlds, or a state has another width or precision.
         """
-        self._check_state(q, qd)
+        self.check_state(q, qd)
         ground = NOTHING if ground is None else ground
-        base_frame = base_frame and self._free_base
+        base_frame = base_frame and self.free_base
         q, qd = q.contiguous(), qd.contiguous()
         if torch.is_grad_enabled() and (q.requires_grad or qd.requires_grad):
             return Readings(*_Probe.apply(self, ground, base_frame, q, qd))
-        return Readings(*self.measure(ground, base_frame, q, qd))
+        readings = self.room(q)
+        self.run(ground, base_frame, q, qd, readings=readings)
+        return readings
 
-    def _check_state(self, q: Tensor, qd: Tensor) -> None:
+    def check_state(self, q: Tensor, qd: Tensor) -> None:
+        """Refuse states of another robot; errors as of `__call__`."""
         worlds = q.shape[0]
         if q.shape != (worlds, self.nq) or qd.shape != (worlds, self.nv):
             raise InputError(
@@ -103,34 +110,62 @@ class Prober:
         if q.dtype not in PRECISIONS or q.dtype != qd.dtype or q.device != qd.device:
             raise InputError(f"state is {q.dtype} and {qd.dtype}; valid: float32 or float64, both on one device")
 
-    def measure(self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor) -> tuple[Tensor, ...]:
-        """Run the kernel; arguments as checked by `__call__`, none of them recorded for gradients."""
-        q, qd = q.detach(), qd.detach()
-        worlds, probes, device = q.shape[0], len(self.layout.probes), str(q.device)
-        shapes = ground.arrays(_warp_device(q.device), q.dtype)
+    def room(self, q: Tensor) -> Readings:
+        """Return readings of these states, not yet written."""
+        shape = q.shape[0], len(self.layout.probes)
+
+        def vector() -> Tensor:
+            return q.new_empty(*shape, 3)
+
+        valid = q.new_empty(shape, dtype=torch.bool)
+        return Readings(q.new_empty(shape), vector(), vector(), vector(), vector(), valid)
+
+    def run(
+        self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, *,
+        readings: Readings | None = None, sight: Any = None, features: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Run the kernel, not recorded for gradients, and write what there is room for.
+
+        Args:
+            ground: The shapes around the robots.
+            base_frame: Whether results are in the axes of the base, which floats.
+            q: Positions, shape [worlds, nq], contiguous.
+            qd: Velocities, shape [worlds, nv], contiguous.
+            readings: Room for readings; None where they are not wanted.
+            sight: Radius, margin and frame of each probe as a Warp array of vectors, for `features`.
+            features: Room for contact features (`rigid.contacts`), shape [worlds, 6 probes, 3]; likewise.
+
+        Raises:
+            InputError: The ground is for another number of worlds.
+        """
+        worlds, probes = q.shape[0], len(self.layout.probes)
+        kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
+        shapes = ground.arrays(device, q.dtype)
         if shapes.worlds not in (0, worlds):
             raise InputError(f"the ground is that of {shapes.worlds} worlds; valid: a ground of {worlds} worlds")
-        kinds = PRECISIONS[q.dtype]
         pose = ground.poses(worlds, q.device, q.dtype)
-        distance = q.new_empty(worlds, probes)
-        vectors = [q.new_empty(worlds, probes, 3) for _ in range(4)]
-        valid = torch.empty(worlds, probes, dtype=torch.bool, device=q.device)
-        outputs = (distance, *vectors, valid)
-        if valid.numel() == 0:
-            return outputs
-        changing = [(q, None), (qd, None), (pose, kinds.transform)]
-        results = [(distance, None), *((vector, kinds.vec3) for vector in vectors), (valid, None)]
-        key = ("forward", worlds, base_frame, q.dtype, device, pose.shape[0], id(shapes))
-        group = self._group(q)
-        launch = self._launch(key, lambda: _Launch(
-            probe_kernel, (worlds, probes // group), q.device, shapes,
-            [*changing, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays, *results],
-        ))  # fmt: skip
-        launch([*changing, *results])
-        return outputs
+        if worlds * probes == 0:
+            return
+        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)  # of readings
+        changing: list[Any] = [(q, None), (qd, None), (pose, kinds.transform)]
+        read = [] if readings is None else list(zip(readings, types, strict=True))
+        seen = [] if features is None else [(features, kinds.vec3)]
+
+        def record() -> Launch:
+            group = self._group(q)
+            none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
+            own = wp.empty(0, dtype=kinds.vec3, device=device) if sight is None else sight
+            return Launch(probe_kernel, (worlds, probes // group), q.device, [
+                *changing, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays,
+                *(read or none), own, *(seen or none[1:2]),
+            ], keep=(shapes, sight))  # fmt: skip
+
+        wanted = bool(read), bool(seen)
+        key = ("forward", worlds, base_frame, q.dtype, device, pose.shape[0], id(shapes), id(sight), wanted)
+        self._launches.get(key, record)([*changing, *read, *seen])
 
     def pull_back(
-        self, base_frame: bool, q: Tensor, qd: Tensor, readings: tuple[Tensor, ...], gradients: list[Tensor]
+        self, base_frame: bool, q: Tensor, qd: Tensor, readings: Readings, gradients: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Return the gradients by positions and velocities from those by all readings but `valid`."""
         grad_q, grad_qd = torch.zeros_like(q), torch.zeros_like(qd)
@@ -145,8 +180,8 @@ class Prober:
         results = [(grad_q, None), (grad_qd, None)]
         key = ("backward", worlds, base_frame, q.dtype, str(q.device))
         group = self._group(q)
-        launch = self._launch(key, lambda: _Launch(
-            probe_adjoint_kernel, (worlds, probes // group), q.device, None,
+        launch = self._launches.get(key, lambda: Launch(
+            probe_adjoint_kernel, (worlds, probes // group), q.device,
             [*changing, int(base_frame), group, *self._layout(q, True)[1:], *saved, *given, *results],
         ))  # fmt: skip
         launch([*changing, *saved, *given, *results])
@@ -160,41 +195,9 @@ class Prober:
         key = (like.device, like.dtype, one_by_one)
         if key not in self._layouts:
             self._layouts[key] = layout_arrays(
-                self.layout, _warp_device(like.device), PRECISIONS[like.dtype], one_by_one=one_by_one
+                self.layout, warp_device(like.device), PRECISIONS[like.dtype], one_by_one=one_by_one
             )
         return self._layouts[key]
-
-    def _launch(self, key: Any, make: Any) -> "_Launch":
-        launch = self._launches.get(key)
-        if launch is None:
-            if len(self._launches) >= _MOST_LAUNCHES:
-                self._launches.pop(next(iter(self._launches)))
-            launch = self._launches[key] = make()
-        return launch
-
-
-def _warp_device(device: torch.device) -> str:
-    return str(wp.device_from_torch(device))
-
-
-class _Launch:
-    """A recorded launch of a kernel whose tensors are exchanged on every call; packing all arguments is slow."""
-
-    def __init__(
-        self, kernel: Any, dim: tuple[int, int], device: torch.device, keep: Any, arguments: list[Any]
-    ) -> None:
-        self._keep = keep  # the kernel knows meshes by their numbers only
-        self._device = device
-        self._changing = [i for i, argument in enumerate(arguments) if isinstance(argument, tuple)]
-        whole = [wp.from_torch(*x, requires_grad=False) if isinstance(x, tuple) else x for x in arguments]
-        self._command: Any = wp.launch(kernel, dim, inputs=whole, device=_warp_device(device), record_cmd=True)
-
-    def __call__(self, tensors: list[tuple[Tensor, Any]]) -> None:
-        """Launch with these tensors (and their Warp types) in place of those it was recorded with."""
-        for index, (tensor, kind) in zip(self._changing, tensors, strict=True):
-            self._command.set_param_at_index_from_ctype(index, wp.from_torch(tensor, kind, False, None, True))
-        stream = wp.stream_from_torch(torch.cuda.current_stream(self._device)) if self._device.type == "cuda" else None
-        self._command.launch(stream)
 
 
 class _Probe(torch.autograd.Function):
@@ -205,25 +208,24 @@ class _Probe(torch.autograd.Function):
         ctx: Any, prober: Prober, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor
     ) -> tuple[Tensor, ...]:
         """Measure; see `Prober.__call__`."""
-        readings = prober.measure(ground, base_frame, q, qd)
+        readings = prober.room(q)
+        prober.run(ground, base_frame, q.detach(), qd.detach(), readings=readings)
         ctx.prober, ctx.base_frame = prober, base_frame
         ctx.save_for_backward(q, qd, *readings)
-        ctx.mark_non_differentiable(readings[-1])
+        ctx.mark_non_differentiable(readings.valid)
         if not base_frame:
-            ctx.mark_non_differentiable(readings[1], readings[2], readings[-1])
-        return readings
+            ctx.mark_non_differentiable(readings.normal, readings.point, readings.valid)
+        return tuple(readings)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
         """Return the gradients by q and qd."""
         q, qd, *readings = ctx.saved_tensors
         given = [
             (torch.zeros_like(reading) if gradient is None else gradient).contiguous()
             for gradient, reading in zip(gradients[:-1], readings[:-1], strict=True)
         ]
-        return (
-            None,
-            None,
-            None,
-            *ctx.prober.pull_back(ctx.base_frame, q.detach(), qd.detach(), tuple(readings), given),
-        )
+        return None, None, None, *ctx.prober.pull_back(ctx.base_frame, q, qd, Readings(*readings), given)

@@ -4,6 +4,8 @@
 Formulas: Sola, "Quaternion kinematics for the error-state Kalman filter" (arXiv 1711.02508), sections 1 to 4.
 """
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -24,15 +26,9 @@ def conjugate(q: Tensor) -> Tensor:
 
 def matrix(q: Tensor) -> Tensor:
     """Return rotation matrices of unit quaternions, shape [..., 3, 3]."""
-    x, y, z, w = q.unbind(-1)
-    xx, yy, zz, xy, xz, yz = x * x, y * y, z * z, x * y, x * z, y * z
-    wx, wy, wz = w * x, w * y, w * z
-    rows = [
-        *(1 - 2 * (yy + zz), 2 * (xy - wz), 2 * (xz + wy)),
-        *(2 * (xy + wz), 1 - 2 * (xx + zz), 2 * (yz - wx)),
-        *(2 * (xz - wy), 2 * (yz + wx), 1 - 2 * (xx + yy)),
-    ]
-    return torch.stack(rows, dim=-1).unflatten(-1, (3, 3))
+    table, identity = _products(q.device, q.dtype)
+    products = (q.unsqueeze(-1) * q.unsqueeze(-2)).flatten(-2)
+    return (products @ table + identity).unflatten(-1, (3, 3))
 
 
 def rotate(q: Tensor, v: Tensor) -> Tensor:
@@ -43,13 +39,11 @@ def rotate(q: Tensor, v: Tensor) -> Tensor:
 
 
 def exponential(vector: Tensor) -> Tensor:
-    """Return unit quaternions of rotation vectors [rad], shape [..., 3] to [..., 4]; smooth at zero."""
-    squared = vector.square().sum(-1, keepdim=True)
-    small = squared < 1e-6
-    angle = torch.sqrt(torch.where(small, torch.ones_like(squared), squared))
-    sine = torch.where(small, 0.5 - squared / 48 + squared.square() / 3840, torch.sin(0.5 * angle) / angle)
-    cosine = torch.where(small, 1 - squared / 8 + squared.square() / 384, torch.cos(0.5 * angle))
-    return torch.cat([sine * vector, cosine], dim=-1)
+    """Return unit quaternions of rotation vectors [rad], shape [..., 3] to [..., 4]; differentiable at zero."""
+    angle = torch.linalg.vector_norm(vector, dim=-1, keepdim=True)
+    # sin(a / 2) / a, whose gradient torch takes to be zero at zero, as it is.
+    sine = 0.5 * torch.sinc(angle * (0.5 / torch.pi))
+    return torch.cat([sine * vector, torch.cos(0.5 * angle)], dim=-1)
 
 
 def logarithm(q: Tensor) -> Tensor:
@@ -67,3 +61,20 @@ def logarithm(q: Tensor) -> Tensor:
 def normalise(q: Tensor) -> Tensor:
     """Return quaternions of unit length, shape [..., 4]."""
     return q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+
+
+@lru_cache(maxsize=16)
+def _products(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the share of each product q_i q_j in the entries of R - 1, shape [16, 9], and the identity, shape [9]."""
+    x, y, z, w = range(4)
+    rows = [
+        *([(-2, y, y), (-2, z, z)], [(2, x, y), (-2, w, z)], [(2, x, z), (2, w, y)]),
+        *([(2, x, y), (2, w, z)], [(-2, x, x), (-2, z, z)], [(2, y, z), (-2, w, x)]),
+        *([(2, x, z), (-2, w, y)], [(2, y, z), (2, w, x)], [(-2, x, x), (-2, y, y)]),
+    ]
+    with torch.inference_mode(False):  # kept for later calls, which may want gradients
+        table = torch.zeros(16, 9, device=device, dtype=dtype)
+        for entry, terms in enumerate(rows):
+            for share, i, j in terms:
+                table[4 * i + j, entry] = share
+        return table, torch.eye(3, device=device, dtype=dtype).flatten()
