@@ -96,18 +96,18 @@ class Coordinates(nn.Module):
         """Apply a change, as `change` returns it, to a state; `base` is `base_rotation(q)`."""
         if self._plain:
             return q + dq, qd + dqd
-        qd_next = qd + dqd
         # Behind a floating base there is one position for each velocity, unless there are ball joints.
-        q_next = self._turn_balls(q, dq) if self.balls else torch.cat([q[..., :7], q[..., 7:] + dq[..., 6:]], dim=-1)
+        behind = self._turn_balls(q, dq)[..., 7 * self.free :] if self.balls else q[..., 7:] + dq[..., 6:]
         if base is None:
-            return q_next, qd_next
+            return behind, qd + dqd
         turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))
-        moved = torch.stack([dq[..., :3] + self.com, dqd[..., :3], dqd[..., 3:6]], dim=-2) @ base.mT
+        shift = dq[..., :3] if self._centred else dq[..., :3] + self.com
+        moved = torch.cat([shift, dqd[..., :6]], dim=-1).unflatten(-1, (3, 3)) @ base.mT
         origin = q[..., :3] + moved[..., 0, :]
         if not self._centred:
             origin = origin - rotation.rotate(turned, self.com.expand_as(origin))
-        velocity = qd[..., :6] + moved[..., 1:, :].flatten(-2)
-        return torch.cat([origin, turned, q_next[..., 7:]], dim=-1), torch.cat([velocity, qd_next[..., 6:]], dim=-1)
+        velocity = qd + torch.cat([moved[..., 1:, :].flatten(-2), dqd[..., 6:]], dim=-1)
+        return torch.cat([origin, turned, behind], dim=-1), velocity
 
     def _turn_balls(self, q: Tensor, dq: Tensor) -> Tensor:
         """Return positions with the changes of ball joints and of joints with one degree of freedom applied."""

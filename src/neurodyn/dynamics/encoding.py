@@ -95,6 +95,7 @@ class Encoding(nn.Module):
     kappa: Tensor
     _bound: Tensor
     _side: Tensor
+    _side_dt: Tensor
     _margin: Tensor
     _pairs: Tensor
     _angles_index: Tensor
@@ -128,6 +129,7 @@ class Encoding(nn.Module):
         for name in ("bound", "side", "margin"):
             values = torch.tensor([float(getattr(limit, name)) for limit in config.limits])
             self.register_buffer(f"_{name}", values, persistent=False)
+        self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
 
     @property
     def inputs(self) -> int:
@@ -185,7 +187,8 @@ class Encoding(nn.Module):
         nv = self.spec.nv
         dqd, residual = output[..., :nv], output[..., nv:]
         base = self.coordinates.base_rotation(q)
-        dq = self.dt * (self.coordinates.to_base(base, qd) + self.kappa * dqd) + residual
+        velocity = torch.addcmul(self.coordinates.to_base(base, qd), self.kappa, dqd)
+        dq = torch.addcmul(residual, self.dt, velocity)
         return self.coordinates.advance(base, q, qd, dq, dqd)
 
     def target(self, q: Tensor, qd: Tensor, q_next: Tensor, qd_next: Tensor) -> Tensor:
@@ -201,7 +204,7 @@ class Encoding(nn.Module):
     def _limit_features(self, q: Tensor, qd: Tensor) -> list[Tensor]:
         # Distances beyond the limit are positive; each ReLU is linear where the spring of a limit is.
         beyond = self._side * (q - self._bound)
-        ahead = beyond + self._side * self.dt * qd
+        ahead = torch.addcmul(beyond, self._side_dt, qd)
         return [torch.relu(beyond + self._margin), torch.relu(beyond), torch.relu(ahead)]
 
     def _contacts(self, q: Tensor, qd: Tensor, environment: Environment | None, out: Tensor | None = None) -> Tensor:

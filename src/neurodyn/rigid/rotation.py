@@ -12,11 +12,7 @@ from torch import Tensor
 
 def multiply(a: Tensor, b: Tensor) -> Tensor:
     """Return the product a b: first b is applied, then a; shape [..., 4]."""
-    a, b = torch.broadcast_tensors(a, b)
-    u, v, s, t = a[..., :3], b[..., :3], a[..., 3:], b[..., 3:]
-    vector = torch.addcmul(torch.addcmul(torch.linalg.cross(u, v), s, v), t, u)
-    scalar = s * t - (u * v).sum(-1, keepdim=True)
-    return torch.cat([vector, scalar], dim=-1)
+    return _products(a, b) @ _hamilton(a.device, a.dtype)
 
 
 def conjugate(q: Tensor) -> Tensor:
@@ -26,9 +22,8 @@ def conjugate(q: Tensor) -> Tensor:
 
 def matrix(q: Tensor) -> Tensor:
     """Return rotation matrices of unit quaternions, shape [..., 3, 3]."""
-    table, identity = _products(q.device, q.dtype)
-    products = (q.unsqueeze(-1) * q.unsqueeze(-2)).flatten(-2)
-    return (products @ table + identity).unflatten(-1, (3, 3))
+    table, identity = _entries(q.device, q.dtype)
+    return (_products(q, q) @ table + identity).unflatten(-1, (3, 3))
 
 
 def rotate(q: Tensor, v: Tensor) -> Tensor:
@@ -40,10 +35,10 @@ def rotate(q: Tensor, v: Tensor) -> Tensor:
 
 def exponential(vector: Tensor) -> Tensor:
     """Return unit quaternions of rotation vectors [rad], shape [..., 3] to [..., 4]; differentiable at zero."""
-    angle = torch.linalg.vector_norm(vector, dim=-1, keepdim=True)
-    # sin(a / 2) / a, whose gradient torch takes to be zero at zero, as it is.
-    sine = 0.5 * torch.sinc(angle * (0.5 / torch.pi))
-    return torch.cat([sine * vector, torch.cos(0.5 * angle)], dim=-1)
+    half = 0.5 * vector
+    angle = torch.linalg.vector_norm(half, dim=-1, keepdim=True)
+    # The gradients of norm and sinc are taken to be zero at zero, as that of their product is.
+    return torch.cat([torch.sinc(angle / torch.pi) * half, torch.cos(angle)], dim=-1)
 
 
 def logarithm(q: Tensor) -> Tensor:
@@ -63,18 +58,40 @@ def normalise(q: Tensor) -> Tensor:
     return q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
 
 
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """Return all products a_i b_j, shape [..., 16]: with a table of signs, few operations where there would be many."""
+    return (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2)
+
+
 @lru_cache(maxsize=16)
-def _products(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _hamilton(device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the share of each product a_i b_j in the entries of the quaternion a b, shape [16, 4]."""
+    x, y, z, w = range(4)
+    return _table(device, dtype, [
+        [(1, w, x), (1, x, w), (1, y, z), (-1, z, y)],
+        [(1, w, y), (1, y, w), (1, z, x), (-1, x, z)],
+        [(1, w, z), (1, z, w), (1, x, y), (-1, y, x)],
+        [(1, w, w), (-1, x, x), (-1, y, y), (-1, z, z)],
+    ])  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def _entries(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the share of each product q_i q_j in the entries of R - 1, shape [16, 9], and the identity, shape [9]."""
     x, y, z, w = range(4)
-    rows = [
+    table = _table(device, dtype, [
         *([(-2, y, y), (-2, z, z)], [(2, x, y), (-2, w, z)], [(2, x, z), (2, w, y)]),
         *([(2, x, y), (2, w, z)], [(-2, x, x), (-2, z, z)], [(2, y, z), (-2, w, x)]),
         *([(2, x, z), (-2, w, y)], [(2, y, z), (2, w, x)], [(-2, x, x), (-2, y, y)]),
-    ]
-    with torch.inference_mode(False):  # kept for later calls, which may want gradients
-        table = torch.zeros(16, 9, device=device, dtype=dtype)
-        for entry, terms in enumerate(rows):
-            for share, i, j in terms:
-                table[4 * i + j, entry] = share
+    ])  # fmt: skip
+    with torch.inference_mode(False):
         return table, torch.eye(3, device=device, dtype=dtype).flatten()
+
+
+def _table(device: torch.device, dtype: torch.dtype, columns: list[list[tuple[int, int, int]]]) -> Tensor:
+    with torch.inference_mode(False):  # kept for later calls, which may want gradients
+        table = torch.zeros(16, len(columns), device=device, dtype=dtype)
+        for column, terms in enumerate(columns):
+            for share, i, j in terms:
+                table[4 * i + j, column] = share
+        return table
