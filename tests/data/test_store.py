@@ -66,14 +66,29 @@ def test_unused_controls_are_zero(store):
 
 def test_attributes_are_readable_by_any_viewer(store, tmp_path):
     with h5py.File(tmp_path / "store.h5") as file:
-        assert file.attrs["robot"] == "cartpole"
-        assert list(file.attrs["joint_names"]) == ["slide", "pole"]
-        assert list(file.attrs["q_units"]) == ["m", "rad"]
+        assert file.attrs["robot"] == b"cartpole"
+        assert list(file.attrs["joint_names"]) == [b"slide", b"pole"]
+        assert list(file.attrs["q_units"]) == [b"m", b"rad"]
         assert file.attrs["dt_s"] == 0.02
         assert file.attrs["seed"] == 7
-        assert "featherstone" in file.attrs["teacher"]
-        assert "numpy" in file.attrs["versions"]
+        assert b"featherstone" in bytes(file["header"][()])
+        assert b"numpy" in file.attrs["versions"]
         assert file.attrs["schema_version"] == 1
+
+
+def test_a_header_of_the_first_version_is_read(store, tmp_path):
+    path = tmp_path / "store.h5"
+    with h5py.File(path, "r+") as file:
+        text = bytes(file["header"][()]).decode()
+        del file["header"]
+        file.attrs["header"], file.attrs["format"] = text, file.attrs["format"].decode()
+    assert Store.open(path).header == store.header
+
+
+def test_no_text_is_of_variable_length(store, tmp_path):
+    with h5py.File(tmp_path / "store.h5") as file:
+        assert all(h5py.check_string_dtype(value.dtype) is None or h5py.check_string_dtype(value.dtype).length
+                   for value in (file.attrs.get_id(name) for name in file.attrs))  # fmt: skip
 
 
 def test_writing_in_memory_data_round_trips(store, tmp_path):

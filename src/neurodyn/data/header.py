@@ -114,22 +114,39 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 
 def write_header(file: h5py.File, header: StoreHeader) -> None:
-    """Write `header` as attributes of an open file."""
+    """Write `header` into an open file: what counts as one data set, and what people look for as attributes.
+
+    All texts have fixed lengths. Those of variable length lie in HDF5's global heap, whose reader can run for ever on
+    a damaged file.
+    """
     spec = header.spec
-    file.attrs["format"] = FORMAT
-    file.attrs["schema_version"] = header.schema_version
-    file.attrs["header"] = json.dumps(_plain(header))
-    file.attrs["robot"] = spec.robot
-    file.attrs["source"] = header.source
-    file.attrs["dt_s"] = spec.dt
-    file.attrs["joint_names"] = [joint.name for joint in spec.joints]
-    file.attrs["q_names"] = list(spec.q_names)
-    file.attrs["q_units"] = list(spec.q_units)
-    file.attrs["qd_names"] = list(spec.qd_names)
-    file.attrs["control_names"] = list(spec.controls) or h5py.Empty("S1")
-    file.attrs["seed"] = "none" if header.seed is None else header.seed
-    file.attrs["teacher"] = json.dumps(header.teacher)
-    file.attrs["versions"] = json.dumps(header.versions)
+    text = json.dumps(_plain(header)).encode()
+    file.create_dataset("header", data=np.frombuffer(text, dtype=np.uint8))
+    attributes = {
+        "format": FORMAT,
+        "schema_version": header.schema_version,
+        "robot": spec.robot,
+        "source": header.source,
+        "dt_s": spec.dt,
+        "joint_names": [joint.name for joint in spec.joints],
+        "q_names": list(spec.q_names),
+        "q_units": list(spec.q_units),
+        "qd_names": list(spec.qd_names),
+        "control_names": list(spec.controls),
+        "seed": "none" if header.seed is None else header.seed,
+        "versions": json.dumps(header.versions),
+    }
+    for name, value in attributes.items():
+        file.attrs[name] = _fixed(value)
+
+
+def _fixed(value: Any) -> Any:
+    """Return a value whose texts have a fixed length."""
+    if isinstance(value, str):
+        return np.bytes_(value.encode())
+    if isinstance(value, list):
+        return np.array([item.encode() for item in value], dtype="S") if value else h5py.Empty("S1")
+    return value
 
 
 def read_header(file: h5py.File, where: str) -> StoreHeader:
@@ -138,7 +155,7 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     Raises:
         InputError: The file is no store, or one of another schema version.
     """
-    if file.attrs.get("format") != FORMAT:
+    if _text(file.attrs.get("format")) != FORMAT:
         raise InputError(
             f"{where}: an HDF5 file, but no trajectory store; expected one written by `neurodyn generate` or "
             "`neurodyn import`"
@@ -146,7 +163,13 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     found = file.attrs.get("schema_version")
     if found != SCHEMA_VERSION:
         raise InputError(f"{where}: has schema version {found}; this version of neurodyn reads {SCHEMA_VERSION}")
-    return from_dict(json.loads(str(file.attrs["header"])), StoreHeader, f"{where} (header)")
+    old = file.attrs.get("header")  # where version 0.1 had it
+    text = bytes(dataset(file, "header")[()]).decode() if old is None else _text(old)
+    return from_dict(json.loads(text), StoreHeader, f"{where} (header)")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def dataset(file: h5py.File, name: str) -> h5py.Dataset:
