@@ -37,22 +37,38 @@ def probe_layout(model: "newton.Model", robot: Robot) -> ProbeLayout:
     """
     if robot.probes is None:
         raise InputError(f"robot {robot.name!r}: declares no probes; add `probes: {{}}` for all collision shapes")
+    arrays: Any = model
+    groups = body_groups(model)
+    carrier = carriers(model, robot)
+    floating = robot.joints[0].kind == "free"
+    return ProbeLayout(
+        joints=chain_joints(model, robot),
+        probes=_probes(model, robot.name, robot.probes, groups, carrier),
+        base_com=_vector(arrays.body_com.numpy()[next(iter(carrier))]) if floating else (0.0, 0.0, 0.0),
+    )
+
+
+def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
+    """Return the number of the joint that moves each moving body of world 0, in the order of the joints.
+
+    Raises:
+        InputError: The model holds other joints than the robot.
+    """
     joints = world_joints(model)
     if len(joints) != len(robot.joints):
         raise InputError(
             f"robot {robot.name!r}: world 0 of the model has {len(joints)} moving joints; valid: the "
             f"{len(robot.joints)} of the robot"
         )
-    arrays: Any = model
-    groups = body_groups(model)
-    child = arrays.joint_child.numpy()
-    carrier = {int(child[joint]): index for index, joint in enumerate(joints)}
-    chain = tuple(_chain_joint(model, robot, index, joint, groups, carrier) for index, joint in enumerate(joints))
-    floating = robot.joints[0].kind == "free"
-    return ProbeLayout(
-        joints=chain,
-        probes=_probes(model, robot.name, robot.probes, groups, carrier),
-        base_com=_vector(arrays.body_com.numpy()[child[joints[0]]]) if floating else (0.0, 0.0, 0.0),
+    child = model.joint_child.numpy()  # type: ignore[union-attr]
+    return {int(child[joint]): index for index, joint in enumerate(joints)}
+
+
+def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
+    """Return the joints that move the bodies of world 0, as a robot declares them; errors as of `carriers`."""
+    groups, carrier = body_groups(model), carriers(model, robot)
+    return tuple(
+        _chain_joint(model, robot, index, joint, groups, carrier) for index, joint in enumerate(world_joints(model))
     )
 
 

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mechanism as plain data: a tree of rigid links, what their joints do, and the points that touch a ground.
+
+Whatever is a number here is a *quantity* with a name, "LINK.mass" or "LINK.com.x", by which it can be identified,
+replaced by a network, or reported. A link is named by the joint that moves it.
+"""
+
+import math
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.probes import ChainJoint, Probe
+from neurodyn.core.scene import Vector3
+
+Inertia = tuple[float, float, float, float, float, float]
+"""Inertia about the centre of mass in body axes: xx, yy, zz, xy, xz, yz [kg m^2]."""
+
+_VECTORS = {"com": "xyz", "inertia": ("xx", "yy", "zz", "xy", "xz", "yz")}
+_SCALARS = (
+    "mass",
+    "armature",
+    "damping",
+    "friction",
+    "stiffness",
+    "rest",
+    "lower",
+    "upper",
+    "limit_stiffness",
+    "limit_damping",
+)
+
+
+class Link(Config, frozen=True):
+    """A moving joint, and the rigid body that it moves with all that is fixed to it.
+
+    Attributes:
+        joint: The joint; its name names the link, its child frame is in the link's body frame.
+        mass: Mass [kg].
+        com: Centre of mass in the body frame [m].
+        inertia: Inertia about the centre of mass.
+        armature: Rotor inertia that adds to the joint's own [kg m^2 or kg].
+        damping: Viscous friction of the joint [N m s/rad or N s/m].
+        friction: Coulomb friction of the joint [N m or N].
+        stiffness: Stiffness of a spring in the joint [N m/rad or N/m].
+        rest: Where that spring is at rest [rad or m].
+        lower: Lower limit [rad or m]; None for none.
+        upper: Upper limit [rad or m]; None for none.
+        limit_stiffness: Stiffness of the limits [N m/rad or N/m].
+        limit_damping: Damping of the limits while they are passed [N m s/rad or N s/m].
+    """
+
+    joint: ChainJoint
+    mass: float
+    com: Vector3
+    inertia: Inertia
+    armature: float = 0.0
+    damping: float = 0.0
+    friction: float = 0.0
+    stiffness: float = 0.0
+    rest: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    limit_stiffness: float = 0.0
+    limit_damping: float = 0.0
+
+    def __post_init__(self) -> None:
+        name = self.joint.name
+        if not (math.isfinite(self.mass) and self.mass > 0):
+            raise ValueError(f"link {name!r}: mass is {self.mass}; valid: a finite number above 0 [kg]")
+        for what in ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping"):
+            value = getattr(self, what)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"link {name!r}: {what} is {value}; valid: a finite number of at least 0")
+
+
+class Mechanism(Config, frozen=True):
+    """A tree of links.
+
+    Attributes:
+        links: The links, parents first, in the order of the coordinates.
+        gravity: Gravity in world axes [m/s^2].
+        points: Points that can touch a ground; each is carried by the link of its joint.
+    """
+
+    links: tuple[Link, ...]
+    gravity: Vector3 = (0.0, 0.0, -9.81)
+    points: tuple[Probe, ...] = ()
+
+    def __post_init__(self) -> None:
+        for index, link in enumerate(self.links):
+            joint = link.joint
+            if not -1 <= joint.parent < index:
+                raise ValueError(
+                    f"link {joint.name!r}: its parent is number {joint.parent}; valid: a link before it, or -1 for the "
+                    "world (closed loops are not mechanisms of this kind)"
+                )
+            if joint.kind == "free" and joint.parent != -1:
+                raise ValueError(f"link {joint.name!r}: a free joint begins at the world; valid: parent -1")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the links."""
+        return tuple(link.joint.name for link in self.links)
+
+    @property
+    def nq(self) -> int:
+        """Number of position coordinates."""
+        return sum({"free": 7, "ball": 4}.get(link.joint.kind, 1) for link in self.links)
+
+    @property
+    def nv(self) -> int:
+        """Number of velocity coordinates."""
+        return sum({"free": 6, "ball": 3}.get(link.joint.kind, 1) for link in self.links)
+
+    def quantities(self) -> dict[str, float]:
+        """Return the nominal value of every quantity by its name, in a fixed order."""
+        found: dict[str, float] = {}
+        for link in self.links:
+            name, joint = link.joint.name, link.joint
+            for what in _SCALARS:
+                value = getattr(link, what)
+                if value is not None:
+                    found[f"{name}.{what}"] = float(value)
+            for what, parts in _VECTORS.items():
+                found |= {f"{name}.{what}.{part}": float(x) for part, x in zip(parts, getattr(link, what), strict=True)}
+            found |= {f"{name}.origin.{part}": float(x) for part, x in zip("xyz", joint.parent_frame[:3], strict=True)}
+            if joint.kind in ("revolute", "prismatic"):
+                found |= {f"{name}.axis.{part}": float(x) for part, x in zip("xyz", joint.axis, strict=True)}
+        return found | {f"gravity.{part}": float(x) for part, x in zip("xyz", self.gravity, strict=True)}
+
+    def check_quantity(self, name: str, others: tuple[str, ...] = ()) -> None:
+        """Refuse a name that is no quantity of this mechanism, nor one of `others`."""
+        known = {*self.quantities(), *others}
+        if name not in known:
+            raise InputError(f"there is no quantity {name!r}; valid: {choices(known)}")

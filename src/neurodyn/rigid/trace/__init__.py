@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scalar expressions, traced once, differentiated in reverse and compiled: arithmetic without mechanics."""
+
+from neurodyn.rigid.trace.expression import (
+    Expression,
+    Graph,
+    absolute,
+    arctan2,
+    cos,
+    exp,
+    log,
+    maximum,
+    minimum,
+    safe_sqrt,
+    select_less,
+    sin,
+    softplus,
+    tanh,
+)
+from neurodyn.rigid.trace.loops import Loop, apply_loop
+from neurodyn.rigid.trace.reverse import pull_back
+
+__all__ = [
+    "Expression",
+    "Graph",
+    "Loop",
+    "absolute",
+    "apply_loop",
+    "arctan2",
+    "cos",
+    "exp",
+    "log",
+    "maximum",
+    "minimum",
+    "pull_back",
+    "safe_sqrt",
+    "select_less",
+    "sin",
+    "softplus",
+    "tanh",
+]

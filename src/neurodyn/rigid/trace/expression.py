@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A graph of scalar expressions: every operation is a node, equal nodes are one, constants fold.
+
+Python code that computes with `Expression` in place of floats is traced: it leaves the graph of what it computed.
+Only functions with a derivative everywhere (by the rules below) are offered, so that no gradient is ever NaN where
+the value is finite:
+
+* `minimum` and `maximum` hand the gradient of a tie to their first argument, `absolute` has slope 0 at 0;
+* `select_less` differentiates the branch that is taken, and never the condition;
+* `safe_sqrt` and `arctan2` are bounded away from the points where their slope is infinite.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+TINY = 1e-12
+"""Least argument of a root, and least squared radius of an angle."""
+
+_FOLD: dict[str, Callable[..., float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "neg": lambda a: -a,
+    "sqrt": math.sqrt,
+    "sin": math.sin,
+    "cos": math.cos,
+    "exp": math.exp,
+    "log": math.log,
+    "tanh": math.tanh,
+    "atan2": math.atan2,
+    "min": lambda a, b: a if a <= b else b,
+    "max": lambda a, b: a if a >= b else b,
+    "less": lambda a, b, x, y: x if a < b else y,
+}
+_COMMUTATIVE = frozenset({"add", "mul"})
+
+
+class Expression:
+    """One scalar of a graph; made by a `Graph` and by arithmetic, never by hand."""
+
+    __array_priority__ = 1000  # numpy hands its operators over to this class
+    __slots__ = ("graph", "index")
+
+    def __init__(self, graph: "Graph", index: int) -> None:
+        self.graph = graph
+        self.index = index
+
+    @property
+    def value(self) -> float | None:
+        """The number, where the expression is a constant; None otherwise."""
+        node = self.graph.nodes[self.index]
+        return node[1] if node[0] == "constant" else None
+
+    def __add__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("add", self, other)
+
+    def __radd__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("add", other, self)
+
+    def __sub__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("sub", self, other)
+
+    def __rsub__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("sub", other, self)
+
+    def __mul__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("mul", self, other)
+
+    def __rmul__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("mul", other, self)
+
+    def __truediv__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("div", self, other)
+
+    def __rtruediv__(self, other: "Scalar") -> "Expression":
+        return self.graph.operation("div", other, self)
+
+    def __neg__(self) -> "Expression":
+        return self.graph.operation("neg", self)
+
+    def __pow__(self, exponent: int) -> "Expression":
+        if not isinstance(exponent, int) or exponent < 1:
+            raise TypeError(f"a traced value to the power {exponent!r}; valid: whole numbers of at least 1")
+        result = self
+        for _ in range(exponent - 1):
+            result = result * self
+        return result
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "a traced value has no truth: `if`, `and`, `min()` and comparisons would fix one branch for good; "
+            "use select_less, minimum or maximum"
+        )
+
+    def _no_order(self, _other: object) -> NoReturn:
+        raise TypeError("traced values cannot be compared; use select_less, minimum or maximum")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _no_order
+
+    def __float__(self) -> float:
+        value = self.value
+        if value is None:
+            raise TypeError("a traced value is no number while it is traced")
+        return value
+
+    def __repr__(self) -> str:
+        return f"Expression({self.graph.nodes[self.index]})"
+
+
+Scalar = Expression | float | int
+"""What arithmetic with expressions takes."""
+
+
+class Graph:
+    """Nodes in the order in which they were made, which is an order of evaluation.
+
+    Attributes:
+        nodes: One tuple each: ("constant", value), ("input", array, index), ("loop", Loop, inputs...),
+            ("reverse", Loop, loop node, seeds...), ("result", node, number) or (operation, argument, ...), where
+            nodes and arguments are given by their indices.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[Any, ...]] = []
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def arguments(self, index: int) -> tuple[int, ...]:
+        """Return the nodes that a node is computed from."""
+        name, *rest = self.nodes[index]
+        if name in {"constant", "input"}:
+            return ()
+        if name == "result":
+            return (rest[0],)
+        return tuple(rest[1:] if name in {"loop", "reverse"} else rest)
+
+    def node(self, *node: Any) -> int:
+        """Return the index of a node, which is made where it is new."""
+        index = self._known.get(node)
+        if index is None:
+            index = self._known[node] = len(self.nodes)
+            self.nodes.append(node)
+        return index
+
+    def constant(self, value: float) -> Expression:
+        """Return a constant."""
+        value = float(value)
+        if not math.isfinite(value):
+            raise ValueError(f"a traced constant is {value}")
+        return Expression(self, self.node("constant", value + 0.0))
+
+    def input(self, array: str, index: int) -> Expression:
+        """Return element `index` of an input array."""
+        return Expression(self, self.node("input", array, index))
+
+    def inputs(self, array: str, count: int) -> list[Expression]:
+        """Return the first `count` elements of an input array."""
+        return [self.input(array, index) for index in range(count)]
+
+    def lift(self, value: Scalar) -> Expression:
+        """Return a number as a constant, an expression as it is."""
+        if not isinstance(value, Expression):
+            return self.constant(value)
+        if value.graph is not self:
+            raise ValueError("an expression of another graph")
+        return value
+
+    def operation(self, name: str, *operands: Scalar) -> Expression:
+        """Return the result of an operation, simplified where that is exact."""
+        arguments = [self.lift(operand) for operand in operands]
+        values = [argument.value for argument in arguments]
+        if all(value is not None for value in values):
+            return self.constant(_FOLD[name](*values))
+        simple = self._simplified(name, arguments, values)
+        if simple is not None:
+            return simple
+        indices = [argument.index for argument in arguments]
+        if name in _COMMUTATIVE:
+            indices.sort()
+        return Expression(self, self.node(name, *indices))
+
+    def _simplified(self, name: str, arguments: list[Expression], values: list[float | None]) -> Expression | None:
+        if name == "neg":
+            return self._negated(arguments[0])
+        if name not in {"add", "sub", "mul", "div"}:
+            return None
+        (a, b), (x, y) = arguments, values
+        if name == "add":
+            return self._sum(a, b, x, y)
+        if name == "sub":
+            if y == 0.0:
+                return a
+            if x == 0.0:
+                return -b
+            return self.constant(0.0) if a.index == b.index else None
+        if name == "div":
+            if y is not None:
+                return a * (1.0 / y)
+            return self.constant(0.0) if x == 0.0 else None
+        return self._product(a, b, x, y)
+
+    def _sum(self, a: Expression, b: Expression, x: float | None, y: float | None) -> Expression | None:
+        if x == 0.0:
+            return b
+        if y == 0.0:
+            return a
+        for one, other in ((a, b), (b, a)):
+            node = self.nodes[other.index]
+            if node[0] == "neg":
+                return one - Expression(self, node[1])
+        return None
+
+    def _product(self, a: Expression, b: Expression, x: float | None, y: float | None) -> Expression | None:
+        if x is None and y is not None:
+            a, b, x, y = b, a, y, x
+        if x is None:
+            return None
+        if x == 0.0:
+            return self.constant(0.0)
+        if x == 1.0:
+            return b
+        if x == -1.0:
+            return -b
+        node = self.nodes[b.index]
+        if node[0] == "mul" and self.nodes[node[1]][0] == "constant":
+            return self.constant(x * self.nodes[node[1]][1]) * Expression(self, node[2])
+        if node[0] == "mul" and self.nodes[node[2]][0] == "constant":
+            return self.constant(x * self.nodes[node[2]][1]) * Expression(self, node[1])
+        return None
+
+    def _negated(self, a: Expression) -> Expression | None:
+        node = self.nodes[a.index]
+        if node[0] == "neg":
+            return Expression(self, node[1])
+        if node[0] == "sub":
+            return Expression(self, node[2]) - Expression(self, node[1])
+        return None
+
+
+def _graph(*values: Scalar) -> Graph | None:
+    return next((value.graph for value in values if isinstance(value, Expression)), None)
+
+
+def _apply(name: str, *values: Scalar) -> Any:
+    """Trace an operation where an argument is traced, compute it where all are numbers."""
+    graph = _graph(*values)
+    return _FOLD[name](*map(float, values)) if graph is None else graph.operation(name, *values)
+
+
+def sin(x: Any) -> Any:
+    """Return the sine."""
+    return _apply("sin", x)
+
+
+def cos(x: Any) -> Any:
+    """Return the cosine."""
+    return _apply("cos", x)
+
+
+def exp(x: Any) -> Any:
+    """Return the exponential."""
+    return _apply("exp", x)
+
+
+def log(x: Any) -> Any:
+    """Return the logarithm of `max(x, TINY)`."""
+    return _apply("log", maximum(x, TINY))
+
+
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent."""
+    return _apply("tanh", x)
+
+
+def safe_sqrt(x: Any) -> Any:
+    """Return the root of `max(x, TINY)`: at 0 it is 1e-6 and flat, not infinitely steep."""
+    return _apply("sqrt", maximum(x, TINY))
+
+
+def arctan2(y: Any, x: Any) -> Any:
+    """Return the angle of (x, y); its slope is bounded where both vanish."""
+    return _apply("atan2", y, x)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """Return the lesser; a tie counts as `a`."""
+    return _apply("min", a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """Return the greater; a tie counts as `a`."""
+    return _apply("max", a, b)
+
+
+def select_less(a: Any, b: Any, then: Any, otherwise: Any) -> Any:
+    """Return `then` where a < b, else `otherwise`; both are computed."""
+    return _apply("less", a, b, then, otherwise)
+
+
+def absolute(x: Any) -> Any:
+    """Return |x|, with slope 0 at 0."""
+    return select_less(x, 0.0, -x, select_less(0.0, x, x, 0.0))
+
+
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x)), computed so that it never overflows."""
+    return maximum(x, 0.0) + log(1.0 + exp(-absolute(x)))

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled programs of traced functions: one thread a world, the loop over time inside, and the adjoint beside.
+
+A `Program` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h (what is
+held over a frame), parameters p and weights w. Both kernels are text in a native Warp function: the same text for
+every device, kept by Warp's kernel cache, so that a program is compiled once on a machine. The adjoint recomputes a
+step from the stored states before it goes back through it, so a roll-out needs no tape but its states.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from neurodyn.rigid.start import start_warp
+from neurodyn.rigid.trace.expression import Expression, Graph, Scalar
+from neurodyn.rigid.trace.native import native_kernels
+from neurodyn.rigid.trace.reverse import pull_back
+from neurodyn.rigid.trace.text import statements
+
+PRECISIONS: dict[torch.dtype, Any] = {torch.float64: wp.float64, torch.float32: wp.float32}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths of the arrays of a program.
+
+    Attributes:
+        state: Length of the state x.
+        control: Length of the control u, one for each frame.
+        held: Length of what is held over a frame, h.
+        parameters: Length of p.
+        weights: Length of w, which all worlds share.
+    """
+
+    state: int
+    control: int = 0
+    held: int = 0
+    parameters: int = 0
+    weights: int = 0
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Expressions that a traced step is given; lists as long as `Sizes` says."""
+
+    graph: Graph
+    state: list[Expression]
+    control: list[Expression]
+    held: list[Expression]
+    parameters: list[Expression]
+
+
+Step = Callable[[Inputs], list[Scalar]]
+"""A step: from inputs to the next state."""
+
+_ARRAYS = {"x": "x_[{}]", "u": "u_[{}]", "h": "h_[{}]", "p": "p_[{}]"}
+
+_HEAD = """
+typedef {real} real;
+const real* weights = w.data; (void)weights;
+const real* p_ = p.data + (long long)world * p_stride; (void)p_;
+"""
+
+_FORWARD = """
+real* path = x.data + (long long)world * (frames * substeps + 1) * {nx};
+real s[{nx_}];
+for (int i = 0; i < {nx}; ++i) s[i] = path[i];
+for (int frame = 0; frame < frames; ++frame) {{
+const real* u_ = u.data + ((long long)world * frames + frame) * {nu}; (void)u_;
+const real* h_ = h.data + ((long long)world * frames + frame) * {nh}; (void)h_;
+for (int substep = 0; substep < substeps; ++substep) {{
+const real* x_ = s; (void)x_;
+{body}
+path += {nx};
+{next}
+}}
+}}
+"""
+
+_ADJOINT = """
+real* weights_adj = gw.data + (long long)world * {nw}; (void)weights_adj;
+const real* path = x.data + ((long long)world * (frames * substeps + 1) + frames * substeps) * {nx};
+const real* given = gx.data + ((long long)world * (frames + 1) + frames) * {nx};
+real a[{nx_}];
+real gp_[{np_}];
+for (int i = 0; i < {np}; ++i) gp_[i] = 0;
+for (int i = 0; i < {nx}; ++i) a[i] = given[i];
+for (int frame = frames - 1; frame >= 0; --frame) {{
+const real* u_ = u.data + ((long long)world * frames + frame) * {nu}; (void)u_;
+const real* h_ = h.data + ((long long)world * frames + frame) * {nh}; (void)h_;
+real gu_[{nu_}];
+real gh_[{nh_}];
+for (int i = 0; i < {nu}; ++i) gu_[i] = 0;
+for (int i = 0; i < {nh}; ++i) gh_[i] = 0;
+for (int substep = 0; substep < substeps; ++substep) {{
+path -= {nx};
+const real* x_ = path; (void)x_;
+{body}
+}}
+for (int i = 0; i < {nu}; ++i) gu.data[((long long)world * frames + frame) * {nu} + i] = gu_[i];
+for (int i = 0; i < {nh}; ++i) gh.data[((long long)world * frames + frame) * {nh} + i] = gh_[i];
+given -= {nx};
+for (int i = 0; i < {nx}; ++i) a[i] += given[i];
+}}
+for (int i = 0; i < {nx}; ++i) gx0.data[(long long)world * {nx} + i] = a[i];
+for (int i = 0; i < {np}; ++i) gp.data[(long long)world * {np} + i] = gp_[i];
+"""
+
+
+class Program:
+    """A traced recurrence, compiled when it first runs."""
+
+    def __init__(self, sizes: Sizes, step: Step, threads: int = 1) -> None:
+        """Trace a step and its adjoint.
+
+        Args:
+            sizes: Lengths of the arrays.
+            step: The step, called once, with expressions.
+            threads: CPU threads among which worlds are split.
+        """
+        start_warp()
+        self.sizes = sizes
+        self.threads = threads
+        self._texts = _trace(sizes, step)
+        self._kernels: dict[torch.dtype, tuple[Any, Any]] = {}
+        self._launches: dict[Any, Any] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def operations(self) -> tuple[int, int]:
+        """Statements of the step and of its adjoint."""
+        return self._texts[0].count("const real v"), self._texts[1].count("const real v")
+
+    def rollout(
+        self,
+        state: Tensor,
+        *,
+        frames: int,
+        substeps: int = 1,
+        control: Tensor | None = None,
+        held: Tensor | None = None,
+        parameters: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Run the recurrence in every world; differentiable by every tensor.
+
+        Args:
+            state: Initial states, shape [worlds, state].
+            frames: Number of frames.
+            substeps: Steps in a frame; u and h are held over them.
+            control: Shape [worlds, frames, control].
+            held: Shape [worlds, frames, held].
+            parameters: Shape [parameters] for all worlds, or [worlds, parameters].
+            weights: Shape [weights].
+
+        Returns:
+            States at the frames, shape [worlds, frames + 1, state], the initial ones first.
+        """
+        worlds = state.shape[0]
+        s = self.sizes
+        empty = state.new_zeros(0)
+        arrays = {
+            "control": (control, (worlds, frames, s.control)),
+            "held": (held, (worlds, frames, s.held)),
+            "weights": (weights, (s.weights,)),
+        }
+        given = []
+        for name, (tensor, shape) in arrays.items():
+            if 0 in shape and tensor is None:
+                tensor = empty
+            elif tensor is None or tuple(tensor.shape) != shape:
+                found = None if tensor is None else list(tensor.shape)
+                raise ValueError(f"{name} is {found}; valid: a tensor of shape {list(shape)}")
+            given.append(tensor.to(state.dtype).contiguous())
+        parameters = empty if parameters is None else parameters.to(state.dtype).contiguous()
+        if parameters.shape[-1] != s.parameters or parameters.ndim > 2 or state.shape[1] != s.state:
+            raise ValueError(f"state {list(state.shape)} or parameters {list(parameters.shape)} do not fit {s}")
+        u, h, w = given
+        return _Rollout.apply(self, frames, substeps, state.contiguous(), u, h, parameters, w)  # type: ignore[no-any-return]
+
+    def run_forward(self, tensors: dict[str, Tensor], worlds: int, frames: int, substeps: int) -> None:
+        """Fill `x` from its first states."""
+        names = ("x", "u", "h", "p", "w")
+        self._launch(0, [tensors[name] for name in names], tensors["p"], worlds, frames, substeps)
+
+    def run_adjoint(self, tensors: dict[str, Tensor], worlds: int, frames: int, substeps: int) -> None:
+        """Fill the gradients."""
+        names = ("x", "u", "h", "p", "w", "gx", "gx0", "gu", "gh", "gp", "gw")
+        self._launch(1, [tensors[name] for name in names], tensors["p"], worlds, frames, substeps)
+
+    def _launch(
+        self, which: int, tensors: list[Tensor], parameters: Tensor, worlds: int, frames: int, substeps: int
+    ) -> None:
+        like = tensors[0]
+        kernel = self._compiled(like.dtype)[which]
+        stride = self.sizes.parameters if parameters.ndim == 2 else 0
+        device = str(wp.device_from_torch(like.device))
+        arrays = [wp.from_torch(tensor.view(-1), requires_grad=False) for tensor in tensors]
+        parts = min(self.threads, worlds) if like.device.type == "cpu" else 1
+        bounds = [worlds * part // parts for part in range(parts + 1)]
+
+        def run(first: int, last: int) -> None:
+            wp.launch(kernel, last - first, inputs=[first, frames, substeps, stride, *arrays], device=device)
+
+        if parts == 1:
+            run(0, worlds)
+            return
+        wp.load_module(kernel.module, device=device)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads)
+        list(self._pool.map(run, bounds[:-1], bounds[1:]))
+
+    def _compiled(self, dtype: torch.dtype) -> tuple[Any, Any]:
+        if dtype not in PRECISIONS:
+            raise ValueError(f"a program runs in float32 or float64, not in {dtype}")
+        if dtype not in self._kernels:
+            head = _HEAD.format(real="double" if dtype == torch.float64 else "float")
+            self._kernels[dtype] = native_kernels(head + self._texts[0], head + self._texts[1], PRECISIONS[dtype])
+        return self._kernels[dtype]
+
+
+def _trace(sizes: Sizes, step: Step) -> tuple[str, str]:
+    """Return the texts of the forward loop and of its adjoint."""
+    graph = Graph()
+    inputs = Inputs(
+        graph,
+        graph.inputs("x", sizes.state),
+        graph.inputs("u", sizes.control),
+        graph.inputs("h", sizes.held),
+        graph.inputs("p", sizes.parameters),
+    )
+    after = step(inputs)
+    if len(after) != sizes.state:
+        raise ValueError(f"the step returns {len(after)} values; valid: the {sizes.state} of the state")
+    numbers = {
+        "nx": sizes.state, "nu": sizes.control, "nh": sizes.held, "np": sizes.parameters, "nw": sizes.weights,
+        **{f"{k}_": max(v, 1) for k, v in (("nx", sizes.state), ("nu", sizes.control), ("nh", sizes.held), ("np", sizes.parameters))},
+    }  # fmt: skip
+    # The new state replaces the old one only when all of it is computed.
+    forward = statements(graph, [(f"path[{sizes.state} + {i}] =", x) for i, x in enumerate(after)], _ARRAYS)
+    advance = f"for (int i = 0; i < {sizes.state}; ++i) s[i] = path[i];"
+    by = [*inputs.state, *inputs.control, *inputs.held, *inputs.parameters]
+    gradients = pull_back(after, graph.inputs("a", sizes.state), by)
+    kinds = [
+        ("a[{}] =", sizes.state),
+        ("gu_[{}] +=", sizes.control),
+        ("gh_[{}] +=", sizes.held),
+        ("gp_[{}] +=", sizes.parameters),
+    ]
+    lefts = [left.format(i) for left, count in kinds for i in range(count)]
+    zero = graph.constant(0.0).index
+    changes = [
+        (left, gradient)
+        for left, gradient in zip(lefts, gradients, strict=True)
+        if gradient.index != zero or left.endswith(" =")
+    ]
+    reverse = statements(graph, changes, {**_ARRAYS, "a": "a[{}]"})
+    return _FORWARD.format(body=forward, next=advance, **numbers), _ADJOINT.format(body=reverse, **numbers)
+
+
+class _Rollout(torch.autograd.Function):
+    """A roll-out in torch's autograd."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        program: Program,
+        frames: int,
+        substeps: int,
+        state: Tensor,
+        control: Tensor,
+        held: Tensor,
+        parameters: Tensor,
+        weights: Tensor,
+    ) -> Tensor:
+        """Run; see `Program.rollout`."""
+        path = state.new_empty(state.shape[0], frames * substeps + 1, state.shape[1])
+        path[:, 0] = state
+        tensors = {"x": path, "u": control, "h": held, "p": parameters, "w": weights}
+        program.run_forward(tensors, state.shape[0], frames, substeps)
+        ctx.program, ctx.frames, ctx.substeps = program, frames, substeps
+        ctx.save_for_backward(path, control, held, parameters, weights)
+        return path[:, ::substeps].clone() if substeps > 1 else path
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        """Return the gradients by state, control, held, parameters and weights."""
+        path, control, held, parameters, weights = ctx.saved_tensors
+        program, worlds = ctx.program, path.shape[0]
+        sizes = program.sizes
+        tensors = {
+            "x": path, "u": control, "h": held, "p": parameters, "w": weights, "gx": gradients[0].contiguous(),
+            "gx0": path.new_empty(worlds, sizes.state), "gu": torch.empty_like(control),
+            "gh": torch.empty_like(held), "gp": path.new_empty(worlds, sizes.parameters),
+            "gw": path.new_zeros(worlds, sizes.weights),
+        }  # fmt: skip
+        program.run_adjoint(tensors, worlds, ctx.frames, ctx.substeps)
+        by_parameters = tensors["gp"] if parameters.ndim == 2 else tensors["gp"].sum(0)
+        return (
+            None, None, None, tensors["gx0"], tensors["gu"], tensors["gh"], by_parameters, tensors["gw"].sum(0),
+        )  # fmt: skip

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mechanism of a robot: what rigid-body dynamics need of a Newton model, as plain data."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.robots import Robot
+from neurodyn.sim.merge import merged_body
+from neurodyn.sim.probes import body_groups, carriers, chain_joints, probe_layout
+
+if TYPE_CHECKING:
+    import newton
+
+_UNLIMITED = 1e9
+
+
+def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
+    """Return the tree of links in world 0 of a model; bodies that are fixed to each other are one link.
+
+    The stiffness and damping of joint limits are those of the model; teachers that scale them by effective inertia
+    (MuJoCo) mean something else by the same numbers.
+
+    Args:
+        model: A model whose worlds hold the robot and nothing else that moves.
+        robot: The declared robot.
+
+    Raises:
+        InputError: The model holds other joints, or a probe selection matches nothing.
+    """
+    arrays: Any = model
+    mass, com, inertia = (getattr(arrays, f"body_{x}").numpy().astype(float) for x in ("mass", "com", "inertia"))
+    groups, carrier = body_groups(model), carriers(model, robot)
+    leader = {index: body for body, index in carrier.items()}
+    joint_of = {int(child): joint for joint, child in enumerate(arrays.joint_child.numpy().tolist())}
+    links = []
+    for index, joint in enumerate(chain_joints(model, robot)):
+        total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
+        moving = joint.kind in ("revolute", "prismatic")
+        links.append(
+            Link(
+                joint=joint,
+                mass=total,
+                com=(float(centre[0]), float(centre[1]), float(centre[2])),
+                inertia=tuple(float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))),  # type: ignore[arg-type]
+                **(_passive(arrays, joint_of[leader[index]]) if moving else {}),
+            )
+        )
+    points = probe_layout(model, robot).probes if robot.probes is not None else ()
+    gravity = np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0]
+    return Mechanism(
+        links=tuple(links), gravity=(float(gravity[0]), float(gravity[1]), float(gravity[2])), points=points
+    )
+
+
+def _passive(model: Any, joint: int) -> dict[str, Any]:
+    """Return what a joint does by itself."""
+    dof = int(model.joint_qd_start.numpy()[joint])
+    values = {
+        name: float(getattr(model, f"joint_{array}").numpy()[dof])
+        for name, array in (
+            ("armature", "armature"), ("damping", "damping"), ("friction", "friction"), ("lower", "limit_lower"),
+            ("upper", "limit_upper"), ("limit_stiffness", "limit_ke"), ("limit_damping", "limit_kd"),
+        )
+    }  # fmt: skip
+    return {name: value for name, value in values.items() if abs(value) < _UNLIMITED}
