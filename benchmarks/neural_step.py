@@ -9,6 +9,8 @@ step is the same.
 import argparse
 import cProfile
 import pstats
+import statistics
+import time
 from pathlib import Path
 
 import torch
@@ -16,6 +18,7 @@ from torch import Tensor
 
 from _common import compare, require, single_thread, write_result
 from neurodyn.core.scene import Plane, Scene
+from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.encoding import fit_encoding
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.dynamics.neural import NeuralDynamics
@@ -92,6 +95,19 @@ class Work:
         _, self.memory = self.model.predictor.step_(self.inputs, self.memory)
 
     @torch.no_grad()
+    def outside(self) -> float:
+        """Take a whole step; return the CPU seconds outside of the network, which finds and leaves caches cold."""
+        model, state, clock = self.model, self.state, time.process_time
+        start = clock()
+        torque = frame_torque(model.spec, state, self.control)
+        inputs = model.encoding.encode(state.q, state.qd, torque, self.environment)
+        before = clock()
+        output, self.memory = model.predictor.step_(inputs, self.memory)
+        after = clock()
+        model.encoding.next_state(state, output)
+        return before - start + clock() - after
+
+    @torch.no_grad()
     def recompute(self) -> State:
         """Take a whole step with the window recomputed."""
         predictor = self.model.predictor
@@ -141,6 +157,8 @@ def main() -> None:
         times = compare(works, seconds=options.seconds, rounds=options.rounds)
         for name, seconds in times.items():
             figures[f"{name}_ms_b{worlds}"] = 1e3 * seconds
+        outside = statistics.median(work.outside() for _ in range(60))
+        figures[f"outside_network_in_step_ms_b{worlds}"] = 1e3 * outside
         figures[f"step_env_steps_per_cpu_second_b{worlds}"] = worlds / times["step"]
         figures[f"speedup_over_recompute_b{worlds}"] = times["recompute"] / times["step"]
         ratios[f"step_vs_network_b{worlds}"] = times["step"] / times["network"]
