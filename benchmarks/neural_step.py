@@ -27,6 +27,7 @@ from neurodyn.nets.transformer import Transformer
 from neurodyn.rigid.ground import Ground
 from neurodyn.robots import load
 from neurodyn.sim.build import build
+from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.probes import probe_layout
 from rollout_cache import WindowRecompute
 
@@ -39,9 +40,13 @@ def random_ants(worlds: int) -> tuple[NeuralDynamics, State, Control]:
     torch.manual_seed(0)
     robot = load("ant")
     spec = robot.spec
-    layout = probe_layout(build(robot, worlds=1), robot)
+    built = build(robot, worlds=1)
+    layout = probe_layout(built, robot)
     motion = torch.randn(1000, spec.nv)
-    encoding = fit_encoding(spec, motion, spec.dt * motion, motion, velocity_products=False, layout=layout)
+    encoding = fit_encoding(
+        spec, motion, spec.dt * motion, motion, velocity_products=False, layout=layout,
+        free_motion=robot.teacher.substeps, mechanism=mechanism(built, robot),
+    )  # fmt: skip
     predictor = build_predictor(NETWORK, encoding.inputs, encoding.outputs)
     model = NeuralDynamics(encoding, predictor, scene=SCENE).requires_grad_(False).eval()
     q = torch.zeros(worlds, spec.nq)
@@ -77,13 +82,15 @@ class Work:
     def encode(self) -> Tensor:
         """Find the inputs: kinematics, probes, and all the rest."""
         assert self.control.torque is not None
+        encoding, state, torque = self.model.encoding, self.state, self.control.torque
         with torch.no_grad():
-            return self.model.encoding.encode(self.state.q, self.state.qd, self.control.torque, self.environment)
+            self.anchor = encoding.anchor(state.q, state.qd, torque, self.environment)
+            return encoding.encode(self.anchor, torque, self.environment)
 
     def decode(self) -> State:
         """Integrate one frame."""
         with torch.no_grad():
-            return self.model.encoding.next_state(self.state, self.output)
+            return self.model.encoding.decode(self.anchor, self.output)
 
     def beside(self) -> None:
         """Do everything but the network."""
@@ -100,11 +107,12 @@ class Work:
         model, state, clock = self.model, self.state, time.process_time
         start = clock()
         torque = frame_torque(model.spec, state, self.control)
-        inputs = model.encoding.encode(state.q, state.qd, torque, self.environment)
+        anchor = model.encoding.anchor(state.q, state.qd, torque, self.environment)
+        inputs = model.encoding.encode(anchor, torque, self.environment)
         before = clock()
         output, self.memory = model.predictor.step_(inputs, self.memory)
         after = clock()
-        model.encoding.next_state(state, output)
+        model.encoding.decode(anchor, output)
         return before - start + clock() - after
 
     @torch.no_grad()
@@ -115,7 +123,7 @@ class Work:
         y = self.window.step(n)
         assert predictor.skip is not None
         y = predictor.denormaliser.inverse(torch.addmm(y, n, predictor.skip.weight.t()).add_(predictor.skip.bias))
-        return self.model.encoding.next_state(self.state, y)
+        return self.model.encoding.decode(self.anchor, y)
 
 
 def check(worlds: int = 8) -> float:
@@ -130,7 +138,7 @@ def check(worlds: int = 8) -> float:
         # Rotary positions are relative, but the peer's window is padded with zeros until it is full.
         if frame == NETWORK.window - 1:
             worst = float((a.qd - b.qd).abs().max())
-    require(window.window.abs().sum() > 0 and worst < 1e-4, f"both ways to step differ by {worst:.1e}")
+    require(bool(window.window.abs().sum() > 0) and worst < 1e-4, f"both ways to step differ by {worst:.1e}")
     return worst
 
 

@@ -8,6 +8,7 @@ from torch.func import functional_call
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.dynamics.encoding import Anchor
 from neurodyn.dynamics.interface import Control, Environment, State, Window
 from neurodyn.dynamics.neural import NeuralDynamics
 from tests import plant
@@ -118,12 +119,12 @@ def test_a_rollout_is_its_steps_and_begins_with_the_given_state(model: NeuralDyn
 
 def test_teacher_forcing_predicts_what_stepping_along_true_states_predicts(model: NeuralDynamics):
     window = make_window(model, 12)
-    whole = model(window.q[:, :-1], window.qd[:, :-1], window.torque)
+    _, whole = model(window.q[:, :-1], window.qd[:, :-1], window.torque)
     carry = model.begin(State(window.q[:, 0], window.qd[:, 0]))
     for t in range(12):
         state = State(window.q[:, t], window.qd[:, t])
         carry, step = model.step(carry, state, Control(torque=window.torque[:, t]))
-        target = model.encoding.target(state.q, state.qd, step.state.q, step.state.qd)
+        target = model.encoding.target(Anchor(state.q, state.qd), step.state.q, step.state.qd)
         torch.testing.assert_close(model.predictor.normalise_target(target), whole[:, t], rtol=1e-8, atol=1e-8)
 
 

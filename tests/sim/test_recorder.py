@@ -8,7 +8,7 @@ import torch
 
 from neurodyn import robots
 from neurodyn.core.seeds import generator
-from neurodyn.robots.sections import Gains
+from neurodyn.robots.sections import Gains, Ranges
 from neurodyn.sim.recorder import Recorder, sample_targets
 from neurodyn.sim.teacher import Teacher
 
@@ -34,9 +34,9 @@ def test_targets_and_gains_fill_their_ranges(robot):
 
 
 def test_a_share_holds_the_nominal_pose_with_the_gains_of_evaluation(robot):
-    targets = sample_targets(robot, 2000, 30, generator(0, "x"), 0.3)
-    held = (targets.kp == 300.0).flatten() & (targets.kd == 7.0).flatten()
-    assert held.float().mean() == pytest.approx(0.3, abs=0.04)
+    held = torch.from_numpy(generator(1, "held").random(2000) < 0.3)
+    targets = sample_targets(robot, 2000, 30, generator(0, "x"), held)
+    assert torch.equal((targets.kp == 300.0).flatten() & (targets.kd == 7.0).flatten(), held)
     assert (targets.target[held] == 0.25).all()
     assert (targets.target[~held] != 0.25).all()
 
@@ -47,7 +47,18 @@ def test_torques_follow_the_present_state_within_the_effort(robot):
     assert ground is None
     again = generator(0, "x")
     again.random((16, 4), dtype=np.float32)  # the states, two positions and two velocities each
+    again.random(16)  # which are passive
     targets = sample_targets(robot, 16, 40, again)
     expected = targets.kp * (targets.target[..., 0] - q[:, :-1, 0]) - targets.kd * qd[:, :-1, 0]
     assert (expected.abs() > 1500).any()
     torch.testing.assert_close(control[..., 0], expected.clamp(-1500, 1500))
+
+
+def test_a_share_starts_from_resets_without_torque():
+    robot = msgspec.structs.replace(robots.load("cartpole"), reset_fraction=0.5, frames=3)
+    robot = msgspec.structs.replace(robot, reset=Ranges(q={"slider": (7.0, 8.0), "hinge": (0.0, 0.0)}))
+    q, _, control, _ = Recorder(Teacher(robot, 400), 3).record(generator(0, "x"))
+    reset = q[:, 0, 0] >= 7.0
+    assert reset.float().mean() == pytest.approx(0.5, abs=0.08)
+    assert (control[reset] == 0.0).all()
+    assert (control[~reset] != 0.0).any(-1).any(-1).all()

@@ -9,7 +9,7 @@ import torch
 
 from neurodyn import robots
 from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, save_model
-from neurodyn.dynamics.encoding import fit_encoding
+from neurodyn.dynamics.encoding import Anchor, fit_encoding
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.nets.build import NetConfig
 
@@ -38,12 +38,13 @@ def make_run(folder: Path, name: str, net: NetConfig, *, steps: int = 60) -> Pat
     torch.manual_seed(0)
     config = ModelConfig(kind="neural", net=net, encoding=encoding.config, robot=name)
     model = build_model(config, ModelSpec(state=robot.spec, fingerprint=fingerprint(teacher.model)))
-    inputs = model.encoding.encode(q[:, :-1], qd[:, :-1], torques)
-    targets = model.encoding.target(q[:, :-1], qd[:, :-1], q[:, 1:], qd[:, 1:])
+    anchor = Anchor(q[:, :-1], qd[:, :-1])
+    inputs = model.encoding.encode(anchor, torques)
+    targets = model.encoding.target(anchor, q[:, 1:], qd[:, 1:])
     model.predictor.fit(inputs.flatten(0, 1), targets.flatten(0, 1))
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     for _ in range(steps):
-        loss = (model(q[:, :-1], qd[:, :-1], torques) - model.predictor.normalise_target(targets)).square().mean()
+        loss = (model(q[:, :-1], qd[:, :-1], torques)[1] - model.predictor.normalise_target(targets)).square().mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

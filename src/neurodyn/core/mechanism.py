@@ -71,6 +71,15 @@ class Link(Config, frozen=True):
             value = getattr(self, what)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"link {name!r}: {what} is {value}; valid: a finite number of at least 0")
+        for what in ("com", "inertia"):
+            values = getattr(self, what)
+            if not all(map(math.isfinite, values)):
+                raise ValueError(f"link {name!r}: {what} is {list(values)}; valid: finite numbers")
+        if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
+            raise ValueError(f"link {name!r}: lower is {self.lower}; valid: at most the upper limit, {self.upper}")
+        kind, axis = self.joint.kind, self.joint.axis
+        if kind in ("revolute", "prismatic") and not abs(math.hypot(*axis) - 1.0) < 1e-6:
+            raise ValueError(f"link {name!r}: axis is {list(axis)}; valid: a vector of length 1")
 
 
 class Mechanism(Config, frozen=True):
@@ -96,6 +105,15 @@ class Mechanism(Config, frozen=True):
                 )
             if joint.kind == "free" and joint.parent != -1:
                 raise ValueError(f"link {joint.name!r}: a free joint begins at the world; valid: parent -1")
+            if joint.name in self.names[:index]:
+                raise ValueError(f"link {joint.name!r}: is there twice; valid: a name of its own for every link")
+        for point in self.points:
+            if not 0 <= point.joint < len(self.links):
+                raise ValueError(
+                    f"point {point.name!r}: its link is number {point.joint}; valid: 0 to {len(self.links) - 1}"
+                )
+        if not all(map(math.isfinite, self.gravity)):
+            raise ValueError(f"gravity is {list(self.gravity)}; valid: finite numbers [m/s^2]")
 
     @property
     def names(self) -> tuple[str, ...]:

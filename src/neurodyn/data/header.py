@@ -17,6 +17,7 @@ import numpy as np
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
@@ -66,6 +67,7 @@ class StoreHeader(Config, frozen=True):
         scene: What the robot stands on and runs into; None where it is unknown or there is nothing. Each episode
             sees it at a pose of its own.
         probes: Points of the robot that are measured against the scene; None where there are none.
+        mechanism: The robot's tree of links; None where it is unknown.
         versions: Versions of the packages that made the data.
         notes: What the reader found and did: files, rates, alignment.
         groups: Names of the groups that episodes belong to.
@@ -80,6 +82,7 @@ class StoreHeader(Config, frozen=True):
     fingerprint: Fingerprint | None = None
     scene: Scene | None = None
     probes: ProbeLayout | None = None
+    mechanism: Mechanism | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     notes: dict[str, Any] = msgspec.field(default_factory=dict)
     groups: tuple[str, ...] = ()

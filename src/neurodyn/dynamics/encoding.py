@@ -18,17 +18,25 @@ integral of the velocity and a residual):
     qd' = qd + dqd
     q'  = q + dt (qd + kappa dqd) + r
 
-in the coordinates of `dynamics.coordinates`, where increments of rotations are rotation vectors. The network
-predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler integrator of n
-substeps it is (n + 1) / (2 n).
+With *free motion* (`rigid.free_motion`) the mechanism is known, and what a network has to learn is what contacts and
+limits do. The prediction then starts from where the state would be at the end of the frame if nothing touched the
+robot: all inputs are read there, what that motion adds to the velocity is an input too, and dqd and r correct it
+(without the term dt qd, which free motion has already acted out).
+
+All this is in the coordinates of `dynamics.coordinates`, where increments of rotations are rotation vectors. The
+network predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler integrator of
+n substeps it is (n + 1) / (2 n).
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError
+from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
@@ -39,6 +47,7 @@ from neurodyn.rigid import rotation
 
 if TYPE_CHECKING:
     from neurodyn.rigid.contacts import Contacts
+    from neurodyn.rigid.free_motion import FreeMotion
 
 GRAVITY = 9.81
 """Standard gravity [m/s^2], in units of which gravity enters the inputs."""
@@ -70,6 +79,8 @@ class EncodingConfig(Config, frozen=True):
         velocity_products: Whether products of velocities enter the inputs.
         base_com: Centre of mass of a floating base in its own frame [m].
         contact: Constants of the contact inputs; None where no ground enters them.
+        free_motion: Substeps of the simulator in whose place free motion stands, from the end of which predictions
+            start; None where they start from the state itself.
     """
 
     invariant: tuple[int, ...]
@@ -78,6 +89,23 @@ class EncodingConfig(Config, frozen=True):
     velocity_products: bool
     base_com: Vector3 = (0.0, 0.0, 0.0)
     contact: ContactConfig | None = None
+    free_motion: int | None = None
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Where the prediction of a frame starts from.
+
+    Attributes:
+        q: Positions [rad or m], shape [..., nq].
+        qd: Velocities [rad/s or m/s], shape [..., nv].
+        gained: Velocity that free motion has added, world axes, shape [..., nv]; None without free motion, where the
+            anchor is the state itself.
+    """
+
+    q: Tensor
+    qd: Tensor
+    gained: Tensor | None = None
 
 
 class Encoding(nn.Module):
@@ -89,6 +117,7 @@ class Encoding(nn.Module):
         layout: The probes; None where no ground enters the inputs.
         coordinates: Conversion to and from the frame of the base.
         contact: What probes read of the ground as inputs; None where no ground enters them.
+        mechanism: The robot's tree of links, for free motion; None without it.
     """
 
     dt: Tensor
@@ -103,12 +132,31 @@ class Encoding(nn.Module):
     _limit_rows_index: Tensor
     _limit_dofs_index: Tensor
 
-    def __init__(self, spec: StateSpec, config: EncodingConfig, layout: ProbeLayout | None = None) -> None:
+    def __init__(
+        self,
+        spec: StateSpec,
+        config: EncodingConfig,
+        layout: ProbeLayout | None = None,
+        mechanism: Mechanism | None = None,
+    ) -> None:
+        """Prepare an encoding.
+
+        Args:
+            spec: Names, order, units and dt of state and control.
+            config: Fitted constants.
+            layout: The probes; None where no ground enters the inputs.
+            mechanism: The robot's tree of links; needed for free motion only.
+
+        Raises:
+            InputError: Free motion is asked for without a mechanism.
+        """
         super().__init__()
         self.spec = spec
         self.config = config
         self.layout = layout
         self.coordinates = Coordinates(spec, config.base_com)
+        self.mechanism = mechanism if config.free_motion else None
+        self._free = free_motion(spec, mechanism, config.free_motion)
         self.contact: Contacts | None = None
         if config.contact is not None and layout is not None:
             self.contact = _contacts(layout, config.contact, spec.dt)
@@ -137,23 +185,28 @@ class Encoding(nn.Module):
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
         positions = 2 * len(self._angles) + len(self._plain) + 3 * len(self._limit_rows)
         contacts = 0 if self.contact is None else self.contact.width
-        return rotations + positions + self.spec.nv + self._pairs.shape[1] + self.spec.nu + contacts
+        velocities = self.spec.nv * (1 if self._free is None else 2)
+        return rotations + positions + velocities + self._pairs.shape[1] + self.spec.nu + contacts
 
     @property
     def outputs(self) -> int:
         """Number of network outputs: dqd and r."""
         return 2 * self.spec.nv
 
-    def encode(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None) -> Tensor:
+    def anchor(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None) -> Anchor:
+        """Return where the prediction of a frame starts from; arguments as of `anchored`."""
+        return anchored(self._free, q, qd, torque, environment)
+
+    def encode(self, anchor: Anchor, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].
 
         Args:
-            q: Positions [rad or m], shape [..., nq].
-            qd: Velocities [rad/s or m/s], shape [..., nv].
+            anchor: What `anchor` returned.
             torque: Torques during the frame [N m or N], shape [..., nu].
             environment: Gravity and ground; with a batch of several axes its rows belong to the first. None for
                 gravity along -z and free space.
         """
+        q, qd = anchor.q, anchor.qd
         base = self.coordinates.base_rotation(q)
         velocity = self.coordinates.to_base(base, qd)
         parts = []
@@ -173,6 +226,8 @@ class Encoding(nn.Module):
         if self._pairs.shape[1]:
             parts.append(velocity.index_select(-1, self._pairs[0]) * velocity.index_select(-1, self._pairs[1]))
         parts.append(torque)
+        if anchor.gained is not None:
+            parts.append(self.coordinates.to_base(base, anchor.gained))
         if self.contact is None:
             return torch.cat(parts, dim=-1)
         if torch.is_grad_enabled():
@@ -182,24 +237,25 @@ class Encoding(nn.Module):
         self._contacts(q, qd, environment, inputs[..., -self.contact.width :])
         return inputs
 
-    def decode(self, q: Tensor, qd: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-        """Return positions and velocities one frame later from network outputs, shape [..., outputs]."""
+    def decode(self, anchor: Anchor, output: Tensor) -> State:
+        """Return the state one frame later from network outputs, shape [..., outputs]."""
         nv = self.spec.nv
         dqd, residual = output[..., :nv], output[..., nv:]
-        base = self.coordinates.base_rotation(q)
-        velocity = torch.addcmul(self.coordinates.to_base(base, qd), self.kappa, dqd)
+        base = self.coordinates.base_rotation(anchor.q)
+        if anchor.gained is None:
+            velocity = torch.addcmul(self.coordinates.to_base(base, anchor.qd), self.kappa, dqd)
+        else:
+            velocity = self.kappa * dqd
         dq = torch.addcmul(residual, self.dt, velocity)
-        return self.coordinates.advance(base, q, qd, dq, dqd)
+        return State(*self.coordinates.advance(base, anchor.q, anchor.qd, dq, dqd))
 
-    def target(self, q: Tensor, qd: Tensor, q_next: Tensor, qd_next: Tensor) -> Tensor:
+    def target(self, anchor: Anchor, q_next: Tensor, qd_next: Tensor) -> Tensor:
         """Return the network outputs that `decode` turns into the given next state, shape [..., outputs]."""
-        dq, dqd = self.coordinates.change(q, qd, q_next, qd_next)
-        velocity = self.coordinates.to_base(self.coordinates.base_rotation(q), qd)
-        return torch.cat([dqd, dq - self.dt * (velocity + self.kappa * dqd)], dim=-1)
-
-    def next_state(self, state: State, output: Tensor) -> State:
-        """Return the state one frame later from network outputs."""
-        return State(*self.decode(state.q, state.qd, output))
+        dq, dqd = self.coordinates.change(anchor.q, anchor.qd, q_next, qd_next)
+        velocity = self.kappa * dqd
+        if anchor.gained is None:
+            velocity = velocity + self.coordinates.to_base(self.coordinates.base_rotation(anchor.q), anchor.qd)
+        return torch.cat([dqd, dq - self.dt * velocity], dim=-1)
 
     def _limit_features(self, q: Tensor, qd: Tensor) -> list[Tensor]:
         # Distances beyond the limit are positive; each ReLU is linear where the spring of a limit is.
@@ -226,6 +282,42 @@ def _contacts(layout: ProbeLayout, config: ContactConfig, dt: float) -> "Contact
     return Contacts(layout, config.margins, dt)
 
 
+def free_motion(spec: StateSpec, mechanism: Mechanism | None, substeps: int | None) -> "FreeMotion | None":
+    """Return the free motion of a robot in place of so many substeps a frame; None where it is not asked for.
+
+    Raises:
+        InputError: There is no mechanism.
+    """
+    if substeps is None:
+        return None
+    if mechanism is None:
+        raise InputError(
+            f"robot {spec.robot!r}: free motion needs the mechanism, which these data do not hold; generate them anew, "
+            "or set free_motion: false"
+        )
+    from neurodyn.rigid.free_motion import FreeMotion  # loads Warp
+
+    return FreeMotion(mechanism, spec.control_dofs, spec.dt, substeps)
+
+
+def anchored(
+    free: "FreeMotion | None", q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
+) -> Anchor:
+    """Return where the prediction of a frame starts from.
+
+    Args:
+        free: Free motion; None where predictions start from the state itself.
+        q: Positions [rad or m], shape [..., nq].
+        qd: Velocities [rad/s or m/s], shape [..., nv].
+        torque: Torques during the frame [N m or N], shape [..., nu].
+        environment: Gravity and ground, as of `Encoding.encode`.
+    """
+    if free is None:
+        return Anchor(q, qd)
+    free_q, free_qd = free(q, qd, torque, GRAVITY * _down(q, environment))
+    return Anchor(free_q, free_qd, free_qd - qd)
+
+
 def _down(q: Tensor, environment: Environment | None) -> Tensor:
     """Return gravity over its standard value, one row for each world and as many axes as q, shape [..., 3]."""
     if environment is None or environment.gravity is None:
@@ -250,21 +342,26 @@ def fit_encoding(
     base_com: Vector3 = (0.0, 0.0, 0.0),
     layout: ProbeLayout | None = None,
     margin: float | None = None,
+    free_motion: int | None = None,
+    mechanism: Mechanism | None = None,
 ) -> Encoding:
     """Fit the constants of an encoding on training data.
 
     Args:
         spec: What the data are.
         qd: Velocities at the starts of frames in the frame of the base [rad/s or m/s], shape [frames, nv].
-        dq: Position changes over the frames, as of `Coordinates.change`, shape [frames, nv].
-        dqd: Velocity changes over the frames, as of `Coordinates.change`, shape [frames, nv].
+        dq: Position changes from the anchors to the ends of the frames, as of `Coordinates.change`, shape
+            [frames, nv].
+        dqd: Velocity changes, likewise.
         invariant: Position coordinates on which nothing but limits depends.
         velocity_products: Whether products of velocities enter the inputs.
         base_com: Centre of mass of a floating base in its own frame [m].
         layout: Probes that are measured against the ground; None for none.
         margin: Distance from the ground at which probes begin to see it [m]; None for that of the shapes.
+        free_motion: Substeps of the simulator in whose place free motion stands; None without it.
+        mechanism: The robot's tree of links; needed for free motion only.
     """
-    excess = dq.double() / spec.dt - qd.double()
+    excess = dq.double() / spec.dt - (0.0 if free_motion else qd.double())
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
     contact = None if layout is None else ContactConfig(margins=default_margins(layout, margin))
     config = EncodingConfig(
@@ -274,8 +371,9 @@ def fit_encoding(
         velocity_products=velocity_products,
         base_com=base_com,
         contact=contact,
+        free_motion=free_motion,
     )
-    return Encoding(spec, config, layout)
+    return Encoding(spec, config, layout, mechanism)
 
 
 def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:

@@ -12,7 +12,7 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque, require_torques
-from neurodyn.dynamics.encoding import GRAVITY, Encoding
+from neurodyn.dynamics.encoding import GRAVITY, Anchor, Encoding
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.nets.predictor import Predictor
 from neurodyn.rigid.ground import Ground
@@ -84,17 +84,17 @@ class NeuralDynamics(nn.Module):
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
         """Predict one frame; `carry` stays valid, so that two futures can be tried from one past."""
         torque = frame_torque(self.spec, state, control)
-        inputs = self.encoding.encode(state.q, state.qd, torque, carry.environment)
+        anchor, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.next_state(state, output))
+        return replace(carry, memory=memory), Step(self.encoding.decode(anchor, output))
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
         """Predict one frame without gradients, faster than `step`: the carry that is passed in is used up."""
         torque = frame_torque(self.spec, state, control)
-        inputs = self.encoding.encode(state.q, state.qd, torque, carry.environment)
+        anchor, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step_(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.next_state(state, output))
+        return replace(carry, memory=memory), Step(self.encoding.decode(anchor, output))
 
     def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
@@ -124,8 +124,10 @@ class NeuralDynamics(nn.Module):
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
 
-    def forward(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None) -> Tensor:
-        """Return normalised predictions along true states (teacher forcing), shape [batch, T, outputs].
+    def forward(
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
+    ) -> tuple[Anchor, Tensor]:
+        """Return anchors and normalised predictions along true states (teacher forcing), shape [batch, T, outputs].
 
         Args:
             q: Positions at the starts of the frames [rad or m], shape [batch, T, nq].
@@ -133,7 +135,8 @@ class NeuralDynamics(nn.Module):
             torque: Torques during the frames [N m or N], shape [batch, T, nu].
             environment: Gravity and ground, as for `begin`.
         """
-        return self.predictor.forward_normalised(self.encoding.encode(q, qd, torque, self.surroundings(environment)))
+        anchor, inputs = self._inputs(q, qd, torque, self.surroundings(environment))
+        return anchor, self.predictor.forward_normalised(inputs)
 
     def surroundings(self, environment: Environment | None) -> Environment:
         """Return the environment with what it leaves open filled in; errors as of `begin`."""
@@ -151,7 +154,11 @@ class NeuralDynamics(nn.Module):
         return environment
 
     def _window_inputs(self, window: Window, environment: Environment) -> Tensor:
-        return self.encoding.encode(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)
+        return self._inputs(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)[1]
+
+    def _inputs(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> tuple[Anchor, Tensor]:
+        anchor = self.encoding.anchor(q, qd, torque, environment)
+        return anchor, self.encoding.encode(anchor, torque, environment)
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
         tensors = [context.q, context.qd, controls, *self.parameters()]

@@ -75,6 +75,8 @@ class Settings(Config, frozen=True):
         warmup: Share of a phase in which the rate rises.
         final: Rate at the end of a phase, as a share of its highest.
         velocity_products: Whether products of velocities enter the inputs (Coriolis and centrifugal terms).
+        free_motion: Whether the network is given the motion without contacts and limits, which follows from the robot's
+            known mechanism, and learns what those do.
         validations: How often the roll-out error is measured in the course of the training.
         validation_rollouts: Held-out windows in a validation.
         validation_frames: Frames of a validation roll-out (shortened to what the episodes hold).
@@ -93,6 +95,7 @@ class Settings(Config, frozen=True):
     warmup: float = 0.02
     final: float = 0.01
     velocity_products: bool = True
+    free_motion: bool = False
     validations: int = 40
     validation_rollouts: int = 256
     validation_frames: int = 100

@@ -17,7 +17,8 @@ from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, load, read_model_config, require_match
 from neurodyn.dynamics.coordinates import Coordinates
-from neurodyn.dynamics.encoding import fit_encoding
+from neurodyn.dynamics.encoding import anchored, fit_encoding, free_motion
+from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.fit.losses import Scale
 from neurodyn.fit.metrics import Progress
@@ -25,6 +26,7 @@ from neurodyn.fit.settings import Settings
 from neurodyn.fit.surroundings import Surroundings
 from neurodyn.fit.trainer import Position, Trainer, has_state
 from neurodyn.robots import Robot
+from neurodyn.robots.sections import TeacherConfig
 
 _SAMPLE = 150_000
 
@@ -89,14 +91,20 @@ def train(
     spec = store.header.spec
     coordinates = Coordinates(spec, _base_com(store))
     sample = _transitions(store, coordinates)
+    substeps = _substeps(store) if settings.free_motion else None
     if going_on:
         config, _ = read_model_config(out)
     else:
+        free = free_motion(spec, store.header.mechanism, substeps)
+        anchor = anchored(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
+        dq, dqd = coordinates.change(anchor.q, anchor.qd, sample.q_next, sample.qd_next)
         encoding = fit_encoding(
             spec,
-            coordinates.to_base(coordinates.base_rotation(sample.q), sample.qd),
-            sample.dq,
-            sample.dqd,
+            coordinates.to_base(coordinates.base_rotation(anchor.q), anchor.qd),
+            dq,
+            dqd,
+            free_motion=substeps,
+            mechanism=store.header.mechanism,
             invariant=_invariant(robot),
             velocity_products=settings.velocity_products,
             base_com=_base_com(store),
@@ -216,6 +224,8 @@ class _Transitions:
         q: Positions at their starts [rad or m], shape [frames, nq].
         qd: Velocities [rad/s or m/s], shape [frames, nv].
         torque: Torques [N m or N], shape [frames, nu].
+        q_next: Positions at their ends, shape [frames, nq].
+        qd_next: Velocities at their ends, shape [frames, nv].
         dq: Position changes in the frame of the base, shape [frames, nv].
         dqd: Velocity changes in the frame of the base, shape [frames, nv].
         episode: Episode of each frame, shape [frames].
@@ -224,6 +234,8 @@ class _Transitions:
     q: Tensor
     qd: Tensor
     torque: Tensor
+    q_next: Tensor
+    qd_next: Tensor
     dq: Tensor
     dqd: Tensor
     episode: np.ndarray
@@ -243,25 +255,39 @@ def _transitions(store: Store, coordinates: Coordinates) -> _Transitions:
     q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
     dq, dqd = coordinates.change(before[:, q], before[:, qd], after[:, q], after[:, qd])
     episode = np.searchsorted(store.offsets, starts, side="right") - 1
-    return _Transitions(before[:, q], before[:, qd], before[:, spec.nq + spec.nv :], dq, dqd, episode)
+    torque = before[:, spec.nq + spec.nv :]
+    return _Transitions(before[:, q], before[:, qd], torque, after[:, q], after[:, qd], dq, dqd, episode)
 
 
 @torch.no_grad()
 def _fit_statistics(model: NeuralDynamics, store: Store, sample: _Transitions) -> None:
     """Fit normalisation and linear skip of a model to training frames."""
+    environment = model.surroundings(_environment(store, sample))
+    anchor = model.encoding.anchor(sample.q, sample.qd, sample.torque, environment)
+    inputs = model.encoding.encode(anchor, sample.torque, environment)
+    model.predictor.fit(inputs, model.encoding.target(anchor, sample.q_next, sample.qd_next))
+
+
+def _environment(store: Store, sample: _Transitions) -> Environment:
     pose = None if store.ground is None else torch.from_numpy(store.ground[sample.episode])
-    environment = model.surroundings(Surroundings(store).at(pose))
-    inputs = model.encoding.encode(sample.q, sample.qd, sample.torque, environment)
-    base = model.encoding.coordinates.base_rotation(sample.q)
-    velocity = model.encoding.coordinates.to_base(base, sample.qd)
-    residual = sample.dq - model.encoding.dt * (velocity + model.encoding.kappa * sample.dqd)
-    model.predictor.fit(inputs, torch.cat([sample.dqd, residual], dim=-1))
+    return Surroundings(store).at(pose)
+
+
+def _substeps(store: Store) -> int:
+    """Return the steps of the teacher in a frame; for logs as many as a teacher takes by default."""
+    return int((store.header.teacher or {}).get("substeps", TeacherConfig().substeps))
 
 
 def _model_spec(robot: Robot, store: Store) -> ModelSpec:
     header = store.header
     scene = None if header.probes is None or robot.ground is None else robot.grounds[robot.ground]
-    return ModelSpec(state=header.spec, fingerprint=header.fingerprint, probes=header.probes, scene=scene)
+    return ModelSpec(
+        state=header.spec,
+        fingerprint=header.fingerprint,
+        probes=header.probes,
+        scene=scene,
+        mechanism=header.mechanism,
+    )
 
 
 def _base_com(store: Store) -> Vector3:

@@ -110,8 +110,7 @@ class Tree:
     def axis(self, index: int) -> Vector:
         """Return the unit axis of a revolute or prismatic joint, in the link's frame."""
         joint = self.links[index].joint
-        axis = self.vector(f"{joint.name}.axis")
-        return axis if all(isinstance(x, float) for x in axis) else normalised(axis)
+        return normalised(self.vector(f"{joint.name}.axis"))
 
     def in_link_frame(self, index: int, point: Vector) -> Vector:
         """Turn a place in a link's body frame into one in its joint's frame."""

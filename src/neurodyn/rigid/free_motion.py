@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motion of a mechanism that nothing touches: inertia, gravity, actuation and viscous friction, without contacts,
-joint limits and Coulomb friction."""
+"""Motion of a mechanism that nothing touches.
+
+Inertia, gravity, actuation and viscous friction act; contacts, joint limits and Coulomb friction do not.
+
+Accelerations are computed once a frame. Positions move with the share of the velocity's change that a simulator of n
+semi-implicit substeps would give them, so that what is missing are changes of the acceleration within a frame.
+"""
+
+import math
 
 import torch
 from torch import Tensor
@@ -24,13 +31,12 @@ class FreeMotion:
             mechanism: The robot.
             dofs: Velocity coordinates that the torques drive.
             dt: Length of a frame [s].
-            substeps: Steps of semi-implicit Euler in a frame.
+            substeps: Substeps of the simulator in whose place this stands.
         """
         self.mechanism = mechanism
         self._dofs = dofs
-        self._substeps = substeps
+        self._dt, self._share = dt, (substeps + 1) / (2 * substeps)
         sizes = Sizes(state=mechanism.nq + mechanism.nv, control=len(dofs), held=len(_GRAVITY))
-        self._step_size = dt / substeps
         self._program = Program(sizes, self._step)
 
     def __call__(self, q: Tensor, qd: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,13 +49,13 @@ class FreeMotion:
             gravity: Gravity in world axes [m/s^2], shape [..., 3].
         """
         nq = self.mechanism.nq
-        state = torch.cat([q, qd], dim=-1).flatten(0, -2)
+        state = torch.cat([q, qd], dim=-1)
+        state = state.reshape(math.prod(q.shape[:-1]), state.shape[-1])
         path = self._program.rollout(
             state,
             frames=1,
-            substeps=self._substeps,
-            control=torque.reshape(-1, 1, torque.shape[-1]),
-            held=gravity.expand(*q.shape[:-1], 3).reshape(-1, 1, 3),
+            control=torque.reshape(len(state), 1, torque.shape[-1]),
+            held=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 1, 3),
         )
         after = path[:, -1].view(*q.shape[:-1], -1)
         return after[..., :nq], after[..., nq:]
@@ -65,5 +71,5 @@ class FreeMotion:
         for dof, given in zip(self._dofs, inputs.control, strict=True):
             torque[dof] = torque[dof] + given
         acceleration = tree.accelerations(tree.motions(q, qd), q, torque)
-        q, qd = advanced(tree, q, qd, acceleration, self._step_size)
+        q, qd = advanced(tree, q, qd, acceleration, self._dt, self._share)
         return [*q, *qd]

@@ -103,6 +103,8 @@ class Robot(Config, frozen=True):
         frames: Length of a generated trajectory in frames.
         passive_fraction: Share of generated trajectories without torque; with gains, of those that hold the
             nominal pose.
+        reset_fraction: Share of generated trajectories that start from the ranges of `reset`, without torque (or held
+            at the nominal pose).
         invariant: Joints on whose absolute position nothing depends but their own limits; None for the rule
             that these are the prismatic joints with which a bolted chain begins.
         grounds: Grounds by name, for data and for evaluation.
@@ -138,6 +140,7 @@ class Robot(Config, frozen=True):
     range: Ranges = msgspec.field(default_factory=Ranges)
     frames: int = 100
     passive_fraction: float = 0.0
+    reset_fraction: float = 0.0
     invariant: tuple[str, ...] | None = None
     grounds: dict[str, Scene] = msgspec.field(default_factory=dict)
     ground: str | None = None
@@ -165,8 +168,9 @@ class Robot(Config, frozen=True):
             raise ValueError(f"frames is {self.frames}; valid: at least 1")
         if self.evaluation_horizon < 1:
             raise ValueError(f"evaluation_horizon is {self.evaluation_horizon}; valid: at least 1")
-        if not 0 <= self.passive_fraction <= 1:
-            raise ValueError(f"passive_fraction is {self.passive_fraction}; valid: between 0 and 1")
+        for name in ("passive_fraction", "reset_fraction"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: between 0 and 1")
         if not all(math.isfinite(component) for component in self.gravity):
             raise ValueError(f"gravity is {list(self.gravity)}; valid: three finite numbers [m/s^2]")
         if not (math.isfinite(self.density) and self.density > 0):

@@ -25,6 +25,7 @@ from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.ground_sampling import data_scene
+from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.probes import probe_layout
 from neurodyn.sim.recorder import Recorder
 from neurodyn.sim.teacher import Teacher
@@ -122,6 +123,7 @@ def generate(
                 "frames": frames,
                 "episodes": episodes,
                 "passive_fraction": passive_fraction,
+                "reset_fraction": robot.reset_fraction,
                 **to_dict(robot.sampling),
             },
             "ground": to_dict(robot.ground_sampling),
@@ -133,6 +135,7 @@ def generate(
         versions=package_versions("newton", "warp-lang"),
         scene=scene,
         probes=layout,
+        mechanism=mechanism(teacher.model, robot),
     )
     recorder = Recorder(teacher, frames, scene, layout)
     simulated, cpu_start = 0, time.process_time()

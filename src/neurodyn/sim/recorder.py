@@ -13,7 +13,7 @@ from neurodyn.rigid.drive import pd_torque
 from neurodyn.rigid.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.sim.ground_sampling import sample_grounds
-from neurodyn.sim.sampling import sample_states, sample_torques
+from neurodyn.sim.sampling import sample_resets, sample_states, sample_torques
 from neurodyn.sim.teacher import Teacher
 
 
@@ -76,14 +76,24 @@ class Recorder:
             ground = self._ground.posed(poses)
             self._teacher.set_ground(poses)
         self._q[0], self._qd[0] = sample_states(robot, worlds, rng, ground, self._layout)
+        passive = torch.from_numpy(rng.random(worlds) < passive_fraction)
+        if robot.reset_fraction > 0:
+            reset = torch.from_numpy(rng.random(worlds) < robot.reset_fraction)
+            self._reset(reset, rng, poses)
+            passive |= reset
         if robot.gains is None:
             control = sample_torques(robot, worlds, frames, rng)
-            if passive_fraction > 0:
-                control[torch.from_numpy(rng.random(worlds) < passive_fraction)] = 0.0
+            control[passive] = 0.0
             self._follow_torques(control)
         else:
-            control = self._follow_targets(sample_targets(robot, worlds, frames, rng, passive_fraction))
+            control = self._follow_targets(sample_targets(robot, worlds, frames, rng, passive))
         return self._q.transpose(0, 1), self._qd.transpose(0, 1), control, poses
+
+    def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:
+        """Draw the first states of some worlds, a mask, from the ranges of resets."""
+        ground = None if self._ground is None or poses is None else self._ground.posed(poses[worlds])
+        q, qd = sample_resets(self._teacher.robot, int(worlds.sum()), rng, ground, self._layout)
+        self._q[0, worlds], self._qd[0, worlds] = q, qd
 
     def _follow_torques(self, control: Tensor) -> None:
         for frame in range(self._frames):
@@ -104,7 +114,7 @@ class Recorder:
 
 
 def sample_targets(
-    robot: Robot, count: int, frames: int, rng: np.random.Generator, passive_fraction: float = 0.0
+    robot: Robot, count: int, frames: int, rng: np.random.Generator, held: Tensor | None = None
 ) -> Targets:
     """Draw targets about the nominal pose, independent in every frame, and gains for each trajectory.
 
@@ -113,7 +123,7 @@ def sample_targets(
         count: Number of trajectories.
         frames: Length of a trajectory in frames.
         rng: Source of randomness.
-        passive_fraction: Share of trajectories that hold the nominal pose with the gains of evaluation.
+        held: Trajectories that hold the nominal pose with the gains of evaluation, shape [count]; None for none.
     """
     gains = robot.gains
     if gains is None:
@@ -121,9 +131,9 @@ def sample_targets(
     nominal = torch.tensor(robot.nominal_q())
     unit = torch.from_numpy(rng.random((count, frames, robot.spec.nu), dtype=np.float32))
     target = nominal + gains.spread * (2 * unit - 1)
-    share = torch.from_numpy(rng.random((count, 3), dtype=np.float32))
+    share = torch.from_numpy(rng.random((count, 2), dtype=np.float32))
     kp, kd = (low + (high - low) * share[:, i : i + 1] for i, (low, high) in enumerate((gains.kp, gains.kd)))
-    held = share[:, 2] < passive_fraction
-    target[held] = nominal
-    kp[held], kd[held] = gains.hold
+    if held is not None:
+        target[held] = nominal
+        kp[held], kd[held] = gains.hold
     return Targets(target, kp, kd)

@@ -4,6 +4,7 @@
 from neurodyn.rigid.trace.expression import (
     Expression,
     Graph,
+    Scalar,
     absolute,
     arctan2,
     cos,
@@ -24,6 +25,7 @@ __all__ = [
     "Expression",
     "Graph",
     "Loop",
+    "Scalar",
     "absolute",
     "apply_loop",
     "arctan2",

@@ -5,8 +5,9 @@ Python code that computes with `Expression` in place of floats is traced: it lea
 Only functions with a derivative everywhere (by the rules below) are offered, so that no gradient is ever NaN where
 the value is finite:
 
-* `minimum` and `maximum` hand the gradient of a tie to their first argument, `absolute` has slope 0 at 0;
-* `select_less` differentiates the branch that is taken, and never the condition;
+* `minimum` and `maximum` hand value and gradient of a tie to their first argument, `absolute` has slope 0 at 0;
+* `select_less` differentiates the branch that is taken, and never the condition; both branches are computed, so
+  that both must be finite (guard the argument of a division by `maximum`, not its result by a choice);
 * `safe_sqrt` and `arctan2` are bounded away from the points where their slope is infinite.
 """
 
@@ -30,8 +31,8 @@ _FOLD: dict[str, Callable[..., float]] = {
     "log": math.log,
     "tanh": math.tanh,
     "atan2": math.atan2,
-    "min": lambda a, b: a if a <= b else b,
-    "max": lambda a, b: a if a >= b else b,
+    "min": lambda a, b: b if b < a else a,
+    "max": lambda a, b: b if a < b else a,
     "less": lambda a, b, x, y: x if a < b else y,
 }
 _COMMUTATIVE = frozenset({"add", "mul"})
@@ -97,7 +98,8 @@ class Expression:
     def _no_order(self, _other: object) -> NoReturn:
         raise TypeError("traced values cannot be compared; use select_less, minimum or maximum")
 
-    __lt__ = __le__ = __gt__ = __ge__ = _no_order
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _no_order
+    __hash__ = object.__hash__
 
     def __float__(self) -> float:
         value = self.value
@@ -167,7 +169,10 @@ class Graph:
         return value
 
     def operation(self, name: str, *operands: Scalar) -> Expression:
-        """Return the result of an operation, simplified where that is exact."""
+        """Return the result of an operation, simplified where only rounding and the sign of zero can tell.
+
+        A product with the constant 0 is 0, even of what may turn out infinite.
+        """
         arguments = [self.lift(operand) for operand in operands]
         values = [argument.value for argument in arguments]
         if all(value is not None for value in values):
@@ -223,10 +228,11 @@ class Graph:
         if x == -1.0:
             return -b
         node = self.nodes[b.index]
-        if node[0] == "mul" and self.nodes[node[1]][0] == "constant":
-            return self.constant(x * self.nodes[node[1]][1]) * Expression(self, node[2])
-        if node[0] == "mul" and self.nodes[node[2]][0] == "constant":
-            return self.constant(x * self.nodes[node[2]][1]) * Expression(self, node[1])
+        for one, other in (node[1:], node[:0:-1]) if node[0] == "mul" else ():
+            factor = self.nodes[one]
+            # A factor that overflows or vanishes while the product does not stays by itself.
+            if factor[0] == "constant" and 0.0 < abs(x * factor[1]) < math.inf:
+                return self.constant(x * factor[1]) * Expression(self, other)
         return None
 
     def _negated(self, a: Expression) -> Expression | None:
@@ -294,15 +300,16 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def select_less(a: Any, b: Any, then: Any, otherwise: Any) -> Any:
-    """Return `then` where a < b, else `otherwise`; both are computed."""
+    """Return `then` where a < b, else `otherwise`; both are computed and must be finite."""
     return _apply("less", a, b, then, otherwise)
 
 
 def absolute(x: Any) -> Any:
     """Return |x|, with slope 0 at 0."""
-    return select_less(x, 0.0, -x, select_less(0.0, x, x, 0.0))
+    return x * select_less(x, 0.0, -1.0, select_less(0.0, x, 1.0, 0.0))
 
 
 def softplus(x: Any) -> Any:
     """Return log(1 + exp(x)), computed so that it never overflows."""
-    return maximum(x, 0.0) + log(1.0 + exp(-absolute(x)))
+    # Both choices fall on the same side of 0, so that the slope there is 1/2; maximum and absolute would make it 1.
+    return select_less(x, 0.0, 0.0, x) + log(1.0 + exp(select_less(x, 0.0, x, -x)))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import warp as wp
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from neurodyn.rigid.start import start_warp
 from neurodyn.rigid.trace.expression import Expression, Graph, Scalar
@@ -128,7 +129,6 @@ class Program:
         self.threads = threads
         self._texts = _trace(sizes, step)
         self._kernels: dict[torch.dtype, tuple[Any, Any]] = {}
-        self._launches: dict[Any, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -160,28 +160,20 @@ class Program:
 
         Returns:
             States at the frames, shape [worlds, frames + 1, state], the initial ones first.
+
+        Raises:
+            ValueError: A shape, a number or a device does not fit.
         """
-        worlds = state.shape[0]
+        if frames < 0 or substeps < 1:
+            raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
         s = self.sizes
-        empty = state.new_zeros(0)
-        arrays = {
-            "control": (control, (worlds, frames, s.control)),
-            "held": (held, (worlds, frames, s.held)),
-            "weights": (weights, (s.weights,)),
-        }
-        given = []
-        for name, (tensor, shape) in arrays.items():
-            if 0 in shape and tensor is None:
-                tensor = empty
-            elif tensor is None or tuple(tensor.shape) != shape:
-                found = None if tensor is None else list(tensor.shape)
-                raise ValueError(f"{name} is {found}; valid: a tensor of shape {list(shape)}")
-            given.append(tensor.to(state.dtype).contiguous())
-        parameters = empty if parameters is None else parameters.to(state.dtype).contiguous()
-        if parameters.shape[-1] != s.parameters or parameters.ndim > 2 or state.shape[1] != s.state:
-            raise ValueError(f"state {list(state.shape)} or parameters {list(parameters.shape)} do not fit {s}")
-        u, h, w = given
-        return _Rollout.apply(self, frames, substeps, state.contiguous(), u, h, parameters, w)  # type: ignore[no-any-return]
+        x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, s.state)], state)
+        worlds = x.shape[0]
+        u = _fitting("control", control, [(worlds, frames, s.control)], x)
+        h = _fitting("held", held, [(worlds, frames, s.held)], x)
+        p = _fitting("parameters", parameters, [(s.parameters,), (worlds, s.parameters)], x)
+        w = _fitting("weights", weights, [(s.weights,)], x)
+        return _Rollout.apply(self, frames, substeps, x, u, h, p, w)  # type: ignore[no-any-return]
 
     def run_forward(self, tensors: dict[str, Tensor], worlds: int, frames: int, substeps: int) -> None:
         """Fill `x` from its first states."""
@@ -201,7 +193,7 @@ class Program:
         stride = self.sizes.parameters if parameters.ndim == 2 else 0
         device = str(wp.device_from_torch(like.device))
         arrays = [wp.from_torch(tensor.view(-1), requires_grad=False) for tensor in tensors]
-        parts = min(self.threads, worlds) if like.device.type == "cpu" else 1
+        parts = max(min(self.threads, worlds), 1) if like.device.type == "cpu" else 1
         bounds = [worlds * part // parts for part in range(parts + 1)]
 
         def run(first: int, last: int) -> None:
@@ -224,6 +216,17 @@ class Program:
         return self._kernels[dtype]
 
 
+def _fitting(name: str, tensor: Tensor | None, shapes: list[tuple[int, ...]], like: Tensor) -> Tensor:
+    """Return a tensor in the precision of another, after its shape and device are checked; None where it is empty."""
+    if tensor is None and 0 in shapes[0]:
+        return like.new_zeros(shapes[0])
+    if tensor is None or tuple(tensor.shape) not in shapes or tensor.device != like.device:
+        found = None if tensor is None else f"{list(tensor.shape)} on {tensor.device}"
+        valid = " or ".join(str(list(shape)) for shape in shapes)
+        raise ValueError(f"{name}: {found}; valid: a tensor of shape {valid} on {like.device}")
+    return tensor.to(like.dtype).contiguous()
+
+
 def _trace(sizes: Sizes, step: Step) -> tuple[str, str]:
     """Return the texts of the forward loop and of its adjoint."""
     graph = Graph()
@@ -237,10 +240,8 @@ def _trace(sizes: Sizes, step: Step) -> tuple[str, str]:
     after = step(inputs)
     if len(after) != sizes.state:
         raise ValueError(f"the step returns {len(after)} values; valid: the {sizes.state} of the state")
-    numbers = {
-        "nx": sizes.state, "nu": sizes.control, "nh": sizes.held, "np": sizes.parameters, "nw": sizes.weights,
-        **{f"{k}_": max(v, 1) for k, v in (("nx", sizes.state), ("nu", sizes.control), ("nh", sizes.held), ("np", sizes.parameters))},
-    }  # fmt: skip
+    lengths = {"nx": sizes.state, "nu": sizes.control, "nh": sizes.held, "np": sizes.parameters}
+    numbers = {**lengths, **{f"{name}_": max(length, 1) for name, length in lengths.items()}, "nw": sizes.weights}
     # The new state replaces the old one only when all of it is computed.
     forward = statements(graph, [(f"path[{sizes.state} + {i}] =", x) for i, x in enumerate(after)], _ARRAYS)
     advance = f"for (int i = 0; i < {sizes.state}; ++i) s[i] = path[i];"
@@ -288,6 +289,7 @@ class _Rollout(torch.autograd.Function):
         return path[:, ::substeps].clone() if substeps > 1 else path
 
     @staticmethod
+    @once_differentiable  # type: ignore[override]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         """Return the gradients by state, control, held, parameters and weights."""
         path, control, held, parameters, weights = ctx.saved_tensors

@@ -13,11 +13,15 @@ def pull_back(outputs: Sequence[Scalar], seeds: Sequence[Scalar], inputs: Sequen
     Args:
         outputs: What is differentiated.
         seeds: One weight for each, held fixed.
-        inputs: By what; any nodes, of one graph.
+        inputs: By what; any nodes, of one graph. Each is taken as independent: what they are computed from is
+            not followed further.
 
     Returns:
         One expression for each input, of the same graph. The gradients by the weights of loops come as an effect of
         the nodes that are made.
+
+    Raises:
+        ValueError: An output depends on the derivative of a loop, which has no derivative itself.
     """
     if not inputs:
         return []
@@ -38,13 +42,15 @@ def pull_back(outputs: Sequence[Scalar], seeds: Sequence[Scalar], inputs: Sequen
                 for argument, value in pull_back_loop(graph, index, results[index]):
                     _add(adjoint, argument, value)
             continue
-        if index not in adjoint:
+        if index not in adjoint or index in wanted:
             continue
         if kind == "result":
             loop, number = graph.nodes[index][1:]
+            if graph.nodes[loop][0] == "reverse":
+                name = graph.nodes[loop][1].name
+                raise ValueError(f"an output depends on the derivative of loop {name!r}, which has none itself")
             results.setdefault(loop, {})[number] = adjoint[index]
-            continue
-        if index not in wanted:
+        else:
             for argument, value in _local(graph, index, adjoint[index]):
                 if argument in depends:
                     _add(adjoint, argument, value)
@@ -61,8 +67,6 @@ def _dependents(graph: Graph, wanted: set[int], last: int) -> set[int]:
     found = set(wanted)
     for index in range(last + 1):
         kind = graph.nodes[index][0]
-        if kind == "reverse":
-            continue  # what an earlier differentiation left; it cannot be differentiated again
         learns = kind == "loop" and graph.nodes[index][1].weights
         if learns or any(argument in found for argument in graph.arguments(index)):
             found.add(index)

@@ -69,9 +69,9 @@ def _operation(kind: str, names: list[str]) -> str:
     if kind == "neg":
         return f"-{names[0]}"
     if kind == "min":
-        return f"{names[0]} <= {names[1]} ? {names[0]} : {names[1]}"
+        return f"{names[1]} < {names[0]} ? {names[1]} : {names[0]}"
     if kind == "max":
-        return f"{names[0]} >= {names[1]} ? {names[0]} : {names[1]}"
+        return f"{names[0]} < {names[1]} ? {names[1]} : {names[0]}"
     if kind == "less":
         return f"{names[0]} < {names[1]} ? {names[2]} : {names[3]}"
     if kind not in _CALLS:
