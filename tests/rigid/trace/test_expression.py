@@ -162,7 +162,7 @@ def test_simplification_changes_no_value(tree):
         lambda x: x >= 1.0,
         lambda x: x == 0.0,
         lambda x: x != 0.0,
-        lambda x: x == x,  # noqa: PLR0124
+        lambda x: x == x,
         lambda x: min(x, 1.0),
         lambda x: max(0.0, x),
         lambda x: sorted([x, 1.0]),

@@ -289,8 +289,8 @@ class _Rollout(torch.autograd.Function):
         return path[:, ::substeps].clone() if substeps > 1 else path
 
     @staticmethod
-    @once_differentiable  # type: ignore[override]
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         """Return the gradients by state, control, held, parameters and weights."""
         path, control, held, parameters, weights = ctx.saved_tensors
         program, worlds = ctx.program, path.shape[0]
