@@ -6,8 +6,8 @@ and its rate v:
 
     f_n = max(k d^(3/2) (1 + c v), 0)
 
-Friction against the sliding velocity u of size s (Brown and McPhee 2016, "A continuous velocity-based friction model for
-dynamics and control with physically meaningful parameters", without its static and viscous parts):
+Friction against the sliding velocity u of size s (Brown and McPhee 2016, "A continuous velocity-based friction
+model for dynamics and control with physically meaningful parameters", without its static and viscous parts):
 
     f_t = -mu f_n tanh(4 s / v0) u / s
 """
