@@ -10,7 +10,7 @@ import torch
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store
 from neurodyn.fit.settings import Phase, Settings
-from neurodyn.fit.validation import Validation
+from neurodyn.fit.validation import WORST, Validation
 from tests import plant
 
 
@@ -37,12 +37,13 @@ def test_a_whole_turn_of_a_continuous_joint_is_no_error(plant_store: Store, quic
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_model_that_leaves_the_finite_scores_infinity(value: float, plant_store: Store, quick: Settings):
+def test_a_rollout_that_leaves_the_finite_counts_with_the_worst_score(value: float, plant_store: Store, quick: Settings):
     def spoil(q, qd):
         q[0, -1, 0] = value
         return q, qd
 
-    assert Validation(plant_store, quick).measure(plant.PlantDynamics(spoil)).score == float("inf")
+    error = Validation(plant_store, quick).measure(plant.PlantDynamics(spoil))
+    assert error.score == pytest.approx(WORST / quick.validation_rollouts, rel=1e-6)
 
 
 def test_history_comes_before_what_is_scored(plant_store: Store, quick: Settings):

@@ -79,8 +79,8 @@ class EncodingConfig(Config, frozen=True):
         velocity_products: Whether products of velocities enter the inputs.
         base_com: Centre of mass of a floating base in its own frame [m].
         contact: Constants of the contact inputs; None where no ground enters them.
-        free_motion: Substeps of the simulator in whose place free motion stands, from the end of which predictions
-            start; None where they start from the state itself.
+        free_motion: Steps in a frame of free motion, from the end of which predictions start; None where they start
+            from the state itself.
     """
 
     invariant: tuple[int, ...]
@@ -283,7 +283,7 @@ def _contacts(layout: ProbeLayout, config: ContactConfig, dt: float) -> "Contact
 
 
 def free_motion(spec: StateSpec, mechanism: Mechanism | None, substeps: int | None) -> "FreeMotion | None":
-    """Return the free motion of a robot in place of so many substeps a frame; None where it is not asked for.
+    """Return the free motion of a robot in so many steps a frame; None where it is not asked for.
 
     Raises:
         InputError: There is no mechanism.
@@ -358,7 +358,7 @@ def fit_encoding(
         base_com: Centre of mass of a floating base in its own frame [m].
         layout: Probes that are measured against the ground; None for none.
         margin: Distance from the ground at which probes begin to see it [m]; None for that of the shapes.
-        free_motion: Substeps of the simulator in whose place free motion stands; None without it.
+        free_motion: Steps in a frame of free motion; None without it.
         mechanism: The robot's tree of links; needed for free motion only.
     """
     excess = dq.double() / spec.dt - (0.0 if free_motion else qd.double())

@@ -20,14 +20,17 @@ from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.settings import Settings
 from neurodyn.fit.surroundings import Surroundings
 
+WORST = 10.0
+"""Score of a roll-out that leaves all bounds, in spreads of the training data."""
+
 
 @dataclass(frozen=True)
 class RolloutError:
     """Errors of open-loop roll-outs, means over all frames and roll-outs.
 
     Attributes:
-        score: Mean absolute error of all coordinates, each in units of its spread over the training data; inf where a
-            roll-out is not finite.
+        score: Mean absolute error of all coordinates, each in units of its spread over the training data. A roll-out
+            counts with at most `WORST`, one that is not finite with just that.
         q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
     """
@@ -64,9 +67,9 @@ class Validation:
         predicted = model.rollout(past if first else past.present, batch.control[:, first:], self._environment)
         q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
         qd = (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
-        score = torch.cat([q / self._q_spread, qd / self._qd_spread], -1).mean()
+        errors = torch.cat([q / self._q_spread, qd / self._qd_spread], -1).mean((1, 2))
         return RolloutError(
-            score=float(score) if torch.isfinite(score) else float("inf"),
+            score=float(errors.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
             q=tuple(q.mean((0, 1)).tolist()),
             qd=tuple(qd.mean((0, 1)).tolist()),
         )

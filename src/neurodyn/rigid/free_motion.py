@@ -2,9 +2,6 @@
 """Motion of a mechanism that nothing touches.
 
 Inertia, gravity, actuation and viscous friction act; contacts, joint limits and Coulomb friction do not.
-
-Accelerations are computed once a frame. Positions move with the share of the velocity's change that a simulator of n
-semi-implicit substeps would give them, so that what is missing are changes of the acceleration within a frame.
 """
 
 import math
@@ -31,11 +28,11 @@ class FreeMotion:
             mechanism: The robot.
             dofs: Velocity coordinates that the torques drive.
             dt: Length of a frame [s].
-            substeps: Substeps of the simulator in whose place this stands.
+            substeps: Steps of semi-implicit Euler in a frame; as many as the simulator's in whose place this stands.
         """
         self.mechanism = mechanism
         self._dofs = dofs
-        self._dt, self._share = dt, (substeps + 1) / (2 * substeps)
+        self._substeps, self._step_size = substeps, dt / substeps
         sizes = Sizes(state=mechanism.nq + mechanism.nv, control=len(dofs), held=len(_GRAVITY))
         self._program = Program(sizes, self._step)
 
@@ -54,10 +51,11 @@ class FreeMotion:
         path = self._program.rollout(
             state,
             frames=1,
+            substeps=self._substeps,
             control=torque.reshape(len(state), 1, torque.shape[-1]),
             held=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 1, 3),
         )
-        after = path[:, -1].view(*q.shape[:-1], -1)
+        after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
         return after[..., :nq], after[..., nq:]
 
     def _step(self, inputs: Inputs) -> list[Scalar]:
@@ -71,5 +69,5 @@ class FreeMotion:
         for dof, given in zip(self._dofs, inputs.control, strict=True):
             torque[dof] = torque[dof] + given
         acceleration = tree.accelerations(tree.motions(q, qd), q, torque)
-        q, qd = advanced(tree, q, qd, acceleration, self._dt, self._share)
+        q, qd = advanced(tree, q, qd, acceleration, self._step_size)
         return [*q, *qd]

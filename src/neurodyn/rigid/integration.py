@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Euler's method in Newton's coordinates, semi-implicit by default."""
+"""Semi-implicit Euler in Newton's coordinates."""
 
 from typing import Any
 
@@ -7,9 +7,7 @@ from neurodyn.rigid.articulated import Tree
 from neurodyn.rigid.vectors import add, apply, quaternion_matrix, scale, subtract, turned
 
 
-def advanced(
-    tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any, share: float = 1.0
-) -> tuple[list[Any], list[Any]]:
+def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
     """Return positions and velocities after a step: velocities first, then positions with the new velocities.
 
     A free body's centre of mass moves in a straight line and its rotation by the exponential of its angular velocity.
@@ -20,14 +18,11 @@ def advanced(
         qd: Velocities.
         acceleration: Time derivative of `qd`.
         dt: Length of the step [s].
-        share: Share of the velocity's change with which positions move. n semi-implicit steps under a constant
-            acceleration come to one step of their whole length with (n + 1) / (2 n).
     """
     after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
-    mean = after if share == 1.0 else [v + share * dt * a for v, a in zip(qd, acceleration, strict=True)]
     positions: list[Any] = []
     for index, link in enumerate(tree.links):
-        kind, own, rate = link.joint.kind, tree.q_of(index, q), tree.v_of(index, mean)
+        kind, own, rate = link.joint.kind, tree.q_of(index, q), tree.v_of(index, after)
         if kind in ("revolute", "prismatic"):
             positions.append(own[0] + dt * rate[0])
         elif kind == "ball":

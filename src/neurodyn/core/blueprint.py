@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A blueprint: which quantities of a mechanism's dynamics a network replaces, adds to or scales, and what it sees.
+
+NeuralSim (arXiv 2011.04217): every variable of the simulation has a name, and an experiment declares outside of the
+engine that a variable is the output of a network with other variables as inputs.
+"""
+
+import math
+from typing import Literal
+
+from neurodyn.core.config import Config
+
+Activation = Literal["tanh", "elu", "silu", "softplus", "relu"]
+
+
+class Augmentation(Config, frozen=True):
+    """One network.
+
+    Attributes:
+        quantities: Names of the quantities that its outputs act on, one output each.
+        inputs: Names of the quantities that it sees.
+        mode: "add" its outputs to the quantities, "scale" these by one plus the outputs, or "replace" them.
+        hidden: Widths of its hidden layers; empty for a linear map.
+        activation: Activation of the hidden layers.
+        input_scale: What each input is divided by; empty for ones.
+        output_scale: What each output is multiplied by; empty for ones.
+    """
+
+    quantities: tuple[str, ...]
+    inputs: tuple[str, ...]
+    mode: Literal["add", "scale", "replace"] = "add"
+    hidden: tuple[int, ...] = (16, 16)
+    activation: Activation = "tanh"
+    input_scale: tuple[float, ...] = ()
+    output_scale: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what in ("quantities", "inputs"):
+            names = getattr(self, what)
+            if not names:
+                raise ValueError(f"an augmentation has no {what}; name at least one")
+            if len(set(names)) < len(names):
+                raise ValueError(f"an augmentation lists one of its {what} twice: {', '.join(names)}")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"hidden is {list(self.hidden)}; valid: widths of at least 1, or nothing for a linear map")
+        for what, names in (("input_scale", self.inputs), ("output_scale", self.quantities)):
+            scales = getattr(self, what)
+            if scales and (len(scales) != len(names) or not all(0 < abs(s) < math.inf for s in scales)):
+                raise ValueError(f"{what} is {list(scales)}; valid: {len(names)} finite numbers other than 0")
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths of all layers, inputs and outputs included."""
+        return (len(self.inputs), *self.hidden, len(self.quantities))
+
+    @property
+    def weights(self) -> int:
+        """Number of weights: for each layer a matrix [out, in], row by row, then its bias [out]."""
+        return sum(b * (a + 1) for a, b in zip(self.widths, self.widths[1:], strict=False))
+
+
+class Blueprint(Config, frozen=True):
+    """All networks of a hybrid model.
+
+    Attributes:
+        augmentations: The networks; no quantity is acted on by two.
+    """
+
+    augmentations: tuple[Augmentation, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for augmentation in self.augmentations:
+            for name in augmentation.quantities:
+                if name in seen:
+                    raise ValueError(f"two augmentations act on {name!r}; valid: one, with all the inputs")
+                seen.add(name)
+
+    @property
+    def weights(self) -> int:
+        """Number of weights of all networks, in their order."""
+        return sum(augmentation.weights for augmentation in self.augmentations)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities that may be identified: names, patterns of names, and bounds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, choices
+
+_POSITIVE = ("mass", "inertia.xx", "inertia.yy", "inertia.zz", "armature", "damping", "friction", "stiffness")
+_POSITIVE_CONTACT = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed", "contact.cfm")
+
+
+class Parameter(Config, frozen=True):
+    """A quantity that is free.
+
+    Attributes:
+        name: Name of the quantity.
+        nominal: Where it starts.
+        lower: Least value; None for none.
+        upper: Greatest value; None for none.
+    """
+
+    name: str
+    nominal: float
+    lower: float | None = None
+    upper: float | None = None
+
+    def __post_init__(self) -> None:
+        lower = -math.inf if self.lower is None else self.lower
+        upper = math.inf if self.upper is None else self.upper
+        if not lower < upper:
+            raise ValueError(f"parameter {self.name!r}: bounds are {lower:g} and {upper:g}; valid: lower below upper")
+        if not lower <= self.nominal <= upper:
+            raise ValueError(
+                f"parameter {self.name!r}: its nominal value {self.nominal:g} lies outside of the bounds [{lower:g}, "
+                f"{upper:g}]; valid: bounds that hold it, or another nominal value"
+            )
+
+
+def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tuple[Parameter, ...]:
+    """Return the parameters that texts ask for.
+
+    A text is a name or a pattern (as of a shell: "*.damping"; "elbow" means "elbow.*", "elbow.com" "elbow.com.*"), and
+    may give bounds, or a start and bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4".
+    Masses, inertias, frictions and stiffnesses are at least zero.
+
+    Raises:
+        InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.
+    """
+    found: dict[str, Parameter] = {}
+    for text in asked:
+        pattern, _, numbers = text.partition("=")
+        names = [name for name in nominal if _matches(name, pattern)]
+        if not names:
+            raise InputError(
+                f"parameter {pattern!r} matches no quantity; valid: {choices(nominal)}, or patterns of them"
+            )
+        start, lower, upper = _numbers(text, numbers)
+        for name in names:
+            least = lower if lower is not None else _least(name)
+            value = nominal[name] if start is None else start
+            try:
+                found[name] = Parameter(name, value, least, upper)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+    return tuple(found[name] for name in nominal if name in found)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")
+
+
+def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float | None]:
+    """Return start, lower and upper bound of a text after its "="."""
+    if not numbers:
+        return None, None, None
+    try:
+        values = [float(number) if number else None for number in numbers.split(":")]
+    except ValueError:
+        values = []
+    if len(values) == 1:
+        return values[0], None, None
+    if len(values) == 2:
+        return None, values[0], values[1]
+    if len(values) == 3:
+        return values[0], values[1], values[2]
+    raise InputError(
+        f"parameter {text!r} is malformed; valid: NAME, NAME=START, NAME=LOWER:UPPER, NAME=START:LOWER:UPPER"
+    )
+
+
+def _least(name: str) -> float | None:
+    return 0.0 if name.endswith(_POSITIVE) or name in _POSITIVE_CONTACT else None

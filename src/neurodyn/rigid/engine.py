@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hybrid engine: the step of a mechanism, with contacts and networks, traced and compiled.
+
+A step is: joint torques (actuators, friction, springs, limits), contact forces, accelerations by the articulated-body
+algorithm, velocities, impulses of the contacts where these are solved as impulses, positions (semi-implicit Euler).
+"""
+
+from typing import Literal
+
+from neurodyn.core.blueprint import Blueprint
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.spec import StateSpec
+from neurodyn.rigid import contact_force
+from neurodyn.rigid.articulated import LinkMotion, Tree
+from neurodyn.rigid.integration import advanced
+from neurodyn.rigid.passive import passive_torque
+from neurodyn.rigid.points import link_poses, touches, wrenches
+from neurodyn.rigid.scope import Scope
+from neurodyn.rigid.trace import Graph, Scalar
+from neurodyn.rigid.trace.program import Inputs, Program, Sizes
+from neurodyn.rigid.vectors import Vector
+
+GROUND = 6
+"""Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
+
+
+class EngineConfig(Config, frozen=True):
+    """What a hybrid engine computes.
+
+    Attributes:
+        substeps: Steps in a frame.
+        contact: "force" (Hunt-Crossley), "impulse" (complementarity), or None for no contacts.
+        ground: "plane" for one plane under all points, "probes" for a point and a normal for each, held over a frame.
+        free: Quantities that are parameters; all others are constants.
+        blueprint: The networks.
+    """
+
+    substeps: int = 4
+    contact: Literal["force", "impulse"] | None = None
+    ground: Literal["plane", "probes"] = "plane"
+    free: tuple[str, ...] = ()
+    blueprint: Blueprint = Blueprint()
+
+    def __post_init__(self) -> None:
+        if self.substeps < 1:
+            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
+
+
+class Engine:
+    """A mechanism's dynamics as a compiled program.
+
+    Attributes:
+        mechanism: The mechanism.
+        config: What is computed.
+        program: The recurrence: state [q, qd], control, ground as what is held, parameters, weights.
+        names: Names of all quantities that a blueprint may use, in the order of their computation.
+    """
+
+    def __init__(self, mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int = 1) -> None:
+        """Trace the step.
+
+        Args:
+            mechanism: The mechanism.
+            spec: Names, order and dt of the state.
+            config: What is computed.
+            threads: CPU threads among which worlds are split.
+
+        Raises:
+            InputError: A free quantity or a blueprint names what is not there, or the blueprint forms a cycle.
+        """
+        if config.contact is not None and not mechanism.points:
+            raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `probes`")
+        self.mechanism, self.config = mechanism, config
+        self._spec = spec
+        self._dt = spec.dt / config.substeps
+        self._nominal = nominal(mechanism, config.contact)
+        for name in config.free:
+            if name not in self._nominal:
+                raise InputError(f"there is no parameter {name!r}; valid: {choices(self._nominal)}")
+        self.names = self._names()
+        sizes = Sizes(
+            state=mechanism.nq + mechanism.nv,
+            control=spec.nu,
+            held=self.held,
+            parameters=len(config.free),
+            weights=config.blueprint.weights,
+        )
+        self.program = Program(sizes, self._step, threads)
+
+    @property
+    def held(self) -> int:
+        """Numbers that describe the ground in a frame."""
+        if self.config.contact is None:
+            return 0
+        return GROUND * (1 if self.config.ground == "plane" else len(self.mechanism.points))
+
+    @property
+    def nominal(self) -> tuple[float, ...]:
+        """Nominal values of the parameters."""
+        return tuple(self._nominal[name] for name in self.config.free)
+
+    def _names(self) -> tuple[str, ...]:
+        """Trace once without networks, to learn what has a name."""
+        mechanism, graph = self.mechanism, Graph()
+        inputs = Inputs(
+            graph,
+            graph.inputs("x", mechanism.nq + mechanism.nv),
+            graph.inputs("u", self._spec.nu),
+            graph.inputs("h", self.held),
+            graph.inputs("p", len(self.config.free)),
+        )
+        return self._traced(inputs, Blueprint())[1].names
+
+    def _step(self, inputs: Inputs) -> list[Scalar]:
+        after, scope = self._traced(inputs, self.config.blueprint)
+        scope.require_acted()
+        return after
+
+    def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope]:
+        mechanism, config = self.mechanism, self.config
+        constants: dict[str, Scalar] = {
+            **self._nominal,
+            **dict(zip(config.free, inputs.parameters, strict=True)),
+        }
+        scope = Scope(inputs.graph, constants, blueprint)
+        q, qd = inputs.state[: mechanism.nq], inputs.state[mechanism.nq :]
+        for prefix, names, values in (
+            ("q", self._spec.q_names, q),
+            ("qd", self._spec.qd_names, qd),
+            ("control", self._spec.controls, inputs.control),
+        ):
+            for name, value in zip(names, values, strict=True):
+                scope.define(f"{prefix}.{name}", value)
+        tree = Tree(mechanism, scope)
+        motions = tree.motions(q, qd)
+        torque = self._torques(scope, tree, q, qd, inputs.control)
+        forces = self._external(scope)
+        if config.contact == "force":
+            forces = _merged(forces, self._contact_forces(scope, tree, motions, inputs.held))
+        acceleration = [
+            scope.define(f"acceleration.{name}", value)
+            for name, value in zip(self._spec.qd_names, tree.accelerations(motions, q, torque, forces), strict=True)
+        ]
+        if config.contact == "impulse":
+            acceleration = self._impulses(scope, tree, motions, q, qd, acceleration, inputs.held)
+        return [x for part in advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
+
+    def _torques(
+        self,
+        scope: Scope,
+        tree: Tree,
+        q: list,
+        qd: list,
+        control: list,  # type: ignore[type-arg]
+    ) -> list[Scalar]:
+        names = self._spec.qd_names
+        torque: list[Scalar] = [0.0] * len(names)
+        for dof, value in zip(self._spec.control_dofs, control, strict=True):
+            torque[dof] = scope.define(f"actuator.{names[dof]}", value)
+        links = {link.joint.name: index for index, link in enumerate(tree.links)}
+        for dof, name in tree.single_dofs():
+            index = links[name]
+            passive = passive_torque(tree.links[index], scope, tree.q_of(index, q)[0], qd[dof])
+            torque[dof] = torque[dof] + scope.define(f"passive.{names[dof]}", passive)
+        return [scope.define(f"torque.{name}", value) for name, value in zip(names, torque, strict=True)]
+
+    def _external(self, scope: Scope) -> dict[int, tuple[Vector, Vector]]:
+        """Return external moments and forces on links, in their frames; zero but for what a blueprint adds."""
+        found = {}
+        for index, link in enumerate(self.mechanism.links):
+            moment, force = (
+                [scope.define(f"wrench.{link.joint.name}.{kind}.{axis}", 0.0) for axis in "xyz"]
+                for kind in ("moment", "force")
+            )
+            found[index] = (moment, force)
+        return found
+
+    def _grounds(self, held: list) -> list[tuple[Vector, Vector]]:  # type: ignore[type-arg]
+        count = len(self.mechanism.points)
+        places = [0] * count if self.config.ground == "plane" else [GROUND * i for i in range(count)]
+        return [(held[i : i + 3], held[i + 3 : i + 6]) for i in places]
+
+    def _contact_forces(
+        self,
+        scope: Scope,
+        tree: Tree,
+        motions: list[LinkMotion],
+        held: list,  # type: ignore[type-arg]
+    ) -> dict[int, tuple[Vector, Vector]]:
+        poses = link_poses(tree, motions)
+        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held))
+        forces = []
+        for touch in touched:
+            scope.define(f"contact.{touch.name}.depth", touch.depth)
+            normal = scope.define(f"contact.{touch.name}.normal", contact_force.normal_force(scope, touch))
+            friction = [
+                scope.define(f"contact.{touch.name}.friction.{axis}", value)
+                for axis, value in zip("xyz", contact_force.friction_force(scope, touch, normal), strict=True)
+            ]
+            forces.append([normal * n + f for n, f in zip(touch.normal, friction, strict=True)])
+        return wrenches(poses, touched, forces)
+
+    def _impulses(
+        self, scope: Scope, tree: Tree, motions: list[LinkMotion], q: list, qd: list,  # type: ignore[type-arg]
+        acceleration: list[Scalar], held: list,  # type: ignore[type-arg]
+    ) -> list[Scalar]:  # fmt: skip
+        from neurodyn.rigid.complementarity import contact_velocities
+
+        poses = link_poses(tree, motions)
+        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held))
+        for touch in touched:
+            scope.define(f"contact.{touch.name}.depth", touch.depth)
+        free = [v + self._dt * a for v, a in zip(qd, acceleration, strict=True)]
+        solved = contact_velocities(tree, motions, poses, touched, q, free, self._dt, scope)
+        return [(after - before) * (1.0 / self._dt) for after, before in zip(solved, qd, strict=True)]
+
+
+def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
+    """Return the nominal values of all quantities of a mechanism and of its contacts."""
+    found = mechanism.quantities()
+    if contact == "force":
+        found |= contact_force.DEFAULTS
+    elif contact == "impulse":
+        from neurodyn.rigid import complementarity
+
+        found |= complementarity.DEFAULTS
+    return found
+
+
+def _merged(
+    a: dict[int, tuple[Vector, Vector]], b: dict[int, tuple[Vector, Vector]]
+) -> dict[int, tuple[Vector, Vector]]:
+    found = dict(a)
+    for index, (moment, force) in b.items():
+        known = found.get(index, ([0.0] * 3, [0.0] * 3))
+        found[index] = (
+            [x + y for x, y in zip(known[0], moment, strict=True)],
+            [x + y for x, y in zip(known[1], force, strict=True)],
+        )
+    return found

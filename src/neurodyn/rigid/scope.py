@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The named quantities of one traced step, and the networks that act on them.
+
+Code of the dynamics hands every quantity through `Scope.define` under its name and goes on with what comes back. So a
+blueprint changes the dynamics without a change of their code.
+"""
+
+from collections.abc import Callable, Mapping
+
+from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.errors import InputError, choices
+from neurodyn.rigid.network import network_loop
+from neurodyn.rigid.trace import Expression, Graph, Scalar, apply_loop, cos, sin
+
+_DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
+"""Functions of a quantity that an input may name, as "sin(q.elbow)"."""
+
+
+class Scope:
+    """What has a name in a step."""
+
+    def __init__(self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint) -> None:
+        """Begin a step.
+
+        Args:
+            graph: Graph of the step.
+            constants: Quantities that do not depend on the state: numbers, and parameters as expressions.
+            blueprint: The networks.
+        """
+        self._graph = graph
+        self._constants = constants
+        self._values: dict[str, Scalar] = {}
+        self._acting: dict[str, tuple[int, int]] = {}
+        self._loops = []
+        first = 0
+        for index, augmentation in enumerate(blueprint.augmentations):
+            self._loops.append(network_loop(augmentation, first, f"network of {', '.join(augmentation.quantities)}"))
+            self._acting |= {name: (index, output) for output, name in enumerate(augmentation.quantities)}
+            first += augmentation.weights
+        self._blueprint = blueprint
+        self._outputs: dict[int, list[Expression]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all quantities so far, in the order in which they were computed, then the constant ones."""
+        return (*self._values, *(name for name in self._constants if name not in self._values))
+
+    def define(self, name: str, value: Scalar) -> Scalar:
+        """Name a quantity; return it as the blueprint would have it."""
+        if name in self._acting:
+            value = self._augmented(name, value)
+        self._values[name] = value
+        return value
+
+    def __call__(self, name: str) -> Scalar:
+        """Return a quantity: one that was defined, or a constant one."""
+        if name not in self._values:
+            self.define(name, self._constants[name])
+        return self._values[name]
+
+    def require_acted(self) -> None:
+        """Refuse a blueprint that names a quantity that the step has not computed.
+
+        Raises:
+            InputError: There is no such quantity.
+        """
+        for name in self._acting:
+            if name not in self._values:
+                raise InputError(f"blueprint: there is no quantity {name!r} to act on; valid: {choices(self.names)}")
+
+    def _augmented(self, name: str, value: Scalar) -> Scalar:
+        index, output = self._acting[name]
+        augmentation = self._blueprint.augmentations[index]
+        if index not in self._outputs:
+            self._outputs[index] = self._network(index, augmentation, name)
+        scales = augmentation.output_scale or (1.0,) * len(augmentation.quantities)
+        given = self._outputs[index][output] * scales[output]
+        if augmentation.mode == "replace":
+            return given
+        return value + given if augmentation.mode == "add" else value * (1.0 + given)
+
+    def _network(self, index: int, augmentation: Augmentation, name: str) -> list[Expression]:
+        scales = augmentation.input_scale or (1.0,) * len(augmentation.inputs)
+        inputs = [self._input(x, name) * (1.0 / s) for x, s in zip(augmentation.inputs, scales, strict=True)]
+        return apply_loop(self._graph, self._loops[index], inputs)
+
+    def _input(self, name: str, of: str) -> Scalar:
+        function, inner = _parse(name)
+        if inner in self._values or inner in self._constants:
+            if inner == of:
+                raise InputError(f"blueprint: {of!r} is an input of the network that acts on it; name other inputs")
+            return function(self(inner))
+        if inner in self._acting:
+            raise InputError(f"blueprint: {of!r} and {inner!r} form a cycle: each would be computed from the other")
+        raise InputError(
+            f"blueprint: input {name!r} of {of!r} is not known when {of!r} is computed; valid: "
+            f"{choices(self.names)}, and sin() or cos() of one"
+        )
+
+
+def _parse(name: str) -> tuple[Callable[[Scalar], Scalar], str]:
+    for function, apply in _DERIVED.items():
+        if name.startswith(f"{function}(") and name.endswith(")"):
+            return apply, name[len(function) + 1 : -1]
+    return lambda value: value, name
