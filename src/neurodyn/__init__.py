@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from neurodyn import core, data, dynamics, fit, nets, robots, sim, solvers
-    from neurodyn.dynamics.artifact import load
+    from neurodyn.dynamics.loading import load
 
 __all__ = ["core", "data", "dynamics", "fit", "load", "nets", "robots", "sim", "solvers"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "load":
-        return importlib.import_module("neurodyn.dynamics.artifact").load
+        return importlib.import_module("neurodyn.dynamics.loading").load
     if name in __all__:
         return importlib.import_module(f"neurodyn.{name}")
     raise AttributeError(f"module 'neurodyn' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -2,7 +2,7 @@
 """Dynamics of every kind behind one interface."""
 
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.interface import (
     Control,
     Dynamics,
@@ -12,6 +12,7 @@ from neurodyn.dynamics.interface import (
     Trajectory,
     Window,
 )
+from neurodyn.dynamics.loading import load
 from neurodyn.dynamics.neural import NeuralDynamics
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Control",
     "Dynamics",
     "Environment",
+    "HybridDynamics",
     "NeuralDynamics",
     "State",
     "Step",

@@ -2,7 +2,7 @@
 """A trained model as files: RUN/model/{model.safetensors, config.json, spec.json}."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
@@ -15,6 +15,13 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.encoding import Encoding, EncodingConfig
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.nets.build import NetConfig, build_predictor
+
+
+class _Known(Protocol):
+    """A model that knows of which robot it is."""
+
+    spec: StateSpec
+    fingerprint: Fingerprint | None
 
 
 class ModelConfig(Config, frozen=True):
@@ -103,7 +110,7 @@ def load(run: str | Path, *, device: str = "cpu") -> NeuralDynamics:
     return model.requires_grad_(False).eval().to(device)
 
 
-def require_match(model: NeuralDynamics, spec: StateSpec, built: Fingerprint | None, where: str) -> None:
+def require_match(model: _Known, spec: StateSpec, built: Fingerprint | None, where: str) -> None:
     """Refuse a robot that the model was not made for.
 
     Args:

@@ -98,14 +98,33 @@ class HybridDynamics(nn.Module):
         self._home = Environment(gravity=home, ground=ground)
         self._engine("plane")  # what a user named wrongly is refused now
 
+    @property
+    def network(self) -> str:
+        """What kind of model it is."""
+        return "hybrid" if self.config.blueprint.augmentations else "identified"
+
+    @property
+    def probes(self) -> ProbeLayout | None:
+        """Points that are measured against the ground; None where it feels none."""
+        return _layout(self.mechanism) if self.config.contact else None
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return self.mechanism.links[0].joint.kind == "free"
+
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
         """Return the carry of a batch of worlds.
 
         Raises:
             InputError: A ground is asked for, but the dynamics have no contact model.
         """
+        return HybridCarry(self.surroundings(environment))
+
+    def surroundings(self, environment: Environment | None) -> Environment:
+        """Return the environment with what it leaves open filled in; errors as of `begin`."""
         if environment is None:
-            return HybridCarry(self._home)
+            return self._home
         ground = environment.ground
         if ground is not None and not ground.empty and self.config.contact is None:
             raise InputError(
@@ -113,13 +132,18 @@ class HybridDynamics(nn.Module):
                 "contact: force (or impulse)"
             )
         gravity = self._home.gravity if environment.gravity is None else environment.gravity
-        return HybridCarry(Environment(gravity=gravity, ground=ground))
+        return Environment(gravity=gravity, ground=ground)
 
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
         """Predict one frame."""
         torque = frame_torque(self.spec, state, control)
         path = self._run(carry.environment, state, torque[:, None])
         return carry, Step(State(path.q[:, 1], path.qd[:, 1]))
+
+    @torch.no_grad()
+    def step_(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
+        """Predict one frame without gradients."""
+        return self.step(carry, state, control)
 
     def reset(self, carry: HybridCarry, context: State | Window, mask: Tensor) -> HybridCarry:
         """Begin anew in some worlds; there is nothing to forget."""

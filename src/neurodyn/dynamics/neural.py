@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque, require_torques
@@ -64,6 +65,21 @@ class NeuralDynamics(nn.Module):
         self._home = Environment(
             gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
         )
+
+    @property
+    def network(self) -> str:
+        """What kind of network it is."""
+        return self.predictor.net.__class__.__name__.lower()
+
+    @property
+    def probes(self) -> ProbeLayout | None:
+        """Points that are measured against the ground; None where it feels none."""
+        return None if self.encoding.contact is None else self.encoding.layout
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return self.encoding.coordinates.free
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> NeuralCarry:
         """Return the carry of worlds whose history is `context`; a bare state has none.

@@ -11,7 +11,7 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.loading import Model
 from neurodyn.fit import motion
 from neurodyn.fit.comparison import compare
 from neurodyn.fit.devices import threads
@@ -54,7 +54,7 @@ class Rollouts:
 
 
 def evaluate(
-    model: NeuralDynamics,
+    model: Model,
     robot: Robot,
     *,
     horizon: int | None = None,
@@ -90,7 +90,7 @@ def evaluate(
     return {
         "robot": robot.name,
         "kind": "neural",
-        "network": model.predictor.net.__class__.__name__.lower(),
+        "network": model.network,
         "parameters": sum(p.numel() for p in model.parameters()),
         "horizon": horizon,
         "rollouts": rollouts,
@@ -151,9 +151,7 @@ def roll_out(
     return Rollouts(start, environment, drive, truth, predicted, wall, cpu, teacher_cpu)
 
 
-def _driven(
-    model: NeuralDynamics, robot: Robot, horizon: int, rollouts: int, seed: int, where: Situation
-) -> dict[str, Any]:
+def _driven(model: Model, robot: Robot, horizon: int, rollouts: int, seed: int, where: Situation) -> dict[str, Any]:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
     wild = roll_out(model, robot, horizon, count, seed, driven=True, where=where)
     return {"rollouts": count, "seed": seed, **compare(robot, wild.predicted, wild.truth, horizon)}

@@ -19,7 +19,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.loading import Model
 from neurodyn.fit.errors import (
     Columns,
     constant_velocity,
@@ -60,7 +60,7 @@ class _Scored:
 
 
 def evaluate_log(
-    model: NeuralDynamics,
+    model: Model,
     robot: Robot,
     store: Store,
     *,
@@ -101,7 +101,7 @@ def evaluate_log(
     return {
         "robot": robot.name,
         "kind": "neural",
-        "network": model.predictor.net.__class__.__name__.lower(),
+        "network": model.network,
         "parameters": sum(p.numel() for p in model.parameters()),
         "horizon": frames,
         "rollouts": len(scored.group),
@@ -133,7 +133,7 @@ def _episodes(store: Store, split: int | None) -> np.ndarray:
 
 
 def _score(
-    model: NeuralDynamics, robot: Robot, store: Store, split: int | None, frames: int, context: int, most: int
+    model: Model, robot: Robot, store: Store, split: int | None, frames: int, context: int, most: int
 ) -> _Scored:
     length = context + frames
     total = len(window_starts(store, _episodes(store, split), length))
@@ -152,9 +152,7 @@ def _score(
 
 
 @torch.no_grad()
-def _score_windows(
-    model: NeuralDynamics, robot: Robot, windows: Windows, context: int, surroundings: Surroundings
-) -> _Scored:
+def _score_windows(model: Model, robot: Robot, windows: Windows, context: int, surroundings: Surroundings) -> _Scored:
     past = Window(windows.q[:, : context + 1], windows.qd[:, : context + 1], windows.control[:, :context])
     truth = Trajectory(windows.q[:, context:], windows.qd[:, context:])
     predictions = {

@@ -7,7 +7,7 @@ from typing import Any
 from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split
-from neurodyn.dynamics.artifact import load, read_model_config
+from neurodyn.dynamics.loading import load, robot_of
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.errors import summary_keys
 from neurodyn.fit.evaluate import SEED, default_rollouts, evaluate
@@ -58,8 +58,7 @@ def evaluate_run(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    config, _ = read_model_config(run)
-    model, robot = load(run), load_robot(config.robot)
+    model, robot = load(run), load_robot(robot_of(run))
     if data is None and model.fingerprint is None:
         data = training_log(run)
     if data is not None:

@@ -17,9 +17,8 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import all_windows
-from neurodyn.dynamics.artifact import load, read_model_config
 from neurodyn.dynamics.interface import Trajectory, Window
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.loading import Model, load, robot_of
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.evaluate import SEED, roll_out
 from neurodyn.fit.evaluate_log import MOVING
@@ -70,7 +69,7 @@ class Recording:
 
 
 def record(
-    model: NeuralDynamics,
+    model: Model,
     robot: Robot,
     *,
     frames: int,
@@ -112,7 +111,7 @@ def record(
 
 @torch.no_grad()
 def record_log(
-    model: NeuralDynamics,
+    model: Model,
     robot: Robot,
     store: Store,
     *,
@@ -201,8 +200,7 @@ def record_run(
 
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    config, _ = read_model_config(run)
-    model, robot = load(run), load_robot(config.robot)
+    model, robot = load(run), load_robot(robot_of(run))
     if data is None and model.fingerprint is None:
         data = training_log(str(run))
     if data is None:

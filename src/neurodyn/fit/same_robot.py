@@ -8,11 +8,11 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.probes import ProbeLayout
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import require_match
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.loading import Model
 from neurodyn.robots import Robot
 
 
-def require_robot(model: NeuralDynamics, robot: Robot) -> None:
+def require_robot(model: Model, robot: Robot) -> None:
     """Refuse a robot whose declaration or asset changed since the model was trained.
 
     Raises:
@@ -21,7 +21,7 @@ def require_robot(model: NeuralDynamics, robot: Robot) -> None:
     built, layout = _built(robot)
     require_match(model, robot.spec, built, f"robot {robot.name!r}")
     if model.fingerprint is not None:
-        differences = _probe_differences(model.encoding.layout, layout)
+        differences = _probe_differences(model.probes, layout)
         if differences:
             shown = "; ".join(differences[:4])
             raise MismatchError(f"robot {robot.name!r} is probed elsewhere than its model was trained with: {shown}")

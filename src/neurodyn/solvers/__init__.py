@@ -4,9 +4,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from neurodyn.solvers.hybrid import SolverHybrid
     from neurodyn.solvers.neural import SolverNeural
 
-__all__ = ["SolverNeural"]
+__all__ = ["SolverHybrid", "SolverNeural"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from neurodyn.solvers.neural import SolverNeural
 
         return SolverNeural
+    if name == "SolverHybrid":
+        from neurodyn.solvers.hybrid import SolverHybrid
+
+        return SolverHybrid
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ import numpy as np
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.artifact import require_match
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.loading import Model
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.solvers.worlds import require_equal_worlds, require_robots_only
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-3  # of the strength of gravity [m/s^2]
 
 
-def require_robot(model: "newton.Model", dynamics: NeuralDynamics, where: str) -> None:
+def require_robot(model: "newton.Model", dynamics: Model, where: str) -> None:
     """Refuse worlds that hold anything that moves but the robot that a neural model was trained on.
 
     Args:
@@ -50,8 +50,8 @@ def require_robot(model: "newton.Model", dynamics: NeuralDynamics, where: str) -
     require_equal_worlds(model, where)
 
 
-def _floats(dynamics: NeuralDynamics) -> bool:
-    return dynamics.encoding.coordinates.free
+def _floats(dynamics: Model) -> bool:
+    return dynamics.floating
 
 
 def _freed(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:

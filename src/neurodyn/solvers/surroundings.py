@@ -16,7 +16,7 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.probes import ProbeLayout
 from neurodyn.dynamics.interface import Environment
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.loading import Model
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.merge import compose, invert, rotation
 from neurodyn.sim.model_ground import ground_of_model
@@ -31,7 +31,7 @@ _TOLERANCE = 1e-4
 _PROBE_TOLERANCE = 1e-5
 
 
-def surroundings(model: "newton.Model", dynamics: NeuralDynamics, where: str) -> Environment:
+def surroundings(model: "newton.Model", dynamics: Model, where: str) -> Environment:
     """Return gravity and ground of a Newton model as its robots' neural model sees them.
 
     Args:
@@ -44,8 +44,8 @@ def surroundings(model: "newton.Model", dynamics: NeuralDynamics, where: str) ->
         MismatchError: Gravity is not the one of training (of a floating base: of another strength), or the roots
             of a robot do not stand to each other as they did.
     """
-    layout = dynamics.encoding.layout if dynamics.encoding.contact is not None else None
-    free = dynamics.encoding.coordinates.free
+    layout = dynamics.probes
+    free = dynamics.floating
     if layout is None:
         _warn_of_shapes(model, dynamics.spec.robot, where)
         if not free:  # where it stands does not matter, how it leans is part of the fingerprint
@@ -70,7 +70,7 @@ def surroundings(model: "newton.Model", dynamics: NeuralDynamics, where: str) ->
         raise MismatchError(f"{where}: {error}") from None
 
 
-def require_probes(model: "newton.Model", dynamics: NeuralDynamics, declaration: str, where: str) -> None:
+def require_probes(model: "newton.Model", dynamics: Model, declaration: str, where: str) -> None:
     """Refuse a robot whose collision shapes have their probes elsewhere than the neural model's.
 
     Args:
@@ -83,8 +83,8 @@ def require_probes(model: "newton.Model", dynamics: NeuralDynamics, declaration:
     Raises:
         MismatchError: Probes lie elsewhere; the message names the differences.
     """
-    layout = dynamics.encoding.layout
-    if layout is None or dynamics.encoding.contact is None:
+    layout = dynamics.probes
+    if layout is None:
         return
     try:
         robot = robots.load(declaration)

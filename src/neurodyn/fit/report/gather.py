@@ -16,7 +16,7 @@ from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.store import Split
 from neurodyn.data.writer import open_store_file
 from neurodyn.dynamics.artifact import ModelConfig, load, read_model_config
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.loading import Model
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.metrics import read_metrics
 from neurodyn.fit.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
@@ -104,7 +104,7 @@ def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Materia
     return material
 
 
-def _record(material: Material, model: NeuralDynamics, robot: Robot) -> None:
+def _record(material: Material, model: Model, robot: Robot) -> None:
     report, seed = material.report, material.report["seed"]
     if not material.of_log:
         frames = report["horizon"]

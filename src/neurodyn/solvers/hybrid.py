@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hybrid model as a solver of Newton."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.dynamics.hybrid_artifact import load_hybrid, read_hybrid_config
+from neurodyn.solvers.learned import SolverLearned, torch_device
+
+if TYPE_CHECKING:
+    import newton
+
+
+class SolverHybrid(SolverLearned):
+    """Steps the robots of all worlds by one frame with a hybrid model; see `SolverLearned`.
+
+    Attributes:
+        dynamics: The hybrid model.
+    """
+
+    def __init__(self, model: "newton.Model", run: str | Path | HybridDynamics) -> None:
+        """Load a hybrid model for the robots of a Newton model.
+
+        Args:
+            model: Worlds that each hold the robot, with its nominal parameters.
+            run: A run directory, or a hybrid model.
+
+        Raises:
+            InputError: There is no such run, something moves in the worlds that is not the robot, or the ground is
+                of shapes that cannot be measured against.
+            MismatchError: The robots are not the one that the model was identified for; the message names the
+                differences.
+        """
+        if isinstance(run, HybridDynamics):
+            dynamics, declaration = run, run.spec.robot
+        else:
+            dynamics, declaration = load_hybrid(run), read_hybrid_config(run)[0].robot
+        super().__init__(model, dynamics.to(torch_device(model)), declaration)

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of dynamics as a solver of Newton, for any loop that steps a `newton.solvers.SolverBase`."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.loading import Model
+from neurodyn.sim.engine import import_newton
+from neurodyn.solvers.drive import Drive
+from neurodyn.solvers.identity import require_robot
+from neurodyn.solvers.surroundings import require_probes, surroundings
+from neurodyn.solvers.worlds import count_worlds, is_global
+
+import_newton()  # a clear error where the extra is missing, and no banner
+
+import newton  # noqa: E402
+import warp as wp  # noqa: E402
+
+_DT_TOLERANCE = 1e-5
+_FLAGS = newton.ModelFlags
+_IDENTITY_FLAGS = (
+    _FLAGS.JOINT_PROPERTIES
+    | _FLAGS.JOINT_DOF_PROPERTIES
+    | _FLAGS.JOINT_DOF_FORCE_PROPERTIES
+    | _FLAGS.JOINT_DOF_INERTIAL_PROPERTIES
+    | _FLAGS.BODY_PROPERTIES
+    | _FLAGS.BODY_INERTIAL_PROPERTIES
+    | _FLAGS.MODEL_PROPERTIES
+)
+_SURROUNDING_FLAGS = _FLAGS.SHAPE_PROPERTIES | _FLAGS.JOINT_PROPERTIES | _FLAGS.MODEL_PROPERTIES
+
+
+class SolverLearned(newton.solvers.SolverBase):
+    """Steps the robots of all worlds by one frame with a model of their dynamics; the base of such solvers.
+
+    Takes the place of an analytic solver in a Newton loop, with `substeps = 1`: a model predicts whole frames.
+    It reads and writes `joint_q` and `joint_qd`, and lets `body_q` and `body_qd` follow by forward kinematics.
+    The state that is passed to `step` is always what counts; the solver remembers only the history of each
+    world, for networks that have a memory. One solver follows one sequence of states.
+
+    Every world must hold the same robot, the one that the model was made for, and nothing else that moves. What
+    does not move is the ground: planes, boxes, spheres, capsules, cylinders, meshes and heightfields, of one world or
+    of all. A model that feels the ground measures it from the state of each frame; Newton's contacts are not read. A
+    model that feels none says so in a warning.
+
+    Observables are not supported. Nothing is recorded on a Warp tape; differentiate through the dynamics' `rollout`
+    instead.
+
+    Attributes:
+        dynamics: The model of the dynamics.
+    """
+
+    dynamics: Model
+
+    def __init__(self, model: "newton.Model", dynamics: Model, declaration: str) -> None:
+        """Prepare to step the robots of a Newton model.
+
+        Args:
+            model: Worlds that each hold the robot.
+            dynamics: The model, on the device of `model`.
+            declaration: Name or path of the robot's declaration.
+
+        Raises:
+            InputError: Something moves in the worlds that is not the robot, or the ground is of shapes that cannot be
+                measured against.
+            MismatchError: The robots are not the one that the model was made for (joints, order, masses, collision
+                shapes, gravity, ...); the message names the differences.
+        """
+        super().__init__(model)
+        self._name = type(self).__name__
+        self._torch_device = torch_device(model)
+        if model.requires_grad:
+            raise InputError(
+                f"{self._name}: the model asks for gradients, which a Warp tape does not record here; finalize it "
+                "without requires_grad and differentiate through its dynamics' rollout"
+            )
+        self.dynamics, self._declaration = dynamics, declaration
+        require_robot(model, dynamics, self._name)
+        require_probes(model, dynamics, declaration, self._name)
+        self._environment = surroundings(model, dynamics, self._name)
+        self._worlds = count_worlds(model)
+        self._drive = Drive(dynamics.spec, self._worlds, self._torch_device, f"{self._name}.step")
+        self._carry: Any = None
+
+    def step(
+        self,
+        state_in: "newton.State",
+        state_out: "newton.State",
+        control: "newton.Control | None",
+        contacts: "newton.Contacts | None",
+        dt: float,
+        *,
+        observables: "newton.solvers.SolverBase.Observables | None" = None,
+    ) -> None:
+        """Predict one frame.
+
+        Args:
+            state_in: State at the start of the frame.
+            state_out: Where the state at its end goes; may be `state_in`.
+            control: Joint forces and drive targets, held during the frame; None for those of the model.
+            contacts: Not used.
+            dt: Length of the frame [s]; that of the model.
+            observables: None are supported.
+
+        Raises:
+            MismatchError: `dt` is not that of the model.
+            InputError: A graph is being captured, or forces act that the model cannot feel.
+        """
+        self._require_eager("step")
+        self.validate_observables(observables)
+        self._require_dt(dt)
+        if control is None:
+            control = self.model.control(clone_variables=False)
+        with torch.no_grad(), self._stream():
+            self._require_no_wrench(state_in)
+            state = State(self._table(state_in.joint_q), self._table(state_in.joint_qd))
+            torque = self._drive.torque(self.model, state, control)
+            carry: Any = self.dynamics.begin(state, self._environment) if self._carry is None else self._carry
+            self._carry, predicted = self.dynamics.step_(carry, state, Control(torque=torque))
+            self._table(state_out.joint_q).copy_(predicted.state.q)
+            self._table(state_out.joint_qd).copy_(predicted.state.qd)
+        self._forward_kinematics(state_out)
+
+    def reset(
+        self,
+        state: "newton.State",
+        world_mask: "wp.array[wp.bool] | None" = None,
+        flags: "newton.StateFlags | int | None" = None,
+    ) -> None:
+        """Forget the history of the selected worlds and set their state to the model's.
+
+        The other worlds stay bitwise alone, in the state and in their history. To begin anew from a state of
+        your own, pass `flags=0`, or write it after this call.
+
+        Args:
+            state: State that is modified in place.
+            world_mask: Worlds to reset, shape [world_count + 1], bool; the last entry is for what belongs to no
+                world (the robot, in a model without worlds). None for all.
+            flags: Which of JOINT_Q and JOINT_QD are set to `model.joint_q` and `model.joint_qd`; None for both,
+                0 for none. Where one is, the poses of the bodies in those worlds follow.
+
+        Raises:
+            InputError: A graph is being captured.
+            TypeError: The mask is no Warp array of bool.
+            ValueError: The mask has another shape or device.
+        """
+        self._require_eager("reset")
+        super().reset(state, world_mask, flags)
+        wanted = int(newton.StateFlags.ALL if flags is None else flags)
+        with torch.no_grad(), self._stream():
+            mask = self._rows(world_mask)
+            if mask is not None and mask.device.type == "cpu" and not bool(mask.any()):
+                return  # on a GPU asking would cost more than a reset of nothing
+            if self._carry is not None:
+                self._carry = None if mask is None else self.dynamics.reset(self._carry, State(*self._now(state)), mask)
+            self._restore(state, mask, wanted)
+
+    def notify_model_changed(self, flags: "newton.ModelFlags | int") -> None:
+        """Look at a changed model anew: whether its robots are still the one that was trained on, and the ground.
+
+        Drive gains and effort limits are read at every step and may change without a word.
+
+        Args:
+            flags: What has changed; SHAPE_PROPERTIES where shapes of the ground have moved, MODEL_PROPERTIES where
+                gravity has turned.
+
+        Raises:
+            InputError: Something moves now that is not the robot, or the ground cannot be measured against.
+            MismatchError: The robots are another one now; the message names the differences.
+        """
+        if int(flags) & int(_IDENTITY_FLAGS):
+            require_robot(self.model, self.dynamics, self._name)
+        if int(flags) & int(_FLAGS.SHAPE_PROPERTIES):
+            require_probes(self.model, self.dynamics, self._declaration, self._name)
+        if int(flags) & int(_SURROUNDING_FLAGS):
+            self._environment = surroundings(self.model, self.dynamics, self._name)
+            if self._carry is not None:  # the worlds keep their history
+                self._carry = replace(self._carry, environment=self._environment)
+
+    def _table(self, array: Any) -> Tensor:
+        """View coordinates of all worlds as one row a world, without a copy."""
+        return wp.to_torch(array, requires_grad=False).view(self._worlds, -1)
+
+    def _now(self, state: "newton.State") -> tuple[Tensor, Tensor]:
+        return self._table(state.joint_q), self._table(state.joint_qd)
+
+    def _rows(self, world_mask: Any) -> Tensor | None:
+        """Return a reset mask as one entry a row of the tables."""
+        if world_mask is None:
+            return None
+        mask = wp.to_torch(world_mask).to(torch.bool)
+        return mask[-1:] if is_global(self.model) else mask[: self._worlds]
+
+    def _restore(self, state: "newton.State", mask: Tensor | None, wanted: int) -> None:
+        chosen = [
+            (self._table(getattr(state, name)), self._table(getattr(self.model, name)))
+            for name, flag in (("joint_q", newton.StateFlags.JOINT_Q), ("joint_qd", newton.StateFlags.JOINT_QD))
+            if wanted & int(flag)
+        ]
+        for table, default in chosen:
+            table.copy_(default if mask is None else torch.where(mask[:, None], default, table))
+        if chosen:
+            self._forward_kinematics(state, self._articulations(mask))
+
+    def _forward_kinematics(self, state: Any, articulations: Any = None) -> None:
+        newton.eval_fk(self.model, state.joint_q, state.joint_qd, state, mask=articulations)
+
+    def _articulations(self, mask: Tensor | None) -> Any:
+        if mask is None:
+            return None
+        model: Any = self.model
+        world = wp.to_torch(model.articulation_world).long().clamp_min(0)
+        return wp.from_torch(mask[world].contiguous(), dtype=wp.bool)
+
+    def _stream(self) -> AbstractContextManager[Any]:
+        """Order torch's work after Warp's: on CUDA both use Warp's stream."""
+        if self._torch_device.type == "cuda":
+            return torch.cuda.stream(wp.stream_to_torch(self.model.device))
+        return nullcontext()
+
+    def _require_dt(self, dt: float) -> None:
+        own = self.dynamics.spec.dt
+        if not abs(dt - own) <= _DT_TOLERANCE * own:
+            raise MismatchError(
+                f"{self._name}.step: dt is {dt:.6g} s instead of the {own:.6g} s that the model of "
+                f"{self.dynamics.spec.robot!r} predicts; use substeps = 1 with this solver "
+                f"and a frame of {own:.6g} s"
+            )
+
+    def _require_no_wrench(self, state: "newton.State") -> None:
+        if state.body_f is not None and bool(wp.to_torch(state.body_f, requires_grad=False).any()):
+            raise InputError(
+                f"{self._name}.step: body_f is not zero, but the model feels joint forces only; valid: "
+                "state.clear_forces() before the step"
+            )
+
+    def _require_eager(self, call: str) -> None:
+        if self.model.device.is_capturing:
+            raise InputError(
+                f"{self._name}.{call}: a graph is being captured, and torch operations would be missing when it is "
+                "replayed; call it outside of wp.ScopedCapture"
+            )
+
+
+def torch_device(model: "newton.Model") -> torch.device:
+    """Return the torch device on which a Newton model lies."""
+    return torch.device(wp.device_to_torch(model.device))
