@@ -132,6 +132,41 @@ def test_armature_adds_to_the_joints_own_inertia():
     assert error(accelerations(heavy, q, qd, torque), expected) < 1e-7
 
 
+def test_links_are_and_move_where_jacobians_say():
+    rng = np.random.default_rng(12)
+    mechanism = random_mechanism(rng, *ALL_KINDS)
+    q, qd, _ = random_motion(rng, mechanism)
+    at, turns, places = Configuration(mechanism, q), [], []
+    for index, motion in enumerate(tree_of(mechanism).motions(q.tolist(), qd.tolist())):
+        parent = mechanism.links[index].joint.parent
+        turn, place = (np.eye(3), np.zeros(3)) if parent < 0 else (turns[parent], places[parent])
+        turns.append(turn @ np.array(motion.turn))
+        places.append(place + turn @ np.array(motion.offset))
+        child, origin = reference.pose(mechanism.links[index].joint.child_frame)
+        np.testing.assert_allclose(turns[index], at.turns[index] @ child, atol=1e-12)
+        np.testing.assert_allclose(places[index], at.origins[index] + at.turns[index] @ origin, atol=1e-12)
+        np.testing.assert_allclose(turns[index] @ motion.spin, at.spin_jacobians[index] @ qd, atol=1e-12)
+        velocity = at.point(index, places[index]) @ qd
+        np.testing.assert_allclose(turns[index] @ motion.velocity, velocity, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["revolute", "prismatic"])
+def test_the_length_of_an_axis_means_nothing(kind):
+    """Where an axis is identified, its three numbers are free."""
+    rng = np.random.default_rng(13)
+    mechanism = random_mechanism(rng, (kind,), (-1,))
+    q, qd, torque = (x.tolist() for x in random_motion(rng, mechanism))
+    long = {f"{kind}0.axis.{part}": 3.0 * mechanism.quantities()[f"{kind}0.axis.{part}"] for part in "xyz"}
+    graph = Graph()
+    traced = {name: graph.input("x", i) for i, name in enumerate(long)}
+    expected = accelerations(mechanism, q, qd, torque)
+    for axis in (long, traced):
+        tree = tree_of(mechanism, **axis)
+        found = tree.accelerations(tree.motions(q, qd), q, torque)
+        values = evaluate(found, {"x": list(long.values())}) if axis is traced else found
+        np.testing.assert_allclose(values, expected, rtol=1e-12)
+
+
 # --- conservation --------------------------------------------------------------------------------------------------
 def drift(mechanism, q, qd, dt, duration=0.2):
     """Return how far energy and momentum have gone after a roll-out without forces."""

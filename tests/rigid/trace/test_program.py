@@ -225,3 +225,15 @@ def test_a_second_process_compiles_nothing(tmp_path, monkeypatch):
     assert kept[0] == kept[1]
     assert said[0] == said[1]
     assert said[0].startswith("[1.0, ")
+
+
+def test_the_texts_compile_for_a_gpu(program, tmp_path):
+    """Through NVRTC, which needs no GPU."""
+    import warp as wp
+
+    if not any(wp.get_cuda_toolkit_version()):
+        pytest.skip("Warp was built without CUDA")
+    for dtype in (torch.float32, F64):
+        for kernel in program._compiled(dtype):
+            wp.compile_aot_module(kernel.module, arch=90, module_dir=str(tmp_path), use_ptx=True)
+    assert len(list(tmp_path.glob("*.ptx"))) == 4
