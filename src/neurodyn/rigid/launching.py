@@ -8,8 +8,6 @@ import torch
 import warp as wp
 from torch import Tensor
 
-_MOST = 16
-
 
 def warp_device(device: torch.device) -> str:
     """Return Warp's name of a device."""
@@ -20,7 +18,7 @@ class Launch:
     """A recorded launch of a kernel whose tensors are exchanged on every call; packing all arguments is slow."""
 
     def __init__(
-        self, kernel: Any, dim: tuple[int, int], device: torch.device, arguments: list[Any], keep: Any = None
+        self, kernel: Any, dim: tuple[int, ...], device: torch.device, arguments: list[Any], keep: Any = None
     ) -> None:
         """Record a launch without running it.
 
@@ -48,14 +46,16 @@ class Launch:
 class Launches:
     """The launches that were recorded last."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 16) -> None:
+        """Keep so many launches at most."""
+        self._most = most
         self._launches: dict[Any, Launch] = {}
 
     def get(self, key: Any, make: Callable[[], Launch]) -> Launch:
         """Return the launch recorded under a key, recorded now by `make` where there is none."""
         launch = self._launches.get(key)
         if launch is None:
-            if len(self._launches) >= _MOST:
+            if len(self._launches) >= self._most:
                 self._launches.pop(next(iter(self._launches)))
             launch = self._launches[key] = make()
         return launch

@@ -52,9 +52,7 @@ def link_poses(tree: Tree, motions: Sequence[LinkMotion]) -> list[LinkPose]:
             found.append(LinkPose(motion.turn, motion.offset))
             continue
         parent = found[link.joint.parent]
-        found.append(
-            LinkPose(product(parent.turn, motion.turn), add(parent.origin, apply(parent.turn, motion.offset)))
-        )
+        found.append(LinkPose(product(parent.turn, motion.turn), add(parent.origin, apply(parent.turn, motion.offset))))
     return found
 
 

@@ -17,6 +17,7 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from neurodyn.rigid.launching import Launch, Launches, warp_device
 from neurodyn.rigid.start import start_warp
 from neurodyn.rigid.trace.expression import Expression, Graph, Scalar
 from neurodyn.rigid.trace.native import native_kernels
@@ -113,6 +114,29 @@ for (int i = 0; i < {np}; ++i) gp.data[(long long)world * {np} + i] = gp_[i];
 """
 
 
+@dataclass(frozen=True)
+class Run:
+    """All that a roll-out takes besides its first states; attributes as of `Program.rollout`."""
+
+    frames: int
+    substeps: int
+    control: Tensor
+    held: Tensor
+    parameters: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of every world, by first state, control, held inputs, parameters and weights; worlds come first."""
+
+    state: Tensor
+    control: Tensor
+    held: Tensor
+    parameters: Tensor
+    weights: Tensor
+
+
 class Program:
     """A traced recurrence, compiled when it first runs."""
 
@@ -129,6 +153,7 @@ class Program:
         self.threads = threads
         self._texts = _trace(sizes, step)
         self._kernels: dict[torch.dtype, tuple[Any, Any]] = {}
+        self._launches = Launches(max(16, 4 * threads))
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -175,37 +200,80 @@ class Program:
         w = _fitting("weights", weights, [(s.weights,)], x)
         return _Rollout.apply(self, frames, substeps, x, u, h, p, w)  # type: ignore[no-any-return]
 
-    def run_forward(self, tensors: dict[str, Tensor], worlds: int, frames: int, substeps: int) -> None:
-        """Fill `x` from its first states."""
-        names = ("x", "u", "h", "p", "w")
-        self._launch(0, [tensors[name] for name in names], tensors["p"], worlds, frames, substeps)
+    def run(
+        self,
+        state: Tensor,
+        *,
+        frames: int,
+        substeps: int = 1,
+        control: Tensor | None = None,
+        held: Tensor | None = None,
+        parameters: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> "Run":
+        """Return what `forward` and `adjoint` take, for loops that do without torch's autograd; as of `rollout`."""
+        worlds, s = state.shape[0], self.sizes
+        return Run(
+            frames,
+            substeps,
+            _fitting("control", control, [(worlds, frames, s.control)], state),
+            _fitting("held", held, [(worlds, frames, s.held)], state),
+            _fitting("parameters", parameters, [(s.parameters,), (worlds, s.parameters)], state),
+            _fitting("weights", weights, [(s.weights,)], state),
+        )
 
-    def run_adjoint(self, tensors: dict[str, Tensor], worlds: int, frames: int, substeps: int) -> None:
-        """Fill the gradients."""
-        names = ("x", "u", "h", "p", "w", "gx", "gx0", "gu", "gh", "gp", "gw")
-        self._launch(1, [tensors[name] for name in names], tensors["p"], worlds, frames, substeps)
+    def forward(self, run: "Run", state: Tensor) -> Tensor:
+        """Return the states of all steps, shape [worlds, frames * substeps + 1, state]; without gradients."""
+        path = state.new_empty(state.shape[0], run.frames * run.substeps + 1, state.shape[1])
+        path[:, 0] = state
+        self._launch(0, run, [path, run.control, run.held, run.parameters, run.weights])
+        return path
 
-    def _launch(
-        self, which: int, tensors: list[Tensor], parameters: Tensor, worlds: int, frames: int, substeps: int
-    ) -> None:
+    def adjoint(self, run: "Run", path: Tensor, seeds: Tensor) -> "Gradients":
+        """Return the gradients of sum(seeds * states at the frames).
+
+        Args:
+            run: What `forward` was given.
+            path: What it returned.
+            seeds: Shape [worlds, frames + 1, state], contiguous.
+        """
+        worlds, sizes = path.shape[0], self.sizes
+        found = Gradients(
+            state=path.new_empty(worlds, sizes.state),
+            control=torch.empty_like(run.control),
+            held=torch.empty_like(run.held),
+            parameters=path.new_empty(worlds, sizes.parameters),
+            weights=path.new_zeros(worlds, sizes.weights),
+        )
+        given = [path, run.control, run.held, run.parameters, run.weights, seeds]
+        wanted = [found.state, found.control, found.held, found.parameters, found.weights]
+        self._launch(1, run, given + wanted)
+        return found
+
+    def _launch(self, which: int, run: "Run", tensors: list[Tensor]) -> None:
         like = tensors[0]
-        kernel = self._compiled(like.dtype)[which]
-        stride = self.sizes.parameters if parameters.ndim == 2 else 0
-        device = str(wp.device_from_torch(like.device))
-        arrays = [wp.from_torch(tensor.view(-1), requires_grad=False) for tensor in tensors]
+        worlds = like.shape[0]
+        if not worlds:
+            return
         parts = max(min(self.threads, worlds), 1) if like.device.type == "cpu" else 1
         bounds = [worlds * part // parts for part in range(parts + 1)]
+        stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
+        exchanged = [(tensor.view(-1), None) for tensor in tensors]
 
-        def run(first: int, last: int) -> None:
-            wp.launch(kernel, last - first, inputs=[first, frames, substeps, stride, *arrays], device=device)
+        def launch(first: int, last: int) -> None:
+            key = (which, like.dtype, like.device, first, last, run.frames, run.substeps, stride)
+            self._launches.get(key, lambda: Launch(
+                self._compiled(like.dtype)[which], (last - first,), like.device,
+                [first, run.frames, run.substeps, stride, *exchanged],
+            ))(exchanged)  # fmt: skip
 
         if parts == 1:
-            run(0, worlds)
+            launch(0, worlds)
             return
-        wp.load_module(kernel.module, device=device)
+        wp.load_module(self._compiled(like.dtype)[which].module, device=warp_device(like.device))
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads)
-        list(self._pool.map(run, bounds[:-1], bounds[1:]))
+        list(self._pool.map(launch, bounds[:-1], bounds[1:]))
 
     def _compiled(self, dtype: torch.dtype) -> tuple[Any, Any]:
         if dtype not in PRECISIONS:
@@ -280,10 +348,7 @@ class _Rollout(torch.autograd.Function):
         weights: Tensor,
     ) -> Tensor:
         """Run; see `Program.rollout`."""
-        path = state.new_empty(state.shape[0], frames * substeps + 1, state.shape[1])
-        path[:, 0] = state
-        tensors = {"x": path, "u": control, "h": held, "p": parameters, "w": weights}
-        program.run_forward(tensors, state.shape[0], frames, substeps)
+        path = program.forward(Run(frames, substeps, control, held, parameters, weights), state)
         ctx.program, ctx.frames, ctx.substeps = program, frames, substeps
         ctx.save_for_backward(path, control, held, parameters, weights)
         return path[:, ::substeps].clone() if substeps > 1 else path
@@ -293,16 +358,7 @@ class _Rollout(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         """Return the gradients by state, control, held, parameters and weights."""
         path, control, held, parameters, weights = ctx.saved_tensors
-        program, worlds = ctx.program, path.shape[0]
-        sizes = program.sizes
-        tensors = {
-            "x": path, "u": control, "h": held, "p": parameters, "w": weights, "gx": gradients[0].contiguous(),
-            "gx0": path.new_empty(worlds, sizes.state), "gu": torch.empty_like(control),
-            "gh": torch.empty_like(held), "gp": path.new_empty(worlds, sizes.parameters),
-            "gw": path.new_zeros(worlds, sizes.weights),
-        }  # fmt: skip
-        program.run_adjoint(tensors, worlds, ctx.frames, ctx.substeps)
-        by_parameters = tensors["gp"] if parameters.ndim == 2 else tensors["gp"].sum(0)
-        return (
-            None, None, None, tensors["gx0"], tensors["gu"], tensors["gh"], by_parameters, tensors["gw"].sum(0),
-        )  # fmt: skip
+        run = Run(ctx.frames, ctx.substeps, control, held, parameters, weights)
+        found = ctx.program.adjoint(run, path, gradients[0].contiguous())
+        by_parameters = found.parameters if parameters.ndim == 2 else found.parameters.sum(0)
+        return None, None, None, found.state, found.control, found.held, by_parameters, found.weights.sum(0)
