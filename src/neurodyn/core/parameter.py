@@ -9,7 +9,7 @@ from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
 
 _POSITIVE = ("mass", "inertia.xx", "inertia.yy", "inertia.zz", "armature", "damping", "friction", "stiffness")
-_POSITIVE_CONTACT = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed", "contact.cfm")
+_POSITIVE_CONTACT = ("slip_speed", "cfm", "restitution", "baumgarte")
 
 
 class Parameter(Config, frozen=True):
@@ -30,6 +30,11 @@ class Parameter(Config, frozen=True):
     def __post_init__(self) -> None:
         lower = -math.inf if self.lower is None else self.lower
         upper = math.inf if self.upper is None else self.upper
+        if not all(math.isfinite(x) for x in (self.nominal, self.lower, self.upper) if x is not None):
+            raise ValueError(
+                f"parameter {self.name!r}: {self.nominal:g} in [{lower:g}, {upper:g}] is not finite; valid: finite "
+                "numbers, and no bound at all where there is none"
+            )
         if not lower < upper:
             raise ValueError(f"parameter {self.name!r}: bounds are {lower:g} and {upper:g}; valid: lower below upper")
         if not lower <= self.nominal <= upper:
@@ -42,24 +47,27 @@ class Parameter(Config, frozen=True):
 def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tuple[Parameter, ...]:
     """Return the parameters that texts ask for.
 
-    A text is a name or a pattern (as of a shell: "*.damping"; "elbow" means "elbow.*", "elbow.com" "elbow.com.*"), and
-    may give bounds, or a start and bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4".
-    Masses, inertias, frictions and stiffnesses are at least zero.
+    A text is a name or a pattern (as of a shell: "*.damping"; "elbow" means "elbow.*", "*.com" "*.com.*"), and may give
+    bounds, or a start and bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4"; what is left empty stays
+    as it is without. Masses, inertias, frictions and stiffnesses are at least zero. The last text about a quantity
+    counts.
 
     Raises:
         InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.
     """
     found: dict[str, Parameter] = {}
     for text in asked:
-        pattern, _, numbers = text.partition("=")
+        pattern, given, numbers = text.partition("=")
         names = [name for name in nominal if _matches(name, pattern)]
         if not names:
             raise InputError(
                 f"parameter {pattern!r} matches no quantity; valid: {choices(nominal)}, or patterns of them"
             )
-        start, lower, upper = _numbers(text, numbers)
+        start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
         for name in names:
-            least = lower if lower is not None else _least(name)
+            least = 0.0 if lower is None and _never_negative(name) else lower
+            if lower is not None and lower < 0.0 and _never_negative(name):
+                raise InputError(f"parameter {text!r}: {name} is never negative; valid: a lower bound of at least 0")
             value = nominal[name] if start is None else start
             try:
                 found[name] = Parameter(name, value, least, upper)
@@ -69,18 +77,16 @@ def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tup
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
 
 
 def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float | None]:
     """Return start, lower and upper bound of a text after its "="."""
-    if not numbers:
-        return None, None, None
     try:
         values = [float(number) if number else None for number in numbers.split(":")]
     except ValueError:
         values = []
-    if len(values) == 1:
+    if len(values) == 1 and values[0] is not None:
         return values[0], None, None
     if len(values) == 2:
         return None, values[0], values[1]
@@ -91,5 +97,5 @@ def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float
     )
 
 
-def _least(name: str) -> float | None:
-    return 0.0 if name.endswith(_POSITIVE) or name in _POSITIVE_CONTACT else None
+def _never_negative(name: str) -> bool:
+    return name.endswith(_POSITIVE) or (name.startswith("contact.") and name.endswith(_POSITIVE_CONTACT))
