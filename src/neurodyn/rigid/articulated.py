@@ -23,6 +23,7 @@ from neurodyn.rigid.vectors import (
     cross,
     dot,
     minus,
+    mirrored,
     normalised,
     outer,
     plus,
@@ -291,7 +292,8 @@ class _Single:
     """A revolute or prismatic joint: U = IA S, D = S^T U + armature, u = tau - S^T pA."""
 
     def __init__(self, kind: str, axis: Vector, body: Articulated, torque: Any, armature: Any) -> None:
-        self.revolute, self.axis = kind == "revolute", axis
+        self.revolute, self.axis, self.torque = kind == "revolute", axis, torque
+        self.plain = isinstance(armature, float) and armature == 0.0
         if self.revolute:
             self.upper, self.lower = apply(body.rotational, axis), apply_transposed(body.coupling, axis)
             inertia, bias = dot(axis, self.upper), dot(axis, body.moment)
@@ -304,13 +306,30 @@ class _Single:
     def reduce(self, body: Articulated) -> Articulated:
         """Return inertia and bias that the parent feels, without the velocity product's part."""
         upper, lower, u = scale(self.inverse, self.upper), scale(self.inverse, self.lower), self.rest
-        return Articulated(
-            minus(body.rotational, outer(upper, self.upper)),
+        reduced = Articulated(
+            mirrored(minus(body.rotational, outer(upper, self.upper))),
             minus(body.coupling, outer(upper, self.lower)),
-            minus(body.linear, outer(lower, self.lower)),
+            mirrored(minus(body.linear, outer(lower, self.lower))),
             add(body.moment, scale(u, upper)),
             add(body.force, scale(u, lower)),
         )
+        if self.plain:
+            self._release(reduced)
+        return reduced
+
+    def _release(self, reduced: Articulated) -> None:
+        """Write the zeros of an inertia that resists no motion along the joint, where it has no rotor."""
+        for k, share in enumerate(self.axis):
+            if not (isinstance(share, float) and abs(share) == 1.0):
+                continue
+            square = reduced.rotational if self.revolute else reduced.linear
+            for i in range(3):
+                square[i][k] = square[k][i] = 0.0
+                if self.revolute:
+                    reduced.coupling[k][i] = 0.0
+                else:
+                    reduced.coupling[i][k] = 0.0
+            (reduced.moment if self.revolute else reduced.force)[k] = share * self.torque
 
     def __call__(self, spin: Vector, linear: Vector) -> tuple[list[Any], Vector, Vector]:
         rate = self.inverse * (self.rest - dot(self.upper, spin) - dot(self.lower, linear))
@@ -331,9 +350,9 @@ class _Ball:
         k = product(body.rotational, self.inverse)
         j = product(transpose(body.coupling), self.inverse)
         return Articulated(
-            minus(body.rotational, product(k, body.rotational)),
+            mirrored(minus(body.rotational, product(k, body.rotational))),
             minus(body.coupling, product(k, body.coupling)),
-            minus(body.linear, product(j, body.coupling)),
+            mirrored(minus(body.linear, product(j, body.coupling))),
             add(body.moment, apply(k, self.rest)),
             add(body.force, apply(j, self.rest)),
         )
@@ -376,12 +395,12 @@ def _carry(parent: Articulated, child: Articulated, motion: LinkMotion) -> None:
     rotational, coupling, linear = (
         product(turn, product(m, back)) for m in (child.rotational, child.coupling, child.linear)
     )
+    rotational, linear = mirrored(rotational), mirrored(linear)
     lever = product(arm, linear)
     # [[1, r x], [0, 1]] [[I, H], [H^T, M]] [[1, 0], [-r x, 1]]
     moved = plus(coupling, lever)
-    parent.rotational = plus(
-        parent.rotational, minus(plus(rotational, product(arm, transpose(coupling))), product(moved, arm))
-    )
+    turned = minus(plus(rotational, product(arm, transpose(coupling))), product(moved, arm))
+    parent.rotational = plus(parent.rotational, mirrored(turned))
     parent.coupling = plus(parent.coupling, moved)
     parent.linear = plus(parent.linear, linear)
     force = apply(turn, child.force)

@@ -79,6 +79,11 @@ def skew(a: Vector) -> Matrix:
     return [[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]]
 
 
+def mirrored(m: Matrix) -> Matrix:
+    """Return a symmetric matrix from its upper triangle; what was computed below it is then not needed."""
+    return [[m[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)]
+
+
 def symmetric_inverse(m: Matrix) -> Matrix:
     """Return the inverse of a symmetric positive definite matrix, by its cofactors."""
     (a, b, c), (_, d, e), (_, _, f) = m
@@ -110,10 +115,11 @@ def axis_rotation(axis: Vector, angle: Any) -> Matrix:
     s, c = sin(angle), cos(angle)
     v = 1.0 - c
     x, y, z = axis
+    xx, yy, zz = (1.0 if isinstance(e, float) and abs(e) == 1.0 else c + e * e * v for e in axis)
     return [
-        [c + x * x * v, x * y * v - z * s, x * z * v + y * s],
-        [x * y * v + z * s, c + y * y * v, y * z * v - x * s],
-        [x * z * v - y * s, y * z * v + x * s, c + z * z * v],
+        [xx, x * y * v - z * s, x * z * v + y * s],
+        [x * y * v + z * s, yy, y * z * v - x * s],
+        [x * z * v - y * s, y * z * v + x * s, zz],
     ]
 
 

@@ -1,40 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-# Warp reads the annotations of these functions, whose array types depend on the precision.
-# ruff: noqa: ANN202
+# Warp reads the annotations of these functions.
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
-"""Texts as Warp kernels."""
+"""Texts as Warp kernels.
+
+A kernel takes one table of 64-bit words, numbers and the addresses of its arrays: exchanging a word costs less than
+exchanging an array of Warp's, and small programs are launched often.
+"""
 
 from typing import Any
 
 import warp as wp
 
 
-def native_kernels(forward_text: str, adjoint_text: str, real: Any) -> tuple[Any, Any]:
-    """Return the kernels of both texts in one precision, each in a module of its own."""
-    array = wp.array(dtype=real)
+def native_kernel(text: str) -> Any:
+    """Return the kernel of a text that sees `world` and `table.data`, in a module of its own."""
 
-    @wp.func_native(forward_text)
-    def forward(
-        world: int, frames: int, substeps: int, p_stride: int, x: array, u: array, h: array, p: array, w: array,
-    ): ...  # fmt: skip
-
-    @wp.func_native(adjoint_text)
-    def adjoint(
-        world: int, frames: int, substeps: int, p_stride: int, x: array, u: array, h: array, p: array, w: array,
-        gx: array, gx0: array, gu: array, gh: array, gp: array, gw: array,
-    ): ...  # fmt: skip
+    @wp.func_native(text)
+    def body(world: int, table: wp.array(dtype=wp.uint64)) -> None: ...
 
     @wp.kernel(enable_backward=False, module="unique")
-    def forward_kernel(
-        first: int, frames: int, substeps: int, p_stride: int, x: array, u: array, h: array, p: array, w: array,
-    ):  # fmt: skip
-        forward(first + wp.tid(), frames, substeps, p_stride, x, u, h, p, w)
+    def kernel(first: int, table: wp.array(dtype=wp.uint64)) -> None:
+        body(first + wp.tid(), table)
 
-    @wp.kernel(enable_backward=False, module="unique")
-    def adjoint_kernel(
-        first: int, frames: int, substeps: int, p_stride: int, x: array, u: array, h: array, p: array, w: array,
-        gx: array, gx0: array, gu: array, gh: array, gp: array, gw: array,
-    ):  # fmt: skip
-        adjoint(first + wp.tid(), frames, substeps, p_stride, x, u, h, p, w, gx, gx0, gu, gh, gp, gw)
+    return kernel
 
-    return forward_kernel, adjoint_kernel
+
+class TableLaunch:
+    """A recorded launch of such a kernel, whose words are exchanged on every call."""
+
+    def __init__(self, kernel: Any, first: int, worlds: int, words: int, device: str) -> None:
+        """Record a launch without running it.
+
+        Args:
+            kernel: What `native_kernel` returned.
+            first: First world.
+            worlds: Number of worlds.
+            words: Length of the table.
+            device: Warp device.
+        """
+        self._host = wp.zeros(words, dtype=wp.uint64, device="cpu")
+        self._words = self._host.numpy()
+        self._on_cpu = device == "cpu"
+        self._table = self._host if self._on_cpu else wp.zeros(words, dtype=wp.uint64, device=device)
+        self._command: Any = wp.launch(kernel, worlds, inputs=[first, self._table], device=device, record_cmd=True)
+
+    def __call__(self, words: list[int], stream: Any = None) -> None:
+        """Launch with these words."""
+        self._words[:] = words
+        if not self._on_cpu:
+            wp.copy(self._table, self._host, stream=stream)
+        self._command.launch(stream)

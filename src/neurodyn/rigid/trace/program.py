@@ -7,9 +7,9 @@ every device, kept by Warp's kernel cache, so that a program is compiled once on
 step from the stored states before it goes back through it, so a roll-out needs no tape but its states.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,101 +17,24 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.rigid.launching import Launch, Launches, warp_device
 from neurodyn.rigid.start import start_warp
-from neurodyn.rigid.trace.expression import Expression, Graph, Scalar
-from neurodyn.rigid.trace.native import native_kernels
-from neurodyn.rigid.trace.reverse import pull_back
-from neurodyn.rigid.trace.text import statements
+from neurodyn.rigid.trace.native import TableLaunch, native_kernel
+from neurodyn.rigid.trace.recurrence import (
+    ADJOINT_ARRAYS,
+    FORWARD_ARRAYS,
+    NUMBERS,
+    Inputs,
+    Sizes,
+    Step,
+    recurrence_texts,
+)
 
-PRECISIONS: dict[torch.dtype, Any] = {torch.float64: wp.float64, torch.float32: wp.float32}
+__all__ = ["Gradients", "Inputs", "Program", "Run", "Sizes", "Step"]
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """Lengths of the arrays of a program.
-
-    Attributes:
-        state: Length of the state x.
-        control: Length of the control u, one for each frame.
-        held: Length of what is held over a frame, h.
-        parameters: Length of p.
-        weights: Length of w, which all worlds share.
-    """
-
-    state: int
-    control: int = 0
-    held: int = 0
-    parameters: int = 0
-    weights: int = 0
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Expressions that a traced step is given; lists as long as `Sizes` says."""
-
-    graph: Graph
-    state: list[Expression]
-    control: list[Expression]
-    held: list[Expression]
-    parameters: list[Expression]
-
-
-Step = Callable[[Inputs], list[Scalar]]
-"""A step: from inputs to the next state."""
-
-_ARRAYS = {"x": "x_[{}]", "u": "u_[{}]", "h": "h_[{}]", "p": "p_[{}]"}
-
-_HEAD = """
-typedef {real} real;
-const real* weights = w.data; (void)weights;
-const real* p_ = p.data + (long long)world * p_stride; (void)p_;
-"""
-
-_FORWARD = """
-real* path = x.data + (long long)world * (frames * substeps + 1) * {nx};
-real s[{nx_}];
-for (int i = 0; i < {nx}; ++i) s[i] = path[i];
-for (int frame = 0; frame < frames; ++frame) {{
-const real* u_ = u.data + ((long long)world * frames + frame) * {nu}; (void)u_;
-const real* h_ = h.data + ((long long)world * frames + frame) * {nh}; (void)h_;
-for (int substep = 0; substep < substeps; ++substep) {{
-const real* x_ = s; (void)x_;
-{body}
-path += {nx};
-{next}
-}}
-}}
-"""
-
-_ADJOINT = """
-real* weights_adj = gw.data + (long long)world * {nw}; (void)weights_adj;
-const real* path = x.data + ((long long)world * (frames * substeps + 1) + frames * substeps) * {nx};
-const real* given = gx.data + ((long long)world * (frames + 1) + frames) * {nx};
-real a[{nx_}];
-real gp_[{np_}];
-for (int i = 0; i < {np}; ++i) gp_[i] = 0;
-for (int i = 0; i < {nx}; ++i) a[i] = given[i];
-for (int frame = frames - 1; frame >= 0; --frame) {{
-const real* u_ = u.data + ((long long)world * frames + frame) * {nu}; (void)u_;
-const real* h_ = h.data + ((long long)world * frames + frame) * {nh}; (void)h_;
-real gu_[{nu_}];
-real gh_[{nh_}];
-for (int i = 0; i < {nu}; ++i) gu_[i] = 0;
-for (int i = 0; i < {nh}; ++i) gh_[i] = 0;
-for (int substep = 0; substep < substeps; ++substep) {{
-path -= {nx};
-const real* x_ = path; (void)x_;
-{body}
-}}
-for (int i = 0; i < {nu}; ++i) gu.data[((long long)world * frames + frame) * {nu} + i] = gu_[i];
-for (int i = 0; i < {nh}; ++i) gh.data[((long long)world * frames + frame) * {nh} + i] = gh_[i];
-given -= {nx};
-for (int i = 0; i < {nx}; ++i) a[i] += given[i];
-}}
-for (int i = 0; i < {nx}; ++i) gx0.data[(long long)world * {nx} + i] = a[i];
-for (int i = 0; i < {np}; ++i) gp.data[(long long)world * {np} + i] = gp_[i];
-"""
+_MOST_LAUNCHES = 16
+_HEAD = "typedef {real} real;\n"
+_NUMBER = "const int {name} = (int)table.data[{index}];\n"
+_ARRAY = "real* {name} = (real*)table.data[{index}]; (void){name};\n"
 
 
 @dataclass(frozen=True)
@@ -151,9 +74,9 @@ class Program:
         start_warp()
         self.sizes = sizes
         self.threads = threads
-        self._texts = _trace(sizes, step)
-        self._kernels: dict[torch.dtype, tuple[Any, Any]] = {}
-        self._launches = Launches(max(16, 4 * threads))
+        self._texts = recurrence_texts(sizes, step)
+        self._kernels: dict[tuple[int, torch.dtype], Any] = {}
+        self._launches: dict[Any, TableLaunch] = {}
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -255,33 +178,43 @@ class Program:
         worlds = like.shape[0]
         if not worlds:
             return
-        parts = max(min(self.threads, worlds), 1) if like.device.type == "cpu" else 1
-        bounds = [worlds * part // parts for part in range(parts + 1)]
         stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
-        exchanged = [(tensor.view(-1), None) for tensor in tensors]
-
-        def launch(first: int, last: int) -> None:
-            key = (which, like.dtype, like.device, first, last, run.frames, run.substeps, stride)
-            self._launches.get(key, lambda: Launch(
-                self._compiled(like.dtype)[which], (last - first,), like.device,
-                [first, run.frames, run.substeps, stride, *exchanged],
-            ))(exchanged)  # fmt: skip
-
-        if parts == 1:
-            launch(0, worlds)
+        words = [run.frames, run.substeps, stride, *(tensor.data_ptr() for tensor in tensors)]
+        if like.device.type != "cpu":
+            stream = wp.stream_from_torch(torch.cuda.current_stream(like.device))
+            self._recorded(which, like, 0, worlds)(words, stream)
             return
-        wp.load_module(self._compiled(like.dtype)[which].module, device=warp_device(like.device))
+        parts = max(min(self.threads, worlds), 1)
+        bounds = [worlds * part // parts for part in range(parts + 1)]
+        launches = [self._recorded(which, like, a, b) for a, b in pairwise(bounds)]
+        if parts == 1:
+            launches[0](words)
+            return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads)
-        list(self._pool.map(launch, bounds[:-1], bounds[1:]))
+        list(self._pool.map(lambda launch: launch(words), launches))
 
-    def _compiled(self, dtype: torch.dtype) -> tuple[Any, Any]:
-        if dtype not in PRECISIONS:
+    def _recorded(self, which: int, like: Tensor, first: int, last: int) -> TableLaunch:
+        """Return the recorded launch of a kernel (0: forward, 1: adjoint) on worlds from `first` to before `last`."""
+        key = (which, like.dtype, like.device, first, last)
+        launch = self._launches.get(key)
+        if launch is None:
+            if len(self._launches) >= max(_MOST_LAUNCHES, 4 * self.threads):
+                self._launches.pop(next(iter(self._launches)))
+            arrays = ADJOINT_ARRAYS if which else FORWARD_ARRAYS
+            device = str(wp.device_from_torch(like.device))
+            kernel = self._kernel(which, like.dtype)
+            launch = TableLaunch(kernel, first, last - first, len(NUMBERS) + len(arrays), device)
+            self._launches[key] = launch
+        return launch
+
+    def _kernel(self, which: int, dtype: torch.dtype) -> Any:
+        if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"a program runs in float32 or float64, not in {dtype}")
-        if dtype not in self._kernels:
-            head = _HEAD.format(real="double" if dtype == torch.float64 else "float")
-            self._kernels[dtype] = native_kernels(head + self._texts[0], head + self._texts[1], PRECISIONS[dtype])
-        return self._kernels[dtype]
+        if (which, dtype) not in self._kernels:
+            arrays = ADJOINT_ARRAYS if which else FORWARD_ARRAYS
+            self._kernels[which, dtype] = native_kernel(_head(arrays, dtype) + self._texts[which])
+        return self._kernels[which, dtype]
 
 
 def _fitting(name: str, tensor: Tensor | None, shapes: list[tuple[int, ...]], like: Tensor) -> Tensor:
@@ -295,41 +228,11 @@ def _fitting(name: str, tensor: Tensor | None, shapes: list[tuple[int, ...]], li
     return tensor.to(like.dtype).contiguous()
 
 
-def _trace(sizes: Sizes, step: Step) -> tuple[str, str]:
-    """Return the texts of the forward loop and of its adjoint."""
-    graph = Graph()
-    inputs = Inputs(
-        graph,
-        graph.inputs("x", sizes.state),
-        graph.inputs("u", sizes.control),
-        graph.inputs("h", sizes.held),
-        graph.inputs("p", sizes.parameters),
-    )
-    after = step(inputs)
-    if len(after) != sizes.state:
-        raise ValueError(f"the step returns {len(after)} values; valid: the {sizes.state} of the state")
-    lengths = {"nx": sizes.state, "nu": sizes.control, "nh": sizes.held, "np": sizes.parameters}
-    numbers = {**lengths, **{f"{name}_": max(length, 1) for name, length in lengths.items()}, "nw": sizes.weights}
-    # The new state replaces the old one only when all of it is computed.
-    forward = statements(graph, [(f"path[{sizes.state} + {i}] =", x) for i, x in enumerate(after)], _ARRAYS)
-    advance = f"for (int i = 0; i < {sizes.state}; ++i) s[i] = path[i];"
-    by = [*inputs.state, *inputs.control, *inputs.held, *inputs.parameters]
-    gradients = pull_back(after, graph.inputs("a", sizes.state), by)
-    kinds = [
-        ("a[{}] =", sizes.state),
-        ("gu_[{}] +=", sizes.control),
-        ("gh_[{}] +=", sizes.held),
-        ("gp_[{}] +=", sizes.parameters),
-    ]
-    lefts = [left.format(i) for left, count in kinds for i in range(count)]
-    zero = graph.constant(0.0).index
-    changes = [
-        (left, gradient)
-        for left, gradient in zip(lefts, gradients, strict=True)
-        if gradient.index != zero or left.endswith(" =")
-    ]
-    reverse = statements(graph, changes, {**_ARRAYS, "a": "a[{}]"})
-    return _FORWARD.format(body=forward, next=advance, **numbers), _ADJOINT.format(body=reverse, **numbers)
+def _head(arrays: tuple[str, ...], dtype: torch.dtype) -> str:
+    """Return the text that names what a kernel's table holds."""
+    text = _HEAD.format(real="double" if dtype == torch.float64 else "float")
+    text += "".join(_NUMBER.format(name=name, index=i) for i, name in enumerate(NUMBERS))
+    return text + "".join(_ARRAY.format(name=name, index=i) for i, name in enumerate(arrays, len(NUMBERS)))
 
 
 class _Rollout(torch.autograd.Function):

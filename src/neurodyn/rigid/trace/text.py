@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Straight-line text of a graph, in the language that Warp's native functions take on every device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from neurodyn.rigid.trace.expression import Graph, Scalar
 from neurodyn.rigid.trace.loops import Loop
@@ -10,30 +10,41 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _CALLS = {"sqrt", "sin", "cos", "exp", "log", "tanh", "atan2"}
 
 
-def statements(graph: Graph, assignments: Sequence[tuple[str, Scalar]], arrays: Mapping[str, str]) -> str:
+def statements(
+    graph: Graph,
+    assignments: Sequence[tuple[str, Scalar]],
+    arrays: Mapping[str, str],
+    known: Collection[int] = (),
+    *,
+    effects: bool = False,
+) -> str:
     """Return text that computes what is assigned, and nothing else.
 
     Args:
         graph: The graph.
         assignments: Left sides with their operators, as "out[3] =", and what is assigned.
         arrays: For each input array the text of an element, with {} for its index.
+        known: Nodes that text around this one has computed.
+        effects: Whether the gradients by the weights of loops are gathered too.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
-    effects = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
-    live = _live(graph, [index for _, index in targets] + effects)
-    lines = [_declaration(graph, index, arrays) for index in live]
+    learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
+    live = live_nodes(graph, [index for _, index in targets] + (learning if effects else []), known)
+    lines = [_declaration(graph, index, arrays) for index in live if index not in known]
     lines += [f"{left} {_name(graph, index)};" for left, index in targets]
     return "\n".join(line for line in lines if line)
 
 
-def _live(graph: Graph, roots: Sequence[int]) -> list[int]:
+def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) -> list[int]:
+    """Return what roots are computed from, themselves included, in order; not what known nodes are computed from."""
     found: set[int] = set()
     stack = list(roots)
     while stack:
         index = stack.pop()
         if index not in found:
             found.add(index)
-            stack.extend(graph.arguments(index))
+            if index not in known:
+                stack.extend(graph.arguments(index))
     return sorted(found)
 
 
