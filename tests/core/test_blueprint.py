@@ -89,5 +89,5 @@ def test_a_misspelt_declaration_names_what_is_valid(change, message):
 
 
 def test_two_networks_of_one_quantity_are_refused():
-    with pytest.raises(ValueError, match="two augmentations act on 'elbow.mass'"):
+    with pytest.raises(ValueError, match=r"two augmentations act on 'elbow\.mass'"):
         Blueprint(augmentations=(MASS, ELBOW, MASS))

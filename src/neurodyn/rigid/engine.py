@@ -16,7 +16,7 @@ from neurodyn.rigid import contact_force
 from neurodyn.rigid.articulated import LinkMotion, Tree
 from neurodyn.rigid.integration import advanced
 from neurodyn.rigid.passive import passive_torque
-from neurodyn.rigid.points import link_poses, touches, wrenches
+from neurodyn.rigid.points import LinkPose, Touch, link_poses, touches, wrenches
 from neurodyn.rigid.scope import Scope
 from neurodyn.rigid.trace import Graph, Scalar
 from neurodyn.rigid.trace.program import Inputs, Program, Sizes
@@ -55,7 +55,7 @@ class Engine:
         mechanism: The mechanism.
         config: What is computed.
         program: The recurrence: state [q, qd], control, ground as what is held, parameters, weights.
-        names: Names of all quantities that a blueprint may use, in the order of their computation.
+        names: Names of all quantities that the step makes use of, in that order: those that a blueprint may act on.
     """
 
     def __init__(self, mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int = 1) -> None:
@@ -111,7 +111,7 @@ class Engine:
             graph.inputs("h", self.held),
             graph.inputs("p", len(self.config.free)),
         )
-        return self._traced(inputs, Blueprint())[1].names
+        return self._traced(inputs, Blueprint())[1].computed
 
     def _step(self, inputs: Inputs) -> list[Scalar]:
         after, scope = self._traced(inputs, self.config.blueprint)
@@ -125,17 +125,17 @@ class Engine:
             **dict(zip(config.free, inputs.parameters, strict=True)),
         }
         scope = Scope(inputs.graph, constants, blueprint)
-        q, qd = inputs.state[: mechanism.nq], inputs.state[mechanism.nq :]
-        for prefix, names, values in (
-            ("q", self._spec.q_names, q),
-            ("qd", self._spec.qd_names, qd),
-            ("control", self._spec.controls, inputs.control),
-        ):
-            for name, value in zip(names, values, strict=True):
-                scope.define(f"{prefix}.{name}", value)
+        q, qd, control = (
+            [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
+            for prefix, names, values in (
+                ("q", self._spec.q_names, inputs.state[: mechanism.nq]),
+                ("qd", self._spec.qd_names, inputs.state[mechanism.nq :]),
+                ("control", self._spec.controls, inputs.control),
+            )
+        )
         tree = Tree(mechanism, scope)
         motions = tree.motions(q, qd)
-        torque = self._torques(scope, tree, q, qd, inputs.control)
+        torque = self._torques(scope, tree, q, qd, control)
         forces = self._external(scope)
         if config.contact == "force":
             forces = _merged(forces, self._contact_forces(scope, tree, motions, inputs.held))
@@ -177,6 +177,15 @@ class Engine:
             found[index] = (moment, force)
         return found
 
+    def _touches(
+        self, scope: Scope, tree: Tree, motions: list[LinkMotion], poses: list[LinkPose],
+        held: list,  # type: ignore[type-arg]
+    ) -> list[Touch]:  # fmt: skip
+        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held))
+        for touch in touched:
+            touch.depth = scope.define(f"contact.{touch.name}.depth", touch.depth)
+        return touched
+
     def _grounds(self, held: list) -> list[tuple[Vector, Vector]]:  # type: ignore[type-arg]
         count = len(self.mechanism.points)
         places = [0] * count if self.config.ground == "plane" else [GROUND * i for i in range(count)]
@@ -190,10 +199,9 @@ class Engine:
         held: list,  # type: ignore[type-arg]
     ) -> dict[int, tuple[Vector, Vector]]:
         poses = link_poses(tree, motions)
-        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held))
+        touched = self._touches(scope, tree, motions, poses, held)
         forces = []
         for touch in touched:
-            scope.define(f"contact.{touch.name}.depth", touch.depth)
             normal = scope.define(f"contact.{touch.name}.normal", contact_force.normal_force(scope, touch))
             friction = [
                 scope.define(f"contact.{touch.name}.friction.{axis}", value)
@@ -209,9 +217,7 @@ class Engine:
         from neurodyn.rigid.complementarity import contact_velocities
 
         poses = link_poses(tree, motions)
-        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held))
-        for touch in touched:
-            scope.define(f"contact.{touch.name}.depth", touch.depth)
+        touched = self._touches(scope, tree, motions, poses, held)
         free = [v + self._dt * a for v, a in zip(qd, acceleration, strict=True)]
         solved = contact_velocities(tree, motions, poses, touched, q, free, self._dt, scope)
         return [(after - before) * (1.0 / self._dt) for after, before in zip(solved, qd, strict=True)]

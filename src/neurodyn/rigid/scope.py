@@ -39,10 +39,16 @@ class Scope:
             first += augmentation.weights
         self._blueprint = blueprint
         self._outputs: dict[int, list[Expression]] = {}
+        self._busy: list[int] = []  # networks whose inputs are being computed
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """Names of the quantities that the step has made use of so far, in that order."""
+        return tuple(self._values)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all quantities so far, in the order in which they were computed, then the constant ones."""
+        """Names of all quantities that are known: those of `computed`, then the other constant ones."""
         return (*self._values, *(name for name in self._constants if name not in self._values))
 
     def define(self, name: str, value: Scalar) -> Scalar:
@@ -59,14 +65,14 @@ class Scope:
         return self._values[name]
 
     def require_acted(self) -> None:
-        """Refuse a blueprint that names a quantity that the step has not computed.
+        """Refuse a blueprint that acts on a quantity that the step has not made use of.
 
         Raises:
             InputError: There is no such quantity.
         """
         for name in self._acting:
             if name not in self._values:
-                raise InputError(f"blueprint: there is no quantity {name!r} to act on; valid: {choices(self.names)}")
+                raise InputError(f"blueprint: there is no quantity {name!r} to act on; valid: {choices(self.computed)}")
 
     def _augmented(self, name: str, value: Scalar) -> Scalar:
         index, output = self._acting[name]
@@ -81,21 +87,38 @@ class Scope:
 
     def _network(self, index: int, augmentation: Augmentation, name: str) -> list[Expression]:
         scales = augmentation.input_scale or (1.0,) * len(augmentation.inputs)
-        inputs = [self._input(x, name) * (1.0 / s) for x, s in zip(augmentation.inputs, scales, strict=True)]
+        self._busy.append(index)
+        inputs = [self._input(x, name, augmentation) / s for x, s in zip(augmentation.inputs, scales, strict=True)]
+        self._busy.pop()
         return apply_loop(self._graph, self._loops[index], inputs)
 
-    def _input(self, name: str, of: str) -> Scalar:
+    def _input(self, name: str, of: str, augmentation: Augmentation) -> Scalar:
         function, inner = _parse(name)
-        if inner in self._values or inner in self._constants:
-            if inner == of:
-                raise InputError(f"blueprint: {of!r} is an input of the network that acts on it; name other inputs")
-            return function(self(inner))
-        if inner in self._acting:
+        if inner in augmentation.quantities:
+            raise InputError(f"blueprint: {inner!r} is an input of the network that acts on it; name other inputs")
+        if self._forms_cycle(inner):
             raise InputError(f"blueprint: {of!r} and {inner!r} form a cycle: each would be computed from the other")
+        if inner in self._values or inner in self._constants:
+            return function(self(inner))
         raise InputError(
             f"blueprint: input {name!r} of {of!r} is not known when {of!r} is computed; valid: "
             f"{choices(self.names)}, and sin() or cos() of one"
         )
+
+    def _forms_cycle(self, name: str) -> bool:
+        """Return whether a quantity that is not known yet needs one of those that wait for it."""
+        seen: set[str] = set()
+        waiting = [] if name in self._values else [name]
+        while waiting:
+            name = waiting.pop()
+            if name in seen or name not in self._acting:
+                continue
+            seen.add(name)
+            index, _ = self._acting[name]
+            if index in self._busy:
+                return True
+            waiting += [_parse(x)[1] for x in self._blueprint.augmentations[index].inputs]
+        return False
 
 
 def _parse(name: str) -> tuple[Callable[[Scalar], Scalar], str]:
