@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of a quadruped with four feet on the ground: forward, and with its adjoint.
+
+The robot is Unitree's A1 (free base, 12 joints) of example-robot-data, contacts are forces at the feet, inertial
+quantities are constant. Besides, what two threads give on 1024 worlds (wall time).
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+
+from _common import compare, require, single_thread, write_result
+from neurodyn.rigid.engine import Engine, EngineConfig
+from neurodyn.robots import Joint, Robot
+from neurodyn.robots.sections import ProbeSelection, Ranges
+from neurodyn.sim.build import build
+from neurodyn.sim.mechanism import mechanism
+
+FRAMES, WORLDS = 50, 256
+DT = 1e-3
+
+
+def quadruped() -> Robot:
+    """Return the A1, with probes at its feet."""
+    joints = [f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")]
+    return Robot(
+        name="a1",
+        asset="a1_description/urdf/a1.urdf",
+        package="example-robot-data",
+        joints=(Joint(name="root", kind="free"), *(Joint(name=name, kind="revolute") for name in joints)),
+        actuated=dict.fromkeys(joints, 33.5),
+        dt=DT,
+        fixed_base=False,
+        meshes=False,
+        probes=ProbeSelection(shapes=("shape_9", "shape_15", "shape_21", "shape_27")),
+        sampling=Ranges(height=(0.3, 0.4)),
+    )
+
+
+class Quadrupeds:
+    """Worlds with a robot that stands on a plane."""
+
+    def __init__(self, worlds: int, threads: int = 1) -> None:
+        robot = quadruped()
+        tree = mechanism(build(robot), robot)
+        require(len(tree.points) == 4, f"{len(tree.points)} feet instead of 4")
+        engine = Engine(tree, robot.spec, EngineConfig(substeps=1, contact="force"), threads)
+        self.program = engine.program
+        generator = torch.Generator().manual_seed(0)
+        q = torch.zeros(worlds, tree.nq, dtype=torch.float64)
+        q[:, 2], q[:, 6] = 0.3, 1.0
+        q[:, 8::3], q[:, 9::3] = 0.75, -1.5
+        q[:, 7:] += 0.05 * torch.randn(worlds, 12, generator=generator, dtype=torch.float64)
+        qd = 0.1 * torch.randn(worlds, tree.nv, generator=generator, dtype=torch.float64)
+        self.state = torch.cat([q, qd], 1)
+        ground = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+        self.control = torch.zeros(worlds, FRAMES, 12, dtype=torch.float64)
+        self.run = self.program.run(
+            self.state, frames=FRAMES, control=self.control, held=ground.expand(worlds, FRAMES, 6)
+        )
+        self.seeds = torch.ones(worlds, FRAMES + 1, self.state.shape[1], dtype=torch.float64)
+
+    def forward(self) -> torch.Tensor:
+        """Return the path."""
+        return self.program.forward(self.run, self.state)
+
+    def both(self) -> torch.Tensor:
+        """Return the gradient by the first states."""
+        return self.program.adjoint(self.run, self.forward(), self.seeds).state
+
+
+def check(work: Quadrupeds) -> float:
+    """Compare the gradient of one world with central differences; return the largest relative difference."""
+    found, worst = work.both()[0], []
+    for size in (1e-5, 1e-6, 1e-7):
+        errors = []
+        for i in (0, 2, 8, 12, 20, 30):
+            values = []
+            for sign in (1, -1):
+                state = work.state[:1].clone()
+                state[0, i] += sign * size
+                run = work.program.run(state, frames=FRAMES, control=work.control[:1], held=work.run.held[:1])
+                values.append(float(work.program.forward(run, state).sum()))
+            errors.append(abs(float(found[i]) - (values[0] - values[1]) / (2 * size)))
+        worst.append(max(errors) / float(found.abs().max()))
+    path = work.forward()
+    feet_pushed = float(path[:, -1, 2].mean()) > 0.2
+    require(min(worst) < 1e-5 and bool(path.isfinite().all()) and feet_pushed, f"gradients differ by {worst}")
+    return min(worst)
+
+
+def wall(work: Quadrupeds, repeat: int = 5) -> float:
+    """Return the least wall seconds of a gradient."""
+    work.both()
+    found = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work.both()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def main() -> None:
+    """Check, time, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="file for the result")
+    options = parser.parse_args()
+    single_thread()
+    work = Quadrupeds(WORLDS)
+    difference = check(work)
+    times = compare({"forward": work.forward, "both": work.both}, seconds=1.0)
+    one, two = wall(Quadrupeds(1024)), wall(Quadrupeds(1024, threads=2))
+    steps = FRAMES * WORLDS
+    operations = work.program.operations
+    figures = {
+        "central_differences": difference,
+        "forward_us_per_step": 1e6 * times["forward"] / steps,
+        "forward_and_adjoint_us_per_step": 1e6 * times["both"] / steps,
+        "operations_forward": operations[0],
+        "operations_adjoint": operations[1],
+        "threads_2_speedup_b1024": one / two,
+    }
+    write_result(options.json, "quadruped_step", figures, {})
+
+
+if __name__ == "__main__":
+    main()
