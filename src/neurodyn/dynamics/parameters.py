@@ -27,6 +27,7 @@ class Parameters(nn.Module):
     Attributes:
         specs: The parameters, in order.
         raw: What optimisers move, shape [parameters], float64; zero is nominal.
+        blocks: For each link whose whole inertia is free, the indexes of its six entries.
     """
 
     nominal: Tensor
@@ -38,8 +39,8 @@ class Parameters(nn.Module):
         names = [spec.name for spec in specs]
         links = [name.removesuffix(".inertia.xx") for name in names if name.endswith(".inertia.xx")]
         blocks = [[f"{link}.inertia.{entry}" for entry in _ENTRIES] for link in links]
-        self._blocks = [[names.index(name) for name in block] for block in blocks if set(block) <= set(names)]
-        inside = {index for block in self._blocks for index in block}
+        self.blocks = [[names.index(name) for name in block] for block in blocks if set(block) <= set(names)]
+        inside = {index for block in self.blocks for index in block}
         self._single = [index for index in range(len(names)) if index not in inside]
         self.register_buffer("nominal", torch.tensor([spec.nominal for spec in specs], dtype=torch.float64))
         self.register_buffer("_start", self._inverse(self.nominal), persistent=False)
@@ -51,7 +52,7 @@ class Parameters(nn.Module):
         columns: list[Tensor | None] = [None] * len(self.specs)
         for index in self._single:
             columns[index] = _bounded(self.specs[index], moved[..., index])
-        for block in self._blocks:
+        for block in self.blocks:
             for index, value in zip(block, _inertia(moved[..., block]), strict=True):
                 columns[index] = value
         return torch.stack([c for c in columns if c is not None], -1) if columns else moved
@@ -64,12 +65,12 @@ class Parameters(nn.Module):
         moved = torch.empty_like(values)
         for index in self._single:
             moved[..., index] = _unbounded(self.specs[index], values[..., index])
-        for block in self._blocks:
+        for block in self.blocks:
             moved[..., block] = _factor(values[..., block])
         return moved
 
 
-def _size(spec: Parameter) -> float:
+def size_of(spec: Parameter) -> float:
     """Return the scale on which a parameter moves."""
     return max(abs(spec.nominal), 1e-3)
 
@@ -78,10 +79,10 @@ def _bounded(spec: Parameter, x: Tensor) -> Tensor:
     if spec.lower is not None and spec.upper is not None:
         return spec.lower + (spec.upper - spec.lower) * torch.sigmoid(x)
     if spec.lower is not None:
-        return spec.lower + _size(spec) * functional.softplus(x, threshold=40.0)
+        return spec.lower + size_of(spec) * functional.softplus(x, threshold=40.0)
     if spec.upper is not None:
-        return spec.upper - _size(spec) * functional.softplus(x, threshold=40.0)
-    return _size(spec) * x
+        return spec.upper - size_of(spec) * functional.softplus(x, threshold=40.0)
+    return size_of(spec) * x
 
 
 def _unbounded(spec: Parameter, value: Tensor) -> Tensor:
@@ -91,9 +92,9 @@ def _unbounded(spec: Parameter, value: Tensor) -> Tensor:
         return torch.logit(share)
     if spec.lower is not None or spec.upper is not None:
         distance = value - spec.lower if spec.lower is not None else spec.upper - value  # type: ignore[operator]
-        share = (distance / _size(spec)).clamp_min(1e-3)
+        share = (distance / size_of(spec)).clamp_min(1e-3)
         return share + torch.log(-torch.expm1(-share))
-    return value / _size(spec)
+    return value / size_of(spec)
 
 
 def _inertia(raw: Tensor) -> Tensor:

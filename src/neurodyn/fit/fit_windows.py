@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of a log that roll-outs are compared with, in double precision, and which log each comes from."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.data.windows import all_windows, window_starts
+
+
+@dataclass(frozen=True)
+class FitWindows:
+    """Windows of T frames.
+
+    Attributes:
+        q: Positions [rad or m], float64, shape [W, T + 1, nq].
+        qd: Velocities [rad/s or m/s], shape [W, T + 1, nv].
+        control: Torques during the frames [N m or N], shape [W, T, nu].
+        ground: Pose of the store's scene in each window, shape [W, 7]; None where there is none.
+        log: Which log each window comes from, int64, shape [W].
+        logs: Names of the logs.
+        places: Episode and first state of each window, shape [W, 2].
+    """
+
+    q: Tensor
+    qd: Tensor
+    control: Tensor
+    ground: Tensor | None
+    log: Tensor
+    logs: tuple[str, ...]
+    places: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of windows."""
+        return self.q.shape[0]
+
+    @property
+    def frames(self) -> int:
+        """Frames in a window."""
+        return self.control.shape[1]
+
+    def pick(self, rows: Tensor) -> "FitWindows":
+        """Return some of the windows, by index."""
+        ground = None if self.ground is None else self.ground[rows]
+        return replace(
+            self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
+            places=self.places[rows.numpy()],
+        )  # fmt: skip
+
+    def cut(self, first: int, last: int | None = None) -> "FitWindows":
+        """Return the frames from state `first` to state `last` (None: the end) of all windows."""
+        end = self.frames if last is None else last
+        return replace(
+            self, q=self.q[:, first : end + 1], qd=self.qd[:, first : end + 1], control=self.control[:, first:end]
+        )
+
+
+def fit_windows(
+    store: Store, split: int | None, frames: int, *, stride: int, most: int, moving: float | None = None
+) -> FitWindows:
+    """Take windows from the episodes of a split, spread evenly over them.
+
+    Args:
+        store: The trajectories.
+        split: Which episodes; None for all of them.
+        frames: Length of a window.
+        stride: States between the starts of neighbouring windows; `frames` for windows that do not overlap.
+        most: Most windows.
+        moving: Windows with a lower mean joint speed are left out [rad/s or m/s]; None for none.
+
+    Raises:
+        InputError: No episode is long enough, or no window moves.
+    """
+    episodes = store.episodes() if split is None else episodes_of(store, split)
+    window_starts(store, episodes, frames)  # refuses what holds none
+    parts = list(all_windows(store, frames, split=split, stride=stride))
+    q, qd, control = (torch.cat([getattr(part, name) for part in parts]).double() for name in ("q", "qd", "control"))
+    places = np.concatenate([np.stack([part.episode, part.start], 1) for part in parts])
+    poses = [part.ground for part in parts if part.ground is not None]
+    ground = torch.cat(poses).double() if poses else None
+    keys = [
+        store.run_names[run] if run >= 0 else f"episode {episode}"
+        for run, episode in zip(store.run[places[:, 0]], places[:, 0], strict=True)
+    ]
+    names = tuple(dict.fromkeys(keys))
+    log = torch.tensor([names.index(key) for key in keys])
+    found = FitWindows(q, qd, control, ground, log, names, places)
+    if moving is not None:
+        kept = torch.nonzero(qd.abs().mean((1, 2)) > moving)[:, 0]
+        if not len(kept):
+            raise InputError(
+                f"data of {store.header.robot!r}: no window of {frames} frames moves faster than {moving:g} (mean "
+                "joint speed); valid: data that move, or another `moving`"
+            )
+        found = found.pick(kept)
+    if found.count > most:
+        found = found.pick(torch.linspace(0, found.count - 1, most).round().long())
+    return _compact(found)
+
+
+def _compact(windows: FitWindows) -> FitWindows:
+    """Return windows whose table of logs names only those that are there."""
+    used, log = torch.unique(windows.log, return_inverse=True)
+    return replace(windows, log=log, logs=tuple(windows.logs[i] for i in used.tolist()))
