@@ -200,3 +200,24 @@ def test_friction_pulls_along_the_slip_even_where_it_begins_at_zero(seven):
         change = (run(seven, ahead) - run(seven, parameters)) @ weights / 1e-7
         assert found[point].item() == pytest.approx(change.item(), rel=1e-4, abs=1e-5)
     assert found.abs().max() > 0.01
+
+
+def test_loops_compile_for_a_gpu(seven, converged, tmp_path):
+    """Through NVRTC, which needs no GPU."""
+    import warp as wp
+
+    if not any(wp.get_cuda_toolkit_version()):
+        pytest.skip("Warp was built without CUDA")
+    for compiled, dtype in ((seven, torch.float32), (converged[1], F64)):
+        for which in (0, 1):
+            kernel = compiled._kernel(which, dtype)
+            wp.compile_aot_module(kernel.module, arch=90, module_dir=str(tmp_path), use_ptx=True)
+    assert len(list(tmp_path.glob("*.ptx"))) == 4
+
+
+def test_single_precision_does_nearly_the_same(seven):
+    for seed in range(5):
+        given = packed(*problem(seed))
+        exact = run(seven, given)
+        found = seven.rollout(torch.zeros(1, ROWS), frames=1, parameters=given.float()[None])[:, 1]
+        torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)
