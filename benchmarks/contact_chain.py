@@ -142,11 +142,9 @@ def main() -> None:
     figures: dict[str, float] = {}
     for name, program in programs.items():
         given = torch.tensor([nominal[x] for x in parameters], dtype=F64) if name == "19_parameters" else None
-        before = time.perf_counter()
         leaf = start.clone().requires_grad_()
         path = rollout(program, leaf, STEPS, given)
         path[:, -1].sum().backward()
-        figures[f"{name}_first_rollout_and_gradient_s"] = time.perf_counter() - before
         require(bool(path.isfinite().all()), f"{name}: a state of {STEPS} steps is not finite")
         require(leaf.grad is not None and bool(leaf.grad.isfinite().all()), f"{name}: a gradient is not finite")
         path = path.detach()
@@ -156,7 +154,6 @@ def main() -> None:
         if given is None:
             landing = path[0, (count > 0).nonzero()[:, 0]][:400:7]
             errors = {steps: gradient_error(program, landing, steps) for steps in (1, 5)}
-            print(name, errors)
             require(errors[1] < (1e-6 if name == "taped" else 1e-4), f"{name}: gradients of a step are off by {errors}")
             figures[f"{name}_gradient_error_of_a_step"] = errors[1]
             figures[f"{name}_gradient_error_of_5_steps"] = errors[5]
