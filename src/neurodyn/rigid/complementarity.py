@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.rigid.articulated import LinkMotion, Quantity, Tree
-from neurodyn.rigid.gauss_seidel import Adjoint, cone_impulses
+from neurodyn.rigid.gauss_seidel import cone_impulses
 from neurodyn.rigid.mass_matrix import TreeInertia, is_zero
 from neurodyn.rigid.points import LinkPose, Touch
+from neurodyn.rigid.sweeps_loop import Adjoint
 from neurodyn.rigid.trace import maximum, minimum, select_less
 from neurodyn.rigid.vectors import IDENTITY, Vector, cross, dot
 
