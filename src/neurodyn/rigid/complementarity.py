@@ -4,12 +4,13 @@
 With Jacobian rows J of the touching points (normal n, tangents t) and the velocities qd* of a step without contact,
 impulses x change velocities by M^-1 J^T x, and points then move with u = A x + J qd*, A = J M^-1 J^T + R. Wanted is
 
-    n >= 0,  u_n >= max(e v, min(a (depth - slop) / dt, c)),  one of them an equality;  |t| <= mu n, against the slip
+    n >= 0,  u_n >= max(e v, b),  one of them an equality;  |t| <= mu n, against the slip
 
-(Stewart and Trinkle 1996; Heiden et al. 2021, NeuralSim). v is the speed at which the point came, e the restitution, a
-the share of the depth that Baumgarte's term takes back in a step, at no more than a speed c; the greater of both
-counts, so that a rebound is not pushed as well. R (constraint force mixing) lets a point yield by R per unit of
-impulse, which keeps the problem well posed where points or joints are redundant. Impulses are those of `gauss_seidel`.
+(Stewart and Trinkle 1996; Heiden et al. 2021, NeuralSim). v is the speed at which the point came and e the restitution.
+b is Baumgarte's term: a share of the depth is taken back in a step, r = a (depth - slop) / dt, at less than a speed c,
+b = r c / (r + c), so that what falls in deep comes out and does not fly up. The greater of both counts: a rebound is
+not pushed as well. R (constraint force mixing) lets a point yield by R per unit of impulse, which keeps the problem
+well posed where points or joints are redundant. Impulses are those of `gauss_seidel`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from neurodyn.rigid.gauss_seidel import cone_impulses
 from neurodyn.rigid.mass_matrix import TreeInertia, is_zero
 from neurodyn.rigid.points import LinkPose, Touch
 from neurodyn.rigid.sweeps_loop import Adjoint
-from neurodyn.rigid.trace import maximum, minimum, select_less
+from neurodyn.rigid.trace import maximum, select_less
 from neurodyn.rigid.vectors import IDENTITY, Vector, cross, dot
 
 NAMES = ("contact.friction", "contact.restitution", "contact.baumgarte", "contact.cfm")
@@ -37,7 +38,7 @@ class ImpulseSettings:
     Attributes:
         sweeps: Sweeps of projected Gauss-Seidel.
         slop: Depth that Baumgarte's term leaves alone [m].
-        push: Greatest speed that it asks for [m/s]: what falls in deep is to come out, not to fly up.
+        push: Speed below which what it asks for stays [m/s].
         adjoint: "taped" for the derivative of the sweeps that are done, "implicit" for that of the solution.
     """
 
@@ -49,6 +50,8 @@ class ImpulseSettings:
     def __post_init__(self) -> None:
         if self.sweeps < 1:
             raise ValueError(f"sweeps is {self.sweeps}; valid: at least 1")
+        if not self.push > 0:
+            raise ValueError(f"push is {self.push}; valid: a speed above 0 [m/s]")
 
 
 DEFAULT_SETTINGS = ImpulseSettings()
@@ -137,7 +140,7 @@ def contact_impulses(
     for touch, count in zip(rows.touched, rows.tangents, strict=True):
         came = maximum(-dot(touch.normal, touch.velocity), 0.0)
         push = quantity("contact.baumgarte") * maximum(touch.depth - settings.slop, 0.0) / dt
-        push = minimum(push, settings.push)
+        push = push * settings.push / (push + settings.push)
         offset[first] = offset[first] - maximum(quantity("contact.restitution") * came, push)
         first += 1 + count
     return cone_impulses(
