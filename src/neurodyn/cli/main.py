@@ -19,7 +19,9 @@ VERBS = {
     "inspect": "show what a dataset holds",
     "train": "train a model on a dataset",
     "finetune": "adapt a trained model to other data",
+    "identify": "identify parameters, and train networks in their equations, from a dataset",
     "evaluate": "measure a model beside its simulator, or beside logs",
+    "discover": "find which augmentations of the dynamics a log asks for",
     "view": "record what a model does beside its simulator",
 }
 _USAGE = "usage: neurodyn VERB [ARGUMENTS]    (neurodyn VERB --help for the arguments of a verb)"

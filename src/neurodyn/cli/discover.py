@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn discover`: which augmentations the data ask for."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def discover(
+    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    /,
+    *,
+    data: str,
+    out: Path,
+    base: str | None = None,
+    candidates: Path | None = None,
+    settings: Path | None = None,
+    seed: int | None = None,
+    json: Path | None = None,
+) -> None:
+    """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
+
+    Writes a hybrid model with the networks that were found, blueprint.yaml and discovery.json to the run directory.
+
+    Args:
+        robot: Name of a robot, or the path of your own declaration.
+        data: HDF5 store, or an npz log that the robot declares.
+        out: Run directory to write.
+        base: Run of `neurodyn identify` whose parameters are taken; by default the declared ones.
+        candidates: Blueprint (YAML) of networks to choose among; by default one on the torque of each joint, with all
+            positions, velocities and controls as inputs.
+        settings: File with settings of the search.
+        seed: Seed of the networks' weights.
+        json: File for the result as JSON.
+    """
+    import msgspec
+    from rich.console import Console
+    from rich.table import Table
+
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.blueprint import Blueprint
+    from neurodyn.core.config import read_config
+    from neurodyn.fit.data import open_robot_data
+    from neurodyn.fit.discover import DiscoverySettings
+    from neurodyn.fit.discovery_run import discover_run
+    from neurodyn.robots import load
+
+    require_writable(json)
+    declared = load(robot)
+    chosen = DiscoverySettings() if settings is None else read_config(settings, DiscoverySettings)
+    if seed is not None:
+        chosen = msgspec.structs.replace(chosen, seed=seed)
+    networks = None if candidates is None else read_config(candidates, Blueprint)
+    store = open_robot_data(declared, data)
+    result = discover_run(declared, robot, store, out, chosen, base=base, candidates=networks, progress=print)
+    table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
+    for pair in result["pairs"]:
+        table.add_row(pair["quantity"], pair["input"])
+    Console().print(table)
+    print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
+    print(f"model: {out}")
+    if json is not None:
+        write_json(json, result)
+        print(f"figures: {json}")
