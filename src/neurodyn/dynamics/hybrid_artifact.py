@@ -54,6 +54,9 @@ class HybridSpec(Config, frozen=True):
 def save_hybrid(run: Path, model: HybridDynamics, robot: str) -> None:
     """Write a model into a run directory; each file replaces its predecessor atomically.
 
+    The free quantities are written as physical values, for readers, and as `Parameters` has them, which is what a model
+    is loaded from: rounding and bounds leave no trace.
+
     Args:
         run: Run directory.
         model: The model.
@@ -69,7 +72,11 @@ def save_hybrid(run: Path, model: HybridDynamics, robot: str) -> None:
     spec = HybridSpec(
         state=model.spec, mechanism=model.mechanism, fingerprint=model.fingerprint, scene=model.scene
     )  # fmt: skip
-    tensors = {"quantities": model.quantities().detach(), "weights": model.weights.detach()}
+    tensors = {
+        "raw": model.quantities.raw.detach(),
+        "quantities": model.quantities().detach(),
+        "weights": model.weights.detach(),
+    }
     artifacts.write_tensors(folder / "model.safetensors", tensors)
     artifacts.write_json(folder / "config.json", to_dict(config))
     artifacts.write_json(folder / "spec.json", to_dict(spec))
@@ -103,11 +110,16 @@ def load_hybrid(run: str | Path, *, threads: int = 1) -> HybridDynamics:
     )
     path = artifacts.resolve_run(run) / "model" / "model.safetensors"
     tensors = artifacts.read_tensors(path)
-    shapes = {"quantities": (len(config.parameters),), "weights": (config.engine.blueprint.weights,)}
+    count = len(config.parameters)
+    shapes = {"raw": (count,), "quantities": (count,), "weights": (config.engine.blueprint.weights,)}
     for name, shape in shapes.items():
         if name not in tensors or tuple(tensors[name].shape) != shape:
             raise InputError(f"{path}: {name!r} does not fit config.json beside it; valid: shape {list(shape)}")
+        if not tensors[name].isfinite().all():
+            raise InputError(f"{path}: {name!r} holds numbers that are not finite; valid: finite numbers")
     with torch.no_grad():
-        model.quantities.raw.copy_(model.quantities.raw_of(tensors["quantities"].double()))
+        model.quantities.raw.copy_(tensors["raw"])
         model.weights.copy_(tensors["weights"])
+        if not torch.allclose(model.quantities(), tensors["quantities"].double(), rtol=1e-6, atol=1e-9):
+            raise InputError(f"{path}: quantities do not follow from the start and bounds in config.json beside it")
     return model.requires_grad_(False).eval()

@@ -5,7 +5,7 @@ A parameter with both bounds goes through a sigmoid, one with a single bound thr
 is scaled alone. Where all six entries of a link's inertia are free, they come from a Cholesky factor L of the second
 moment of mass about the centre of mass, S = L L^T and I = tr(S) 1 - S, so that every choice of numbers is the inertia
 of some body (Wensing, Kim and Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameter
-identification").
+identification"). Bounds of single entries have no place there.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
 
 _ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 _DIAGONAL = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 _TRIANGLE = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+
+_THIN = 1e-6
+"""Least second moment of mass across any axis, as a share of their sum."""
 
 
 class Parameters(nn.Module):
@@ -34,6 +38,15 @@ class Parameters(nn.Module):
     _start: Tensor
 
     def __init__(self, specs: Sequence[Parameter]) -> None:
+        """Prepare the free quantities.
+
+        Args:
+            specs: The parameters.
+
+        Raises:
+            InputError: Where the whole inertia of a link is free: an entry has bounds, or the nominal inertia is that
+                of no body.
+        """
         super().__init__()
         self.specs = tuple(specs)
         names = [spec.name for spec in specs]
@@ -43,7 +56,9 @@ class Parameters(nn.Module):
         inside = {index for block in self.blocks for index in block}
         self._single = [index for index in range(len(names)) if index not in inside]
         self.register_buffer("nominal", torch.tensor([spec.nominal for spec in specs], dtype=torch.float64))
-        self.register_buffer("_start", self._inverse(self.nominal), persistent=False)
+        self._require_unbounded()
+        self._sizes = [float(self.nominal[block[:3]].sum() / 6.0) ** 0.5 for block in self.blocks]
+        self.register_buffer("_start", self._inverse(self.nominal, 1e-3), persistent=False)
         self.raw = nn.Parameter(torch.zeros(len(specs), dtype=torch.float64))
 
     def forward(self, raw: Tensor | None = None) -> Tensor:
@@ -52,22 +67,38 @@ class Parameters(nn.Module):
         columns: list[Tensor | None] = [None] * len(self.specs)
         for index in self._single:
             columns[index] = _bounded(self.specs[index], moved[..., index])
-        for block in self.blocks:
-            for index, value in zip(block, _inertia(moved[..., block]), strict=True):
+        for block, size in zip(self.blocks, self._sizes, strict=True):
+            for index, value in zip(block, _inertia(moved[..., block], size), strict=True):
                 columns[index] = value
         return torch.stack([c for c in columns if c is not None], -1) if columns else moved
 
     def raw_of(self, values: Tensor) -> Tensor:
-        """Return what `forward` turns into these physical values, shape [..., parameters]."""
-        return self._inverse(values) - self._start
+        """Return what `forward` turns into these physical values, shape [..., parameters].
 
-    def _inverse(self, values: Tensor) -> Tensor:
+        Raises:
+            InputError: An inertia is that of no body.
+        """
+        return self._inverse(values, 1e-12) - self._start
+
+    def _inverse(self, values: Tensor, inside: float) -> Tensor:
         moved = torch.empty_like(values)
         for index in self._single:
-            moved[..., index] = _unbounded(self.specs[index], values[..., index])
-        for block in self.blocks:
-            moved[..., block] = _factor(values[..., block])
+            moved[..., index] = _unbounded(self.specs[index], values[..., index], inside)
+        for block, size in zip(self.blocks, self._sizes, strict=True):
+            moved[..., block] = _factor(values[..., block], size, self._link(block))
         return moved
+
+    def _link(self, block: list[int]) -> str:
+        return self.specs[block[0]].name.removesuffix(".inertia.xx")
+
+    def _require_unbounded(self) -> None:
+        for block in self.blocks:
+            for spec in (self.specs[index] for index in block):
+                if spec.upper is not None or spec.lower not in (None, 0.0):
+                    raise InputError(
+                        f"parameter {spec.name!r}: has bounds, but the whole inertia of link {self._link(block)!r} is "
+                        "free, whose entries bound each other; valid: no bounds, or fewer free entries"
+                    )
 
 
 def size_of(spec: Parameter) -> float:
@@ -85,36 +116,46 @@ def _bounded(spec: Parameter, x: Tensor) -> Tensor:
     return size_of(spec) * x
 
 
-def _unbounded(spec: Parameter, value: Tensor) -> Tensor:
-    # A value on its bound would lie at infinity; it starts a little inside.
+def _unbounded(spec: Parameter, value: Tensor, inside: float) -> Tensor:
+    # A value on its bound would lie at infinity; it is moved inside by this share of the range, or of its size.
     if spec.lower is not None and spec.upper is not None:
-        share = ((value - spec.lower) / (spec.upper - spec.lower)).clamp(1e-4, 1.0 - 1e-4)
+        share = ((value - spec.lower) / (spec.upper - spec.lower)).clamp(inside, 1.0 - inside)
         return torch.logit(share)
     if spec.lower is not None or spec.upper is not None:
         distance = value - spec.lower if spec.lower is not None else spec.upper - value  # type: ignore[operator]
-        share = (distance / size_of(spec)).clamp_min(1e-3)
+        share = (distance / size_of(spec)).clamp_min(inside)
         return share + torch.log(-torch.expm1(-share))
     return value / size_of(spec)
 
 
-def _inertia(raw: Tensor) -> Tensor:
-    """Return xx, yy, zz, xy, xz, yz along the first axis, of a factor with logarithms on its diagonal."""
+def _inertia(raw: Tensor, size: float) -> Tensor:
+    """Return xx, yy, zz, xy, xz, yz along the first axis, of a factor with logarithms on its diagonal.
+
+    The factor's other entries are in units of `size`, the root of a mean second moment [kg^(1/2) m].
+    """
     factor = raw.new_zeros(*raw.shape[:-1], 3, 3)
     for place, (i, j) in enumerate(_TRIANGLE):
-        factor[..., i, j] = torch.exp(raw[..., place]) if i == j else raw[..., place]
+        factor[..., i, j] = torch.exp(raw[..., place]) if i == j else size * raw[..., place]
     moment = factor @ factor.mT
-    trace = moment.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return torch.stack([(trace if i == j else 0.0) - moment[..., i, j] for i, j in _DIAGONAL])
+    x, y, z = moment.diagonal(dim1=-2, dim2=-1).unbind(-1)
+    # Sums of two, not the trace less one: rounding cannot make these break the triangle inequality.
+    return torch.stack([y + z, x + z, x + y, *(-moment[..., i, j] for i, j in _DIAGONAL[3:])])
 
 
-def _factor(entries: Tensor) -> Tensor:
+def _factor(entries: Tensor, size: float, link: str) -> Tensor:
     inertia = entries.new_zeros(*entries.shape[:-1], 3, 3)
     for place, (i, j) in enumerate(_DIAGONAL):
         inertia[..., i, j] = inertia[..., j, i] = entries[..., place]
-    identity = torch.eye(3, dtype=entries.dtype)
+    identity = torch.eye(3, dtype=entries.dtype, device=entries.device)
     half = 0.5 * inertia.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
     moment = half * identity - inertia
-    # Thin rods have no second moment across; a trace of one keeps the factor regular.
-    size = moment.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None].clamp_min(1e-12)
-    factor = torch.linalg.cholesky(moment + 1e-6 * size * identity)
-    return torch.stack([torch.log(factor[..., i, j]) if i == j else factor[..., i, j] for i, j in _TRIANGLE], -1)
+    # Thin rods have no second moment across, whose logarithm would be infinite.
+    least = torch.linalg.eigvalsh(moment)[..., :1, None]
+    lack = (_THIN * half - least).clamp_min(0.0)
+    factor, failed = torch.linalg.cholesky_ex(moment + lack * identity)
+    if bool(failed.any()) or bool((least < -_THIN * half).any()):
+        raise InputError(
+            f"link {link!r}: its inertia is that of no body, so it cannot be free as a whole; valid: moments along the "
+            "main axes of which none exceeds the sum of the others"
+        )
+    return torch.stack([torch.log(factor[..., i, j]) if i == j else factor[..., i, j] / size for i, j in _TRIANGLE], -1)
