@@ -102,6 +102,11 @@ def has_population(run: Path) -> bool:
     return (run / "state" / f"{_STATE}.json").is_file()
 
 
+def rounds_done(run: Path) -> int:
+    """Return the rounds that a run's search has done."""
+    return int(artifacts.read_tree(run / "state", _STATE)["rounds"]) if has_population(run) else 0
+
+
 def _round(residuals: Residuals, members: Population, iterations: int, generator: torch.Generator) -> Population:
     count = len(members.x)
     if members.rounds:

@@ -62,7 +62,7 @@ class FitWindows:
 
 
 def fit_windows(
-    store: Store, split: int | None, frames: int, *, stride: int, most: int, moving: float | None = None
+    store: Store, split: int | None, frames: int, *, stride: int | None = None, most: int, moving: float | None = None
 ) -> FitWindows:
     """Take windows from the episodes of a split, spread evenly over them.
 
@@ -70,7 +70,8 @@ def fit_windows(
         store: The trajectories.
         split: Which episodes; None for all of them.
         frames: Length of a window.
-        stride: States between the starts of neighbouring windows; `frames` for windows that do not overlap.
+        stride: States between the starts of neighbouring windows; `frames` for windows that do not overlap; None for
+            as many windows as are asked for (before those that do not move are left out).
         most: Most windows.
         moving: Windows with a lower mean joint speed are left out [rad/s or m/s]; None for none.
 
@@ -78,7 +79,8 @@ def fit_windows(
         InputError: No episode is long enough, or no window moves.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
-    window_starts(store, episodes, frames)  # refuses what holds none
+    total = len(window_starts(store, episodes, frames))  # refuses what holds none
+    stride = max(1, total // most) if stride is None else stride
     parts = list(all_windows(store, frames, split=split, stride=stride))
     q, qd, control = (torch.cat([getattr(part, name) for part in parts]).double() for name in ("q", "qd", "control"))
     places = np.concatenate([np.stack([part.episode, part.start], 1) for part in parts])

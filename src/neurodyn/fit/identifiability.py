@@ -106,7 +106,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     return Identifiability(
         names=names,
         singular_values=tuple(float(s) for s in singular.flip(0)),
-        condition=strongest / max(float(singular.min()), 1e-300) if len(singular) else 1.0,
+        condition=strongest / max(float(singular.min()), 1e-16 * strongest) if len(singular) else 1.0,
         insensitive=tuple(
             _direction(names, vectors[:, k], float(singular[k]), float(deviation[k]))
             for k in torch.nonzero((deviation > 1.0) | null)[:, 0].flip(0).tolist()

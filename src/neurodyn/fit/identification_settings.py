@@ -12,6 +12,12 @@ from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 
 
+def _require_counts(settings: Config, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name} is {getattr(settings, name)}; valid: at least 1")
+
+
 class NetworkSettings(Config, frozen=True):
     """How the networks of a blueprint are trained, together with the parameters.
 
@@ -69,6 +75,7 @@ class IdentificationSettings(Config, frozen=True):
         initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
         torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
+        optimiser: "levenberg-marquardt", or "l-bfgs" with the gradients of the compiled adjoint.
         starts: Starting points of the search; more than one search by parallel basin hopping.
         rounds: Rounds of basin hopping.
         round_iterations: Iterations of the local optimiser in a round.
@@ -99,6 +106,7 @@ class IdentificationSettings(Config, frozen=True):
     initial: Literal["free", "logged"] = "free"
     torque_offset: float = 0.0
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
+    optimiser: Literal["levenberg-marquardt", "l-bfgs"] = "levenberg-marquardt"
     starts: int = 1
     rounds: int = 6
     round_iterations: int = 10
@@ -158,9 +166,3 @@ def changed(settings: IdentificationSettings, **changes: object) -> Identificati
         return msgspec.structs.replace(settings, **given)
     except ValueError as error:
         raise InputError(f"identification: {error}") from None
-
-
-def _require_counts(settings: Config, *names: str) -> None:
-    for name in names:
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name} is {getattr(settings, name)}; valid: at least 1")

@@ -20,6 +20,10 @@ _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
 _LEAST, _MOST = 1e-8, 1e12
 
 
+Stop = Callable[[int, Tensor], bool]
+"""Called after each iteration with their number and the costs; ends all searches where it returns true."""
+
+
 @dataclass
 class Solution:
     """Where a search ended, for S starts.
@@ -50,7 +54,7 @@ def levenberg_marquardt(
     iterations: int,
     *,
     tolerance: float = 1e-9,
-    stop: Callable[[int, Tensor], bool] | None = None,
+    stop: Stop | None = None,
 ) -> Solution:
     """Minimise the cost of residuals from S starts.
 
@@ -59,7 +63,7 @@ def levenberg_marquardt(
         start: The starts.
         iterations: Most iterations.
         tolerance: Relative gain below which a search has converged.
-        stop: Called with iterations done and costs after each; ends all searches where it returns true.
+        stop: See `Stop`.
     """
     cost = residuals.cost(start)
     found = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
@@ -106,6 +110,8 @@ def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor) ->
     """Return the step of Levenberg and Marquardt with a damping for each set, shape [S]."""
     reduced, gradient, back = reduce(residuals, normal, damping)
     full, right = assemble(residuals, reduced, gradient, point)
+    if not right.shape[-1]:
+        return Point(point.x, point.local, back(gradient))
     # What is eliminated has been damped before; here the rest is.
     size = torch.diagonal(full, dim1=-2, dim2=-1)
     floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
@@ -219,13 +225,18 @@ def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64) -> b
     return bool(better.any())
 
 
+Solver = Callable[..., Solution]
+"""A local optimiser with the arguments of `levenberg_marquardt`."""
+
+
 def fitted(
     residuals: Residuals,
     start: Point,
     iterations: int,
     *,
     rescale: int = 2,
-    stop: Callable[[int, Tensor], bool] | None = None,
+    stop: Stop | None = None,
+    solve: Solver = levenberg_marquardt,
 ) -> tuple[Residuals, Solution]:
     """Minimise from one start, with windows restarted and channels rescaled in between.
 
@@ -234,18 +245,19 @@ def fitted(
         start: The start, of one set.
         iterations: Most iterations of each search.
         rescale: How often channels are weighed anew; see `refined`.
-        stop: See `levenberg_marquardt`.
+        stop: See `Stop`.
+        solve: The local optimiser.
 
     Returns:
         The residuals in their last units, and where the search ended.
     """
-    solution = levenberg_marquardt(residuals, start, iterations, stop=stop)
+    solution = solve(residuals, start, iterations, stop=stop)
     for turn in range(rescale + 1):
         for _ in range(2):
             if not restarted(residuals, solution):
                 break
-            solution = levenberg_marquardt(residuals, solution.point, iterations, stop=stop)
+            solution = solve(residuals, solution.point, iterations, stop=stop)
         if turn < rescale:
             residuals, solution = refined(residuals, solution)
-            solution = levenberg_marquardt(residuals, solution.point, iterations, stop=stop)
+            solution = solve(residuals, solution.point, iterations, stop=stop)
     return residuals, solution

@@ -4,7 +4,7 @@
 Every pair of a set and a window is a world of one compiled roll-out. The Jacobian is formed by differences, whose
 perturbed sets are further worlds: P parameters cost 2 P roll-outs, where the compiled adjoint, which gives one row a
 time, would cost one for each residual (hundreds for each window), each about two roll-outs long. In float64, with
-central differences of 1e-6 of a parameter's size, entries are good to about 1e-9. Gradients of scalar losses
+central differences of 1e-5 of a parameter's size, entries are good to about 1e-8. Gradients of scalar losses
 (`fit.optimise`, `fit.augment`) come from the adjoint.
 
 Residuals are in units of their standard deviations: predicted minus logged positions (wrapped where angles turn without
@@ -32,7 +32,7 @@ from neurodyn.fit.search_space import SearchSpace
 from neurodyn.fit.surroundings import Surroundings
 
 _BYTES = 1 << 27
-_STEP = 1e-6
+_STEP = 1e-5
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,13 @@ class Residuals:
         """Number of residuals, those of starting states included."""
         return self.windows.count * (self.windows.frames * len(self._channels) + self.initials)
 
+    @property
+    def channel_scale(self) -> Tensor:
+        """Scale of each channel, infinite for those that are not compared, shape [2 nv]."""
+        found = torch.full_like(self.scale, torch.inf)
+        found[self._channels] = self.scale[self._channels]
+        return found
+
     def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
         """Return these residuals in other units, and with other noise."""
         found = object.__new__(Residuals)
@@ -205,6 +212,18 @@ class Residuals:
     def cost(self, point: Point) -> Tensor:
         """Return half the sum of squares (or Huber's) of each set; what is not finite costs infinity; shape [S]."""
         return self._cost(self.weighted(self.errors(point)), point)
+
+    def gradients(self, point: Point) -> tuple[Tensor, Point]:
+        """Return the cost of each set and its gradient, from the compiled adjoint."""
+        with torch.enable_grad():
+            leaves = Point(*(part.detach().clone().requires_grad_(True) for part in vars(point).values()))
+            worlds = self._worlds(self.space.values(leaves.x), leaves)
+            cost = self._cost(self.weighted(self._errors(*worlds)), leaves)
+            given = torch.autograd.grad(cost.sum(), [leaves.x, leaves.local, leaves.initial], allow_unused=True)
+        found = [
+            torch.zeros_like(part) if g is None else g for g, part in zip(given, vars(point).values(), strict=True)
+        ]
+        return cost.detach(), Point(*found)
 
     @torch.no_grad()
     def normal(self, point: Point, *, physical: bool = False) -> Normal:
@@ -285,11 +304,10 @@ class Residuals:
         if not torch.isfinite(base).all():
             base = torch.nan_to_num(base, nan=1e9, posinf=1e9, neginf=-1e9)
         steps = _STEP * torch.maximum(values.abs(), self.sizes)
-        columns = [
-            self._difference(values, point, step=steps[:, k], column=k, sets=sets) for k in range(values.shape[-1])
-        ]
+        searched = range(values.shape[-1] if self.parameters else 0)
+        columns = [self._difference(values, point, step=steps[:, k], column=k, sets=sets) for k in searched]
         blocks = [torch.stack(columns, -1)] if columns else [base.new_zeros(*base.shape, 0)]
-        if not physical:
+        if columns and not physical:
             blocks[0] = torch.einsum("swtcp,spn->swtcn", blocks[0], self.chain(point.x))
         for name, count in (("local", self.locals), ("initial", self.initials)):
             if count:

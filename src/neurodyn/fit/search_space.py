@@ -60,3 +60,31 @@ class SearchSpace:
     def held(self, x: Tensor, gradient: Tensor) -> Tensor:
         """Return which coordinates lie on a bound that descent leads across, shape [..., n]."""
         return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
+
+
+class FixedSpace:
+    """No coordinates at all: quantities keep their values, and only starting states are searched.
+
+    Attributes:
+        names: None.
+        lower: Empty.
+        upper: Empty.
+        nominal: Empty.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+        self.names: tuple[str, ...] = ()
+        self.lower = self.upper = self.nominal = values.new_zeros(0)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the physical values, shape [..., n]."""
+        return self._values.expand(*x.shape[:-1], len(self._values))
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Return the coordinates as they are."""
+        return x
+
+    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Return an empty mask."""
+        return torch.zeros_like(x, dtype=torch.bool)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn identify`: parameters and networks of a hybrid model, from logs."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+
+def identify(
+    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    /,
+    *,
+    data: str,
+    parameters: tuple[str, ...],
+    out: Path,
+    blueprint: Path | None = None,
+    minutes: float | None = None,
+    seed: int | None = None,
+    starts: int | None = None,
+    horizon: float | None = None,
+    start: Literal["auto", "logged", "past"] | None = None,
+    settings: str | None = None,
+    beside: tuple[str, ...] = (),
+    json: Path | None = None,
+    resume: bool = False,
+) -> None:
+    """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from a dataset.
+
+    Args:
+        robot: Name of a robot, or the path of your own declaration.
+        data: HDF5 store of `neurodyn generate` or `neurodyn import`, or an npz log that the robot declares.
+        parameters: Quantities that are free: NAME, NAME=LOWER:UPPER or NAME=START:LOWER:UPPER; names may be patterns
+            ("*.damping") or links ("elbow").
+        out: Run directory to write.
+        blueprint: YAML file that says which quantities networks act on, and what they see.
+        minutes: Time budget; by default iterations and steps of the settings, so that results depend on the seed alone.
+        seed: Seed of everything random.
+        starts: Starting points; more than one search by parallel basin hopping.
+        horizon: Length of the roll-outs that are compared with the data [s].
+        start: Starting states of held-out windows: as logged, or estimated from past positions; by default from the
+            past where the log's velocities are differences of positions, which look ahead.
+        settings: Settings file; by default identify.yaml beside the robot's declaration, or the general settings.
+        beside: Runs of other models that are measured on the same held-out windows.
+        json: File for the result as JSON.
+        resume: Go on with a run that was killed.
+    """
+    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.identification_tables import print_identification
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.blueprint import Blueprint
+    from neurodyn.core.config import read_config
+    from neurodyn.fit.data import open_robot_data
+    from neurodyn.fit.identification_settings import changed, load_identification
+    from neurodyn.fit.identify import Given
+    from neurodyn.fit.identify import identify as identify_robot
+    from neurodyn.fit.same_robot import require_same_teacher
+    from neurodyn.robots import load, names
+
+    require_writable(json)
+    declared = load(robot)
+    # The run is found again from any folder.
+    found = robot if robot in names() else str(Path(robot).resolve())
+    chosen = changed(
+        load_identification(declared, settings), minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start
+    )
+    networks = None if blueprint is None else read_config(blueprint, Blueprint)
+    store = open_robot_data(declared, data)
+    require_same_teacher(declared, store)
+    given = Given(declared, found, data, store, parameters, networks, beside)
+    with TrainingBar(f"identifying {declared.name}") as bar:
+        result: dict[str, Any] = identify_robot(given, out, chosen, resume=resume, progress=bar)
+    print_identification(result)
+    if json is not None:
+        write_json(json, result)
+        print(f"figures: {json}")
+    print(f"model: {out / 'model'}; report: {out / 'report.html'}")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting states of held-out windows: as logged, or from past positions alone.
+
+Velocities of many logs are smoothed positions, whose window looks ahead: a forecast that starts from them has seen some
+of its future. Then the state at the end of a few past frames is estimated instead: the roll-out of the model over these
+frames that fits their positions best, within the sensors' noise, and with a weak prior on the velocity.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.dynamics.tangent import position_difference
+from neurodyn.fit.fit_windows import FitWindows
+from neurodyn.fit.least_squares import levenberg_marquardt
+from neurodyn.fit.noise import Noise
+from neurodyn.fit.residuals import ResidualOptions, Residuals
+from neurodyn.fit.search_space import FixedSpace
+from neurodyn.fit.surroundings import Surroundings
+
+_ITERATIONS = 8
+
+Start = Literal["logged", "past"]
+
+
+def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
+    """Return how windows of a log start; "auto" takes the past where velocities are differences of positions."""
+    if asked != "auto":
+        return asked
+    columns = store.header.notes.get("column_map") or {}
+    ahead = columns.get("qd") == "differentiate" or columns.get("velocity") == "averaged"
+    return "past" if ahead else "logged"
+
+
+@torch.no_grad()
+def started(
+    dynamics: HybridDynamics,
+    windows: FitWindows,
+    context: int,
+    start: Start,
+    noise: Noise,
+    surroundings: Surroundings | None = None,
+) -> FitWindows:
+    """Return windows without their first `context` frames, whose first states are what a forecast may start from.
+
+    Args:
+        dynamics: The model that explains the past.
+        windows: Windows of `context` frames and those to forecast.
+        context: Frames of the past.
+        start: "logged" leaves states as they are.
+        noise: Noise of the sensors.
+        surroundings: Where the windows took place.
+    """
+    future = windows.cut(context)
+    if start == "logged" or context == 0:
+        return future
+    past = windows.cut(0, context)
+    velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
+    qd = past.qd.clone()
+    qd[:, 0] = velocity
+    # Accelerations within a frame, and the noise of two positions, are what the first velocity may be off by.
+    spread = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    residuals = Residuals(
+        dynamics,
+        replace(past, qd=qd),
+        Noise(noise.q, spread),
+        ResidualOptions(velocities=False, huber=5.0),
+        surroundings=surroundings,
+        space=FixedSpace(dynamics.quantities().detach()),
+    )
+    solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), _ITERATIONS)
+    path = residuals.path(solution.point)
+    q, qd = future.q.clone(), future.qd.clone()
+    q[:, 0], qd[:, 0] = path.q[:, -1], path.qd[:, -1]
+    return replace(future, q=q, qd=qd)
