@@ -13,6 +13,7 @@ import statistics
 import time
 from pathlib import Path
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.nets.transformer import Transformer
 from neurodyn.rigid.ground import Ground
 from neurodyn.robots import load
+from neurodyn.robots.sections import ProbeSelection
 from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.probes import probe_layout
@@ -38,7 +40,7 @@ SCENE = Scene(shapes=(Plane(),))
 def random_ants(worlds: int) -> tuple[NeuralDynamics, State, Control]:
     """Return a model of the ant with random weights, and ants about the ground."""
     torch.manual_seed(0)
-    robot = load("ant")
+    robot = msgspec.structs.replace(load("ant"), probes=ProbeSelection())  # all 25
     spec = robot.spec
     built = build(robot, worlds=1)
     layout = probe_layout(built, robot)

@@ -137,11 +137,25 @@ def test_open_mesh_of_a_model_is_refused():
 
 
 def test_ant_has_the_papers_25_probes(ant):
-    layout = probe_layout(build(ant), ant)
+    layout = probe_layout(build(ant), with_probes(ant))
     assert len(layout.probes) == 25
     assert len({probe.name for probe in layout.probes}) == 25
     torso = layout.probes[0]
     assert (torso.joint, torso.point, torso.radius) == (0, (0.0, 0.0, 0.0), 0.25)
+
+
+def test_distinct_probes_touch_whatever_all_of_them_touch(ant):
+    model, rng = build(ant), np.random.default_rng(0)
+    every, distinct = (probe_layout(model, with_probes(ant, distinct=choice)) for choice in (False, True))
+    assert len(distinct.probes) == 13
+    q = torch.from_numpy(rng.normal(size=(200, ant.spec.nq))).float()
+    q[:, 3:7] /= q[:, 3:7].norm(dim=1, keepdim=True)
+    ground = Ground(Scene(shapes=(Plane(),)))
+    least = []
+    for layout in (every, distinct):
+        radius = torch.tensor([probe.radius for probe in layout.probes])
+        least.append((Prober(layout)(ground, q, torch.zeros(200, ant.spec.nv)).distance - radius).amin(1))
+    torch.testing.assert_close(least[0], least[1], atol=1e-5, rtol=0)
 
 
 def test_patterns_select_by_shape_and_by_body(ant):

@@ -144,12 +144,15 @@ class ProbeSelection(Config, frozen=True):
             radii (half edges for boxes); None for ends and corners alone.
         vertices: Most points on one mesh.
         margin: Distance below which a probe enters the network's inputs [m]; None for four radii, at least 0.12 m.
+        distinct: Whether probes that say nothing new are left out: a sphere within another one of the same body, and
+            one about the very point in which a joint holds another body's equal sphere.
     """
 
     shapes: tuple[str, ...] = ("*",)
     spacing: float | None = None
     vertices: int = 16
     margin: float | None = None
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         if not self.shapes:

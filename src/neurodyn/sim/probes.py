@@ -2,6 +2,7 @@
 """The probes of a robot: fixed points on the collision shapes of its built articulation."""
 
 from collections import Counter
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ from neurodyn.sim.probe_points import shape_points
 
 if TYPE_CHECKING:
     import newton
+
+
+_SAME = 1e-6
 
 
 def probe_layout(model: "newton.Model", robot: Robot) -> ProbeLayout:
@@ -41,11 +45,46 @@ def probe_layout(model: "newton.Model", robot: Robot) -> ProbeLayout:
     groups = body_groups(model)
     carrier = carriers(model, robot)
     floating = robot.joints[0].kind == "free"
+    joints = chain_joints(model, robot)
+    probes = _probes(model, robot.name, robot.probes, groups, carrier)
     return ProbeLayout(
-        joints=chain_joints(model, robot),
-        probes=_probes(model, robot.name, robot.probes, groups, carrier),
+        joints=joints,
+        probes=distinct_probes(joints, probes) if robot.probes.distinct else probes,
         base_com=_vector(arrays.body_com.numpy()[next(iter(carrier))]) if floating else (0.0, 0.0, 0.0),
     )
+
+
+def distinct_probes(joints: tuple[ChainJoint, ...], probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
+    """Return the probes that say something new; see `ProbeSelection.distinct`."""
+    kept: list[Probe] = []
+    for probe in sorted(probes, key=lambda p: -p.radius):
+        hidden = any(
+            probe.joint == other.joint and _gap(probe.point, other.point) + probe.radius <= other.radius + _SAME
+            for other in kept
+        )
+        if not hidden and not any(_held_together(joints, probe, other) for other in kept):
+            kept.append(probe)
+    return tuple(probe for probe in probes if probe in kept)
+
+
+def _held_together(joints: tuple[ChainJoint, ...], a: Probe, b: Probe) -> bool:
+    """Return whether two equal spheres lie about the point in which a turning joint holds their bodies together."""
+    if abs(a.radius - b.radius) > _SAME:
+        return False
+    for child, parent in ((a, b), (b, a)):
+        joint = joints[child.joint]
+        if joint.kind in ("revolute", "ball") and joint.parent == parent.joint:
+            anchors = (
+                _gap(child.point, joint.child_frame[:3]) < _SAME,
+                _gap(parent.point, joint.parent_frame[:3]) < _SAME,
+            )
+            if all(anchors):
+                return True
+    return False
+
+
+def _gap(a: Sequence[float], b: Sequence[float]) -> float:
+    return float(np.linalg.norm(np.subtract(a, b)))
 
 
 def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
