@@ -23,7 +23,8 @@ GROUNDS = pipeline_grounds(*torus())
 
 @pytest.fixture(scope="module")
 def ant():
-    return robots.load("ant")
+    """The ant with all its probes."""
+    return with_probes(robots.load("ant"))
 
 
 def with_probes(robot, **fields):
