@@ -189,7 +189,7 @@ def hopper():
 def lying(height=0.135):
     """A hopper whose four points are some millimetres in the plane, and slide."""
     state = torch.zeros(1, 15, dtype=F64)
-    state[0, :8] = torch.tensor([0.05, -0.1, height - 0.02, 0.0, 0.0, 0.0, 1.0, -1.4])
+    state[0, :8] = torch.tensor([0.05, -0.1, height - 0.02, 0.0, 0.0, 0.0, 1.0, -1.02])
     state[0, 8:] = torch.tensor([0.4, 0.3, -0.1, 0.2, -0.1, 0.3, 0.5])
     return state
 

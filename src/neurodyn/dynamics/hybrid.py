@@ -92,11 +92,11 @@ class HybridDynamics(nn.Module):
         self.weights = nn.Parameter(first_weights(config, seed))
         self._threads = threads
         self._engines: dict[str, Engine] = {}
-        self._prober = Prober(_layout(mechanism)) if config.contact else None
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
         self._engine("plane")  # what a user named wrongly is refused now
+        self._prober = Prober(_layout(mechanism)) if config.contact else None
 
     @property
     def network(self) -> str:
@@ -117,7 +117,8 @@ class HybridDynamics(nn.Module):
         """Return the carry of a batch of worlds.
 
         Raises:
-            InputError: A ground is asked for, but the dynamics have no contact model.
+            InputError: A ground is asked for, but the dynamics have no contact model; or another gravity, but gravity
+                is one of the free quantities.
         """
         return HybridCarry(self.surroundings(environment))
 
@@ -131,7 +132,14 @@ class HybridDynamics(nn.Module):
                 f"hybrid model of {self.spec.robot!r}: has no contact model and feels no ground; valid: no ground, or "
                 "contact: force (or impulse)"
             )
-        gravity = self._home.gravity if environment.gravity is None else environment.gravity
+        gravity, own = environment.gravity, self._home.gravity
+        if gravity is None:
+            return Environment(gravity=own, ground=ground)
+        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own).abs().max() > 1e-3):
+            raise InputError(
+                f"hybrid model of {self.spec.robot!r}: its gravity is a free quantity and cannot be set from outside; "
+                "valid: no gravity, or a model that takes it as known"
+            )
         return Environment(gravity=gravity, ground=ground)
 
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
@@ -155,15 +163,7 @@ class HybridDynamics(nn.Module):
         On planes the loop over time is compiled; on other grounds the probes find the ground anew in every frame.
         """
         require_torques(self.spec, controls)
-        carry, state = self.begin(context, environment), present_state(context)
-        if self._mode(carry.environment) == "plane":
-            return self._run(carry.environment, state, controls)
-        q, qd = [state.q], [state.qd]
-        for torque in controls.unbind(1):
-            path = self._run(carry.environment, State(q[-1], qd[-1]), torque[:, None])
-            q.append(path.q[:, 1])
-            qd.append(path.qd[:, 1])
-        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+        return self._run(self.begin(context, environment).environment, present_state(context), controls)
 
     def simulate(
         self,
@@ -173,17 +173,17 @@ class HybridDynamics(nn.Module):
         weights: Tensor,
         environment: Environment | None = None,
     ) -> Trajectory:
-        """Predict with other parameters than the module's own; arguments as of `rollout`.
+        """Predict as `rollout` does, but with other parameters than the module's own.
 
         Args:
             state: First states.
-            controls: Torques, shape [worlds, T, nu].
+            controls: Torques [N m or N], shape [worlds, T, nu].
             parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
             weights: Weights of the networks, shape [weights].
             environment: Gravity and ground.
         """
-        carry = self.begin(state, environment)
-        return self._run(carry.environment, state, controls, parameters, weights)
+        require_torques(self.spec, controls)
+        return self._run(self.begin(state, environment).environment, state, controls, parameters, weights)
 
     def _run(
         self,
@@ -193,6 +193,20 @@ class HybridDynamics(nn.Module):
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Trajectory:
+        if self._mode(environment) == "plane":
+            return self._launch(environment, state, controls, parameters, weights)
+        q, qd = [state.q], [state.qd]
+        for torque in controls.unbind(1):
+            path = self._launch(environment, State(q[-1], qd[-1]), torque[:, None], parameters, weights)
+            q.append(path.q[:, 1])
+            qd.append(path.qd[:, 1])
+        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def _launch(
+        self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
+        weights: Tensor | None,
+    ) -> Trajectory:  # fmt: skip
+        """Run the compiled loop, over which the ground is what it is in the first state."""
         worlds, frames = controls.shape[:2]
         engine = self._engine(self._mode(environment))
         path = engine.program.rollout(
@@ -273,7 +287,7 @@ def _plane(ground: Ground, state: State) -> Tensor:
     """Return a point on the plane and its normal in each world, shape [worlds or 1, 1, 6]."""
     shape = ground.scene.shapes[0]
     pose = ground.poses(state.worlds, state.q.device, state.q.dtype)
-    own = state.q.new_tensor([*shape.rotation])
+    own = rotation.normalise(state.q.new_tensor([*shape.rotation]))
     normal = rotation.rotate(own, state.q.new_tensor([0.0, 0.0, 1.0]))
     point = state.q.new_tensor([*shape.position])
     turn = pose[:, 3:]
