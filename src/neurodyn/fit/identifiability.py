@@ -134,9 +134,10 @@ def require_seen(found: Identifiability, robot: str) -> None:
 
 def warning(found: Identifiability) -> str | None:
     """Return a line on directions that the data hardly see; None where all is well."""
-    if found.condition < ILL_CONDITIONED and not found.insensitive:
+    if found.condition < ILL_CONDITIONED:
         return None
-    worst = "" if not found.insensitive else f"; not seen: {'; '.join(d.text for d in found.insensitive[-3:])}"
+    unseen = "; ".join(direction.text for direction in found.insensitive[-3:])
+    worst = f"; not seen: {unseen}" if unseen else ""
     return (
         f"ill-conditioned (condition number {found.condition:.1e}){worst}; values along such directions stay near "
         "where they started: identify fewer parameters together, or give data that tell them apart"
