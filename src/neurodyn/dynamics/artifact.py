@@ -81,10 +81,13 @@ def read_model_config(run: str | Path) -> tuple[ModelConfig, ModelSpec]:
     """Read what a run directory says about its model, without the weights.
 
     Raises:
-        InputError: There is no such run, or its files are malformed.
+        InputError: There is no such run, its files are malformed, or its model is no neural one.
     """
     folder = artifacts.resolve_run(run) / "model"
-    config = from_dict(artifacts.read_json(folder / "config.json"), ModelConfig, str(folder / "config.json"))
+    given = artifacts.read_json(folder / "config.json")
+    if isinstance(given, dict) and given.get("kind") == "hybrid":
+        raise InputError(f"{folder}: holds a hybrid model; valid here: a neural model")
+    config = from_dict(given, ModelConfig, str(folder / "config.json"))
     spec = from_dict(artifacts.read_json(folder / "spec.json"), ModelSpec, str(folder / "spec.json"))
     return config, spec
 

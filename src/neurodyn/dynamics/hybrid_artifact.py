@@ -86,10 +86,13 @@ def read_hybrid_config(run: str | Path) -> tuple[HybridConfig, HybridSpec]:
     """Read what a run directory says about its model, without the numbers.
 
     Raises:
-        InputError: There is no such run, or its files are malformed.
+        InputError: There is no such run, its files are malformed, or its model is no hybrid one.
     """
     folder = artifacts.resolve_run(run) / "model"
-    config = from_dict(artifacts.read_json(folder / "config.json"), HybridConfig, str(folder / "config.json"))
+    given = artifacts.read_json(folder / "config.json")
+    if isinstance(given, dict) and given.get("kind") == "neural":
+        raise InputError(f"{folder}: holds a neural model; valid here: a hybrid model")
+    config = from_dict(given, HybridConfig, str(folder / "config.json"))
     spec = from_dict(artifacts.read_json(folder / "spec.json"), HybridSpec, str(folder / "spec.json"))
     return config, spec
 

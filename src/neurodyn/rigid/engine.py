@@ -68,8 +68,10 @@ class Engine:
             threads: CPU threads among which worlds are split.
 
         Raises:
-            InputError: A free quantity or a blueprint names what is not there, or the blueprint forms a cycle.
+            InputError: A free quantity or a blueprint names what is not there, the blueprint forms a cycle, or the state
+                is that of another mechanism.
         """
+        _require_joints(mechanism, spec)
         if config.contact is not None and not mechanism.points:
             raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `probes`")
         self.mechanism, self.config = mechanism, config
@@ -221,6 +223,16 @@ class Engine:
         free = [v + self._dt * a for v, a in zip(qd, acceleration, strict=True)]
         solved = contact_velocities(tree, motions, poses, touched, q, free, self._dt, scope)
         return [(after - before) * (1.0 / self._dt) for after, before in zip(solved, qd, strict=True)]
+
+
+def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
+    links = [f"{link.joint.name} ({link.joint.kind})" for link in mechanism.links]
+    joints = [f"{joint.name} ({joint.kind})" for joint in spec.joints]
+    if links != joints:
+        raise InputError(
+            f"robot {spec.robot!r}: its joints are {', '.join(joints)}, but those of the mechanism are "
+            f"{', '.join(links) or '(none)'}; valid: the same in the same order"
+        )
 
 
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
