@@ -99,6 +99,11 @@ class HybridDynamics(nn.Module):
         self._prober = Prober(_layout(mechanism)) if config.contact else None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all quantities, those that follow from the state in the order of their computation."""
+        return self._engine("plane").names
+
+    @property
     def network(self) -> str:
         """What kind of model it is."""
         return "hybrid" if self.config.blueprint.augmentations else "identified"
