@@ -18,6 +18,7 @@ ARGUMENTS = {
     "solver_swap.py": ["--worlds", "8", "--frames", "30"],
     "gradient.py": ["--worlds", "8"],
     "boxes.py": ["--worlds", "4", "--frames", "12"],
+    "link_lengths.py": ["--grid", "2"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
 }
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py"))
