@@ -22,6 +22,9 @@ from neurodyn.rigid.trace import Graph, Scalar
 from neurodyn.rigid.trace.program import Inputs, Program, Sizes
 from neurodyn.rigid.vectors import Vector
 
+SIZE = "points.size"
+"""Quantity: factor on the places and radii of the points that touch."""
+
 GROUND = 6
 """Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
 
@@ -68,7 +71,8 @@ class Engine:
             threads: CPU threads among which worlds are split.
 
         Raises:
-            InputError: A free quantity or a blueprint names what is not there, the blueprint forms a cycle, or the state
+            InputError: A free quantity or a blueprint names what is not there, the blueprint forms a cycle, or the
+                state
                 is that of another mechanism.
         """
         _require_joints(mechanism, spec)
@@ -137,6 +141,10 @@ class Engine:
         )
         tree = Tree(mechanism, scope)
         motions = tree.motions(q, qd)
+        for link, motion in zip(mechanism.links, motions, strict=True):
+            for axis, v, w in zip("xyz", motion.velocity, motion.spin, strict=True):
+                scope.define(f"velocity.{link.joint.name}.{axis}", v)
+                scope.define(f"spin.{link.joint.name}.{axis}", w)
         torque = self._torques(scope, tree, q, qd, control)
         forces = self._external(scope)
         if config.contact == "force":
@@ -183,7 +191,7 @@ class Engine:
         self, scope: Scope, tree: Tree, motions: list[LinkMotion], poses: list[LinkPose],
         held: list,  # type: ignore[type-arg]
     ) -> list[Touch]:  # fmt: skip
-        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held))
+        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held), scope(SIZE))
         for touch in touched:
             touch.depth = scope.define(f"contact.{touch.name}.depth", touch.depth)
         return touched
@@ -238,6 +246,8 @@ def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
     """Return the nominal values of all quantities of a mechanism and of its contacts."""
     found = mechanism.quantities()
+    if contact is not None:
+        found[SIZE] = 1.0
     if contact == "force":
         found |= contact_force.DEFAULTS
     elif contact == "impulse":

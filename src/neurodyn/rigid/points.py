@@ -62,6 +62,7 @@ def touches(
     poses: Sequence[LinkPose],
     points: Sequence[Probe],
     grounds: Sequence[tuple[Vector, Vector]],
+    size: Any = 1.0,
 ) -> list[Touch]:
     """Measure points against flat pieces of ground.
 
@@ -71,14 +72,16 @@ def touches(
         poses: Where they are.
         points: The points.
         grounds: For each point a point on the ground and the outward normal there, in the world.
+        size: Factor on the places and radii of points in their bodies.
     """
     found = []
     for point, (origin, normal) in zip(points, grounds, strict=True):
         pose, motion = poses[point.joint], motions[point.joint]
-        arm = apply(pose.turn, tree.in_link_frame(point.joint, list(point.point)))
+        arm = apply(pose.turn, tree.in_link_frame(point.joint, scale(size, list(point.point))))
         centre = add(pose.origin, arm)
-        depth = point.radius - dot(normal, subtract(centre, origin))
-        lowest = subtract(arm, scale(point.radius, normal))
+        radius = size * point.radius
+        depth = radius - dot(normal, subtract(centre, origin))
+        lowest = subtract(arm, scale(radius, normal))
         velocity = add(apply(pose.turn, motion.velocity), cross(apply(pose.turn, motion.spin), lowest))
         found.append(Touch(point.name, point.joint, lowest, normal, depth, velocity))
     return found
