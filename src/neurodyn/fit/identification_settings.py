@@ -34,6 +34,8 @@ class NetworkSettings(Config, frozen=True):
         validations: How often the roll-out error is measured on the validation split.
         patience: Validations without a better one after which the training ends; the best model is kept.
         steps: Optimiser steps where no time budget is given.
+        moving: Whether only windows that move are trained on, where the parameters' are: what networks have not seen
+            they may make worse.
     """
 
     optimiser: Literal["adam", "soap", "lbfgs"] = "adam"
@@ -47,6 +49,7 @@ class NetworkSettings(Config, frozen=True):
     validations: int = 40
     patience: int = 12
     steps: int = 2000
+    moving: bool = False
 
     def __post_init__(self) -> None:
         for name in ("rate", "clip"):

@@ -263,8 +263,9 @@ class _Identification:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
     def _started(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
+        moving = self.settings.moving if self.settings.network.moving else None
         context = self.settings.context if self.start == "past" else 0
-        windows = fit_windows(self.given.store, split, self.frames + context, most=most, moving=self.settings.moving)
+        windows = fit_windows(self.given.store, split, self.frames + context, most=most, moving=moving)
         return started(model, windows, context, self.start, noise, self.surroundings)
 
     def _result(

@@ -53,7 +53,7 @@ def levenberg_marquardt(
     start: Point,
     iterations: int,
     *,
-    tolerance: float = 1e-9,
+    tolerance: float = 3e-8,
     stop: Stop | None = None,
 ) -> Solution:
     """Minimise the cost of residuals from S starts.
