@@ -11,7 +11,7 @@ from pathlib import Path
 
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Split
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.loading import load
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.evaluate_log import evaluate_log
 from neurodyn.fit.settings import load_settings, with_budget

@@ -102,7 +102,7 @@ class TestGround:
             world.add_ground_plane()
 
         model, free = cartpoles(2, edit=edit), cartpoles(2)
-        with pytest.warns(UserWarning, match=r"'cartpole' was trained without probes and feels none of the 2 static"):
+        with pytest.warns(UserWarning, match=r"'cartpole' has no probes and feels none of the 2 static"):
             solver = SolverNeural(model, run)
         out = [model.state(), free.state()]
         solver.step(start(model), out[0], None, None, CARTPOLE.dt)

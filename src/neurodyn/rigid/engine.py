@@ -72,8 +72,7 @@ class Engine:
 
         Raises:
             InputError: A free quantity or a blueprint names what is not there, the blueprint forms a cycle, or the
-                state
-                is that of another mechanism.
+                state is that of another mechanism.
         """
         _require_joints(mechanism, spec)
         if config.contact is not None and not mechanism.points:

@@ -155,7 +155,7 @@ def _warn_of_shapes(model: Any, robot: str, where: str) -> None:
     unfelt = sorted(shape for shape in touched if static[shape])
     if unfelt:
         warnings.warn(
-            f"{where}: the model of {robot!r} was trained without probes and feels none of the {len(unfelt)} static "
+            f"{where}: the model of {robot!r} has no probes and feels none of the {len(unfelt)} static "
             f"shapes that the robots could touch, such as {short_label(model.shape_label[unfelt[0]])!r}",
             stacklevel=4,
         )
