@@ -37,7 +37,7 @@ NETWORK = NetConfig(kind="transformer", width=384, depth=6, heads=12, window=10,
 SCENE = Scene(shapes=(Plane(),))
 
 
-def random_ants(worlds: int) -> tuple[NeuralDynamics, State, Control]:
+def random_ants(worlds: int, free_motion: bool = False) -> tuple[NeuralDynamics, State, Control]:
     """Return a model of the ant with random weights, and ants about the ground."""
     torch.manual_seed(0)
     robot = msgspec.structs.replace(load("ant"), probes=ProbeSelection())  # all 25
@@ -47,7 +47,7 @@ def random_ants(worlds: int) -> tuple[NeuralDynamics, State, Control]:
     motion = torch.randn(1000, spec.nv)
     encoding = fit_encoding(
         spec, motion, spec.dt * motion, motion, velocity_products=False, layout=layout,
-        free_motion=robot.teacher.substeps, mechanism=mechanism(built, robot),
+        free_motion=robot.teacher.substeps if free_motion else None, mechanism=mechanism(built, robot),
     )  # fmt: skip
     predictor = build_predictor(NETWORK, encoding.inputs, encoding.outputs)
     model = NeuralDynamics(encoding, predictor, scene=SCENE).requires_grad_(False).eval()
@@ -61,8 +61,8 @@ def random_ants(worlds: int) -> tuple[NeuralDynamics, State, Control]:
 class Work:
     """The pieces of a step, on the same states at every call."""
 
-    def __init__(self, worlds: int) -> None:
-        self.model, self.state, self.control = random_ants(worlds)
+    def __init__(self, worlds: int, free_motion: bool = False) -> None:
+        self.model, self.state, self.control = random_ants(worlds, free_motion)
         self.environment = self.model.surroundings(Environment(ground=Ground(SCENE)))
         self.carry = self.model.begin(self.state, self.environment)
         self.inputs = self.encode()
@@ -169,6 +169,9 @@ def main() -> None:
             figures[f"{name}_ms_b{worlds}"] = 1e3 * seconds
         outside = statistics.median(work.outside() for _ in range(60))
         figures[f"outside_network_in_step_ms_b{worlds}"] = 1e3 * outside
+        free = Work(worlds, free_motion=True)
+        taken = compare({"with": free.beside, "without": work.beside}, seconds=options.seconds, rounds=options.rounds)
+        figures[f"free_motion_ms_b{worlds}"] = 1e3 * (taken["with"] - taken["without"])
         figures[f"step_env_steps_per_cpu_second_b{worlds}"] = worlds / times["step"]
         figures[f"speedup_over_recompute_b{worlds}"] = times["recompute"] / times["step"]
         ratios[f"step_vs_network_b{worlds}"] = times["step"] / times["network"]
