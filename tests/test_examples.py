@@ -19,6 +19,8 @@ ARGUMENTS = {
     "gradient.py": ["--worlds", "8"],
     "boxes.py": ["--worlds", "4", "--frames", "12"],
     "link_lengths.py": ["--grid", "2"],
+    "swimmer.py": ["--seconds", "2"],
+    "friction_discovery.py": ["--windows", "8", "--steps", "10", "--refit", "10", "--seconds", "1"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
 }
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py"))
