@@ -30,7 +30,8 @@ def main() -> None:
     single_thread()
     torch.manual_seed(0)
     swings = record(4, FRAMES, seed=4)
-    path = pendulum(FRICTION).rollout(State(swings.q[:, 0], swings.qd[:, 0]), swings.control)
+    with torch.no_grad():
+        path = pendulum(FRICTION).rollout(State(swings.q[:, 0], swings.qd[:, 0]), swings.control)
     require(error(path.q, swings) < 1e-9, "the reference does not repeat its own swings")
     start = time.process_time()
     found = found_in(options.windows, options.steps, options.refit)
