@@ -10,11 +10,12 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.fit.finite import require_finite
 from neurodyn.fit.identifiability import identifiability, require_seen, warning
 from neurodyn.fit.least_squares import fitted, levenberg_marquardt
 from neurodyn.fit.noise import Noise, estimate_noise
 from neurodyn.fit.optimise import lbfgs
-from neurodyn.fit.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.fit.residuals import Point, ResidualOptions, Residuals
 from tests.fit import pendulum
 
 ASKED = ("elbow.mass", "elbow.com.z", "*.damping", "*.friction")

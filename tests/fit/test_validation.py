@@ -37,7 +37,9 @@ def test_a_whole_turn_of_a_continuous_joint_is_no_error(plant_store: Store, quic
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_rollout_that_leaves_the_finite_counts_with_the_worst_score(value: float, plant_store: Store, quick: Settings):
+def test_a_rollout_that_leaves_the_finite_counts_with_the_worst_score(
+    value: float, plant_store: Store, quick: Settings
+):
     def spoil(q, qd):
         q[0, -1, 0] = value
         return q, qd

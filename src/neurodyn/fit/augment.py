@@ -23,10 +23,10 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.tangent import position_difference
+from neurodyn.fit.finite import require_finite_path
 from neurodyn.fit.fit_windows import FitWindows
 from neurodyn.fit.identification_settings import NetworkSettings
 from neurodyn.fit.metrics import MetricsLog, Progress
-from neurodyn.fit.residuals import require_finite_path
 from neurodyn.fit.surroundings import Surroundings
 
 SAVE_SECONDS = 30.0

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import Config, read_config, to_dict, to_yaml
+from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.parameter import Parameter, select_parameters
+from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.hybrid import HybridDynamics
@@ -25,16 +25,18 @@ from neurodyn.dynamics.hybrid_artifact import save_hybrid
 from neurodyn.dynamics.loading import load
 from neurodyn.fit.augment import Augmenter, Task, has_networks
 from neurodyn.fit.basin_hopping import Population, basin_hopping, rounds_done
+from neurodyn.fit.finite import require_finite
 from neurodyn.fit.fit_windows import FitWindows, fit_windows
 from neurodyn.fit.forecast_errors import Forecast, baselines, forecast_errors, hybrid_forecast, model_forecast
 from neurodyn.fit.identifiability import Identifiability, identifiability, require_seen, warning
+from neurodyn.fit.identification_record import IdentificationRecord, check_run
 from neurodyn.fit.identification_settings import IdentificationSettings
 from neurodyn.fit.least_squares import fitted, levenberg_marquardt
 from neurodyn.fit.metrics import MetricsLog, Progress
 from neurodyn.fit.noise import Noise, given_noise
 from neurodyn.fit.optimise import lbfgs
 from neurodyn.fit.report.identification import write_identification
-from neurodyn.fit.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.fit.residuals import Point, ResidualOptions, Residuals
 from neurodyn.fit.starts import Start, start_of, started
 from neurodyn.fit.surroundings import Surroundings
 from neurodyn.fit.train import require_data
@@ -46,28 +48,6 @@ _HOPPING_WINDOWS = 48
 _HELD_OUT = 1000
 _NETWORKS_FROM = 100_000
 """Step at which the lines of the second stage begin in the metrics."""
-
-
-class IdentificationRecord(Config, frozen=True):
-    """How a run was made: RUN/config.yaml.
-
-    Attributes:
-        kind: Kind of dynamics.
-        robot: Name or path of the robot's declaration.
-        data: Path of the trajectories.
-        parameters: The free quantities.
-        blueprint: The networks.
-        settings: Resolved settings.
-        versions: Versions of the packages that made it.
-    """
-
-    kind: str
-    robot: str
-    data: str
-    parameters: tuple[Parameter, ...]
-    blueprint: Blueprint
-    settings: IdentificationSettings
-    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -150,7 +130,7 @@ class _Identification:
             blueprint=self.given.blueprint or Blueprint(), settings=self.settings,
             versions=package_versions("torch", "newton", "scipy"),
         )  # fmt: skip
-        going_on = _check_run(self.out, record, resume)
+        going_on = check_run(self.out, record, resume)
         identified = self.model()
         residuals = self._residuals(identified)
         if going_on:
@@ -409,24 +389,3 @@ def _built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, S
     model = build(robot, worlds=1)
     scene = None if contact is None or robot.ground is None else robot.grounds[robot.ground]
     return mechanism(model, robot), fingerprint(model), scene
-
-
-def _check_run(out: Path, record: IdentificationRecord, resume: bool) -> bool:
-    """Compare what a run is about with what is there; return whether there is a state to go on from."""
-    path = out / "config.yaml"
-    if resume:
-        if not path.exists():
-            raise InputError(f"{out}: holds no identification to resume; leave out --resume to start one")
-        before = read_config(path, IdentificationRecord)
-        for name in ("robot", "parameters", "blueprint", "settings"):
-            if getattr(before, name) != getattr(record, name):
-                raise InputError(
-                    f"{path}: --resume needs the {name} that the run was started with; leave out the flags that "
-                    "differ, or give another --out"
-                )
-        return (out / "state" / "data.json").is_file()
-    if path.exists():
-        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: is a file; give a folder for the run")
-    return False

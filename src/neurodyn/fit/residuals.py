@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.parameters import size_of
@@ -388,33 +387,3 @@ class Residuals:
 def _twice(point: Point) -> Point:
     x, local, initial = (torch.cat([part, part]) for part in (point.x, point.local, point.initial))
     return Point(x, local, initial)
-
-
-def require_finite(residuals: Residuals, point: Point) -> None:
-    """Refuse a first set whose roll-outs are not finite.
-
-    Raises:
-        InputError: One is not; the message names the window, the frame and the quantity.
-    """
-    path, w = residuals.path(point), residuals.windows
-    require_finite_path(path, residuals.dynamics.spec, w)
-
-
-def require_finite_path(path: Trajectory, spec: StateSpec, windows: FitWindows) -> None:
-    """Refuse roll-outs that are not finite.
-
-    Raises:
-        InputError: One is not; the message names the window, the frame and the quantity.
-    """
-    joined = torch.cat([path.q, path.qd], -1)
-    bad = torch.nonzero(~torch.isfinite(joined))
-    if not len(bad):
-        return
-    first = bad[bad[:, 1].argmin()]
-    world, frame, column = (int(x) for x in first)
-    names = [f"q.{name}" for name in spec.q_names] + [f"qd.{name}" for name in spec.qd_names]
-    episode, start = (int(x) for x in windows.places[world])
-    raise InputError(
-        f"roll-out of world {world} (episode {episode}, from state {start} on) is not finite: {names[column]} at step "
-        f"{frame}; valid: parameters, bounds or substeps with which the dynamics stay finite"
-    )
