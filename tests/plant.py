@@ -88,12 +88,11 @@ class PlantDynamics:
     """The plant behind the interface of dynamics: a model without error, or with one that is asked for."""
 
     differentiable = False
+    network = "plant"
 
     def __init__(self, distort: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> None:
         self.spec: StateSpec = robot().spec
         self.fingerprint = None
-        self.predictor = torch.nn.Module()
-        self.predictor.net = torch.nn.Identity()
         self._distort = distort
 
     def parameters(self):
