@@ -10,7 +10,7 @@ but rarely stops at the right one.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -43,6 +43,7 @@ class DiscoverySettings(Config, frozen=True):
         rate: Learning rate.
         decay: lambda of the penalty lambda |weights|^2 on all layers but the first.
         refit: Optimiser steps of a refit without penalty.
+        polish: Most iterations of L-BFGS on the blueprint that is taken; 0 for none.
         tolerance: Share of the improvement over no network at all that a sparser blueprint may give up.
         seed: Seed of the weights.
     """
@@ -56,6 +57,7 @@ class DiscoverySettings(Config, frozen=True):
     rate: float = 0.01
     decay: float = 1e-5
     refit: int = 600
+    polish: int = 300
     tolerance: float = 0.02
     seed: int = 0
 
@@ -182,6 +184,7 @@ def discover(
             chosen = smaller
             if progress is not None:
                 progress(f"without {pair[1]} -> {pair[0]}: held-out error {smaller.error:.4g}")
+    chosen = _polished(dynamics, train, held_out, chosen, settings)
     everything = [(a.quantities[0], x) for a in blueprint.augmentations for x in a.inputs]
     ranking = sorted(((q, x, survived.get((q, x), 0.0)) for q, x in everything), key=lambda row: -row[2])
     model = _with_blueprint(dynamics, chosen.blueprint)
@@ -246,6 +249,26 @@ def _refitted(
     return Candidate(kappa, pairs, fit.blueprint, fit.held_out_error(), fit.weights.detach())
 
 
+def _polished(
+    dynamics: HybridDynamics,
+    train: FitWindows,
+    held_out: FitWindows,
+    candidate: Candidate,
+    settings: DiscoverySettings,
+) -> Candidate:
+    """Train a blueprint to convergence; it is kept where the held-out error agrees."""
+    if not candidate.pairs or not settings.polish:
+        return candidate
+    fit = _Fit(dynamics, train, held_out, candidate.blueprint, settings)
+    with torch.no_grad():
+        fit.weights.copy_(candidate.weights)
+    fit.converge(settings.polish)
+    error = fit.held_out_error()
+    if not error < candidate.error:
+        return candidate
+    return replace(candidate, error=error, weights=fit.weights.detach())
+
+
 class _Fit:
     """Networks of a blueprint, trained on multi-step roll-outs."""
 
@@ -285,6 +308,18 @@ class _Fit:
             optimiser.step()
             if kappa:
                 shrink_(self.weights, self._layers, kappa * optimiser.param_groups[0]["lr"])
+
+    def converge(self, iterations: int) -> None:
+        """Take L-BFGS iterations on the same error, without penalty."""
+        optimiser = torch.optim.LBFGS([self.weights], max_iter=iterations, line_search_fn="strong_wolfe")
+
+        def loss() -> Tensor:
+            optimiser.zero_grad()
+            value = self._error(self._train).square().mean() + self._settings.decay * self._later().square().sum()
+            value.backward()
+            return value
+
+        optimiser.step(loss)  # pyright: ignore[reportArgumentType]  # it wants a float, and takes what has one
 
     def held_out_error(self) -> float:
         """Return the root of the mean squared error on the held-out windows."""
