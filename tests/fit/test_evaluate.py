@@ -22,7 +22,7 @@ HORIZON, ROLLOUTS = 120, 6
 class Wrapped(AnalyticDynamics):
     """The teacher in the place of the model, spoiled on demand."""
 
-    network = "teacher"
+    kind, network = "neural", "teacher"
 
     def __init__(self, robot: Robot, spoil=None, **options) -> None:
         super().__init__(robot, **options)

@@ -54,6 +54,7 @@ class HybridDynamics(nn.Module):
     """
 
     differentiable = True
+    kind = "hybrid"
 
     def __init__(
         self,

@@ -47,6 +47,7 @@ class NeuralDynamics(nn.Module):
     """
 
     differentiable = True
+    kind = "neural"
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ def evaluate(
     steps = rollouts * horizon
     return {
         "robot": robot.name,
-        "kind": "neural",
+        "kind": model.kind,
         "network": model.network,
         "parameters": sum(p.numel() for p in model.parameters()),
         "horizon": horizon,

@@ -86,9 +86,9 @@ def describe(model: Dynamics) -> dict[str, Any]:
     """Return the kind of some dynamics, and its network and number of weights where it is a network."""
     if not isinstance(model, torch.nn.Module):
         return {"kind": type(model).__name__.removesuffix("Dynamics").lower(), "network": None, "parameters": 0}
-    net = getattr(getattr(model, "predictor", None), "net", model)
-    parameters = sum(p.numel() for p in model.parameters())
-    return {"kind": "neural", "network": type(net).__name__.lower(), "parameters": parameters}
+    kind = getattr(model, "kind", type(model).__name__.removesuffix("Dynamics").lower())
+    network = getattr(model, "network", kind)
+    return {"kind": kind, "network": network, "parameters": sum(p.numel() for p in model.parameters())}
 
 
 @torch.no_grad()

@@ -100,7 +100,7 @@ def evaluate_log(
     errors = scored.q["model"][scored.finite]
     return {
         "robot": robot.name,
-        "kind": "neural",
+        "kind": model.kind,
         "network": model.network,
         "parameters": sum(p.numel() for p in model.parameters()),
         "horizon": frames,
