@@ -12,7 +12,8 @@ from neurodyn.core.probes import ChainJoint
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.fit.discover import DiscoverySettings, default_candidates, discover, torque_sizes
+from neurodyn.fit.candidates import default_candidates, torque_sizes
+from neurodyn.fit.discover import DiscoverySettings, discover
 from neurodyn.fit.fit_windows import FitWindows
 from neurodyn.fit.sparsity import first_layers, shrink_, strengths
 from neurodyn.rigid.engine import EngineConfig
@@ -70,7 +71,7 @@ def test_friction_is_found_at_the_joints_where_it_acts_and_nowhere_else(logs):
 
 
 def test_every_joint_is_a_candidate_with_all_that_moves_as_inputs(logs):
-    blueprint = default_candidates(pendulum(0.0), logs[0], DiscoverySettings())
+    blueprint = default_candidates(pendulum(0.0), logs[0], (8,))
     assert [a.quantities for a in blueprint.augmentations] == [("torque.joint1",), ("torque.joint2",)]
     assert blueprint.augmentations[0].inputs == (
         "sin(q.joint1)", "cos(q.joint1)", "sin(q.joint2)", "cos(q.joint2)", "qd.joint1", "qd.joint2",
