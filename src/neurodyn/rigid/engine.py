@@ -20,7 +20,7 @@ from neurodyn.rigid.points import LinkPose, Touch, link_poses, touches, wrenches
 from neurodyn.rigid.scope import Scope
 from neurodyn.rigid.trace import Graph, Scalar
 from neurodyn.rigid.trace.program import Inputs, Program, Sizes
-from neurodyn.rigid.vectors import Vector
+from neurodyn.rigid.vectors import Vector, add
 
 SIZE = "points.size"
 """Quantity: factor on the places and radii of the points that touch."""
@@ -262,8 +262,5 @@ def _merged(
     found = dict(a)
     for index, (moment, force) in b.items():
         known = found.get(index, ([0.0] * 3, [0.0] * 3))
-        found[index] = (
-            [x + y for x, y in zip(known[0], moment, strict=True)],
-            [x + y for x, y in zip(known[1], force, strict=True)],
-        )
+        found[index] = (add(known[0], moment), add(known[1], force))
     return found

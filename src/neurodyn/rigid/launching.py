@@ -8,6 +8,8 @@ import torch
 import warp as wp
 from torch import Tensor
 
+_MOST = 16
+
 
 def warp_device(device: torch.device) -> str:
     """Return Warp's name of a device."""
@@ -46,16 +48,14 @@ class Launch:
 class Launches:
     """The launches that were recorded last."""
 
-    def __init__(self, most: int = 16) -> None:
-        """Keep so many launches at most."""
-        self._most = most
+    def __init__(self) -> None:
         self._launches: dict[Any, Launch] = {}
 
     def get(self, key: Any, make: Callable[[], Launch]) -> Launch:
         """Return the launch recorded under a key, recorded now by `make` where there is none."""
         launch = self._launches.get(key)
         if launch is None:
-            if len(self._launches) >= self._most:
+            if len(self._launches) >= _MOST:
                 self._launches.pop(next(iter(self._launches)))
             launch = self._launches[key] = make()
         return launch

@@ -114,14 +114,11 @@ class Program:
         """
         if frames < 0 or substeps < 1:
             raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
-        s = self.sizes
-        x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, s.state)], state)
-        worlds = x.shape[0]
-        u = _fitting("control", control, [(worlds, frames, s.control)], x)
-        h = _fitting("held", held, [(worlds, frames, s.held)], x)
-        p = _fitting("parameters", parameters, [(s.parameters,), (worlds, s.parameters)], x)
-        w = _fitting("weights", weights, [(s.weights,)], x)
-        return _Rollout.apply(self, frames, substeps, x, u, h, p, w)  # type: ignore[no-any-return]
+        x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
+        run = self.run(
+            x, frames=frames, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
+        )
+        return _Rollout.apply(self, frames, substeps, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
 
     def run(
         self,
