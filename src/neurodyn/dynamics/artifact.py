@@ -2,7 +2,7 @@
 """A trained model as files: RUN/model/{model.safetensors, config.json, spec.json}."""
 
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
@@ -84,12 +84,22 @@ def read_model_config(run: str | Path) -> tuple[ModelConfig, ModelSpec]:
         InputError: There is no such run, its files are malformed, or its model is no neural one.
     """
     folder = artifacts.resolve_run(run) / "model"
-    given = artifacts.read_json(folder / "config.json")
-    if isinstance(given, dict) and given.get("kind") == "hybrid":
-        raise InputError(f"{folder}: holds a hybrid model; valid here: a neural model")
+    given = read_kind(folder, "neural", other="hybrid")
     config = from_dict(given, ModelConfig, str(folder / "config.json"))
     spec = from_dict(artifacts.read_json(folder / "spec.json"), ModelSpec, str(folder / "spec.json"))
     return config, spec
+
+
+def read_kind(folder: Path, kind: str, *, other: str) -> Any:
+    """Return what config.json of a model says; refuse a model of the other kind.
+
+    Raises:
+        InputError: The file is missing or malformed, or the model is of the other kind.
+    """
+    given = artifacts.read_json(folder / "config.json")
+    if isinstance(given, dict) and given.get("kind") == other:
+        raise InputError(f"{folder}: holds a {other} model; valid here: a {kind} model")
+    return given
 
 
 def load(run: str | Path, *, device: str = "cpu") -> NeuralDynamics:

@@ -253,14 +253,13 @@ class HybridDynamics(nn.Module):
     def _held(self, environment: Environment, state: State, frames: int) -> Tensor:
         """Return the ground of all frames, shape [worlds, frames, numbers]."""
         ground, worlds = environment.ground, state.worlds
+        away = state.q.new_tensor([0.0, 0.0, FAR, 0.0, 0.0, 1.0])
         if ground is None or ground.empty:
-            held = state.q.new_tensor([0.0, 0.0, FAR, 0.0, 0.0, 1.0])
-            return held.expand(worlds, frames, GROUND)
+            return away.expand(worlds, frames, GROUND)
         if self._mode(environment) == "plane":
             return _plane(ground, state).expand(worlds, frames, GROUND)
         assert self._prober is not None
         readings = self._prober(ground, state.q.detach(), state.qd.detach())
-        away = state.q.new_tensor([0.0, 0.0, FAR, 0.0, 0.0, 1.0])
         found = torch.cat([readings.point, readings.normal], dim=-1)
         return torch.where(readings.valid[..., None], found, away).flatten(1)[:, None]
 

@@ -15,6 +15,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import Parameter
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.artifact import read_kind
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.rigid.engine import EngineConfig
 
@@ -89,9 +90,7 @@ def read_hybrid_config(run: str | Path) -> tuple[HybridConfig, HybridSpec]:
         InputError: There is no such run, its files are malformed, or its model is no hybrid one.
     """
     folder = artifacts.resolve_run(run) / "model"
-    given = artifacts.read_json(folder / "config.json")
-    if isinstance(given, dict) and given.get("kind") == "neural":
-        raise InputError(f"{folder}: holds a neural model; valid here: a hybrid model")
+    given = read_kind(folder, "hybrid", other="neural")
     config = from_dict(given, HybridConfig, str(folder / "config.json"))
     spec = from_dict(artifacts.read_json(folder / "spec.json"), HybridSpec, str(folder / "spec.json"))
     return config, spec
