@@ -7,6 +7,9 @@ of joint: rad and rad/s for revolute joints, m and m/s for prismatic ones. A fre
 (m/s, rad/s; world axes), which is Newton's convention. A ball joint has the quaternion [qx qy qz qw] that turns
 the child-side into the parent-side joint frame, and the relative angular velocity in the axes of the parent-side
 joint frame [rad/s], so that q' = 1/2 [w, 0] (x) q.
+
+Logs of robots know more, and less, than generalised coordinates: the velocity of a base in its own axes but no pose of it,
+gravity as an inertial unit sees it, measured torques, which feet touch the ground. Those are channels and contacts.
 """
 
 from typing import Literal
@@ -92,6 +95,26 @@ class JointSpec(Config, frozen=True):
         return _TANGENT_UNITS[self.kind]
 
 
+class Channel(Config, frozen=True):
+    """One measured number beside the generalised coordinates.
+
+    Attributes:
+        name: "QUANTITY" or "QUANTITY.COMPONENT", as in "base_linear_velocity.x"; components of a quantity follow each
+            other.
+        unit: Unit, as in "m/s"; "1" for a number without one.
+        frame: Axes that components are given in; empty where there are none.
+    """
+
+    name: str
+    unit: str
+    frame: Literal["", "world", "base"] = ""
+
+    @property
+    def quantity(self) -> str:
+        """The quantity of which it is a component."""
+        return self.name.partition(".")[0]
+
+
 class StateSpec(Config, frozen=True):
     """Names, order, units and time step of a robot's state and control.
 
@@ -101,6 +124,10 @@ class StateSpec(Config, frozen=True):
         controls: Joints that are actuated, in the order of the control vector [N m or N].
         dt: Length of one frame [s].
         context: Number of earlier frames that a prediction can make use of; 0 for a state that is complete.
+        channels: Measured numbers beside the generalised coordinates, in order.
+        contacts: Bodies of which it is known whether they touch something, in order.
+        control_kind: What a control is: a "torque" [N m or N], or the "target" of a position controller [rad or m] whose
+            gains are part of what was measured.
     """
 
     robot: str
@@ -108,6 +135,9 @@ class StateSpec(Config, frozen=True):
     controls: tuple[str, ...]
     dt: float
     context: int = 0
+    channels: tuple[Channel, ...] = ()
+    contacts: tuple[str, ...] = ()
+    control_kind: Literal["torque", "target"] = "torque"
 
     @property
     def q_names(self) -> tuple[str, ...]:
@@ -150,6 +180,16 @@ class StateSpec(Config, frozen=True):
         return len(self.controls)
 
     @property
+    def nx(self) -> int:
+        """Number of channels."""
+        return len(self.channels)
+
+    @property
+    def nc(self) -> int:
+        """Number of bodies whose contact is known."""
+        return len(self.contacts)
+
+    @property
     def continuous(self) -> tuple[bool, ...]:
         """For each position coordinate, whether it is an angle modulo 2 pi, shape [nq]."""
         return tuple(joint.continuous for joint in self.joints for _ in joint.q_names)
@@ -175,6 +215,13 @@ class StateSpec(Config, frozen=True):
                     )
         if self.controls != other.controls:
             found.append(f"controls are {list(other.controls)} instead of {list(self.controls)}")
+        for what, mine, theirs in (
+            ("channels", self.channels, other.channels),
+            ("contacts", self.contacts, other.contacts),
+            ("control_kind", self.control_kind, other.control_kind),
+        ):
+            if mine != theirs:
+                found.append(f"{what}: {_shown(theirs)} instead of {_shown(mine)}")
         if abs(self.dt - other.dt) > 1e-6 * self.dt:
             found.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")
         return found
@@ -182,3 +229,9 @@ class StateSpec(Config, frozen=True):
     def with_context(self, frames: int) -> "StateSpec":
         """Return this spec with another number of context frames."""
         return msgspec.structs.replace(self, context=frames)
+
+
+def _shown(given: "str | tuple[Channel | str, ...]") -> str:
+    if isinstance(given, str):
+        return given
+    return str([item.name if isinstance(item, Channel) else item for item in given])

@@ -39,12 +39,17 @@ EPISODE = np.dtype(
 
 
 class Status(IntEnum):
-    """How an episode ended."""
+    """How an episode ended.
+
+    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short because a simulation left what makes
+    sense. LOG: where a recording ended. TERMINATED: its last frame ended in what its task calls a failure.
+    """
 
     COMPLETE = 0
     NOT_FINITE = 1
     OUT_OF_RANGE = 2
     LOG = 3
+    TERMINATED = 4
 
 
 class Split(IntEnum):
@@ -136,6 +141,9 @@ def write_header(file: h5py.File, header: StoreHeader) -> None:
         "q_units": list(spec.q_units),
         "qd_names": list(spec.qd_names),
         "control_names": list(spec.controls),
+        "control_kind": spec.control_kind,
+        "channel_names": [channel.name for channel in spec.channels],
+        "contact_names": list(spec.contacts),
         "seed": "none" if header.seed is None else header.seed,
         "versions": json.dumps(header.versions),
     }

@@ -12,7 +12,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, package_versions, read_header
-from neurodyn.data.writer import GROUND, StoreWriter, check_ground, open_store_file
+from neurodyn.data.writer import GROUND, StoreWriter, check_ground, open_store_file, widths
 
 __all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter", "package_versions"]
 
@@ -23,8 +23,8 @@ class Store:
 
     Attributes:
         header: Origin and layout.
-        frames: Positions, velocities and controls side by side, float32, shape [N, nq + nv + nu]; one row for
-            each state; the control of a row acts during the frame that begins there; the control in the last
+        frames: Positions, velocities, controls, channels and contacts side by side, float32, shape
+            [N, nq + nv + nu + nx + nc]; one row for each state; the control of a row acts during the frame that begins there; the control in the last
             row of an episode is unused.
         table: One EPISODE record for each episode, shape [E].
         ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion with the
@@ -69,7 +69,9 @@ class Store:
             InputError: The file cannot be written.
         """
         with StoreWriter(path, self.header) as writer:
-            writer.append_rows(self.q, self.qd, self.control, self.table, self.ground)
+            writer.append_rows(
+                self.q, self.qd, self.control, self.table, self.ground, channel=self.channel, contact=self.contact
+            )
 
     def check(self, where: str) -> None:
         """Check that the table and the rows fit together and that all values are finite.
@@ -114,8 +116,23 @@ class Store:
 
     @property
     def control(self) -> np.ndarray:
-        """Torques [N m or N], a view of shape [N, nu]."""
-        return self.frames[:, self.header.spec.nq + self.header.spec.nv :]
+        """Torques [N m or N], or what the spec's control_kind says, a view of shape [N, nu]."""
+        return self._columns("control")
+
+    @property
+    def channel(self) -> np.ndarray:
+        """The spec's channels, a view of shape [N, nx]."""
+        return self._columns("channel")
+
+    @property
+    def contact(self) -> np.ndarray:
+        """Whether the spec's contacts touch something (1 or 0), a view of shape [N, nc]."""
+        return self._columns("contact")
+
+    def _columns(self, name: str) -> np.ndarray:
+        wide = widths(self.header.spec)
+        begin = sum(list(wide.values())[: list(wide).index(name)])
+        return self.frames[:, begin : begin + wide[name]]
 
     @cached_property
     def offsets(self) -> np.ndarray:
@@ -174,10 +191,10 @@ class Store:
 
 
 def _read_frames(file: h5py.File, spec: StateSpec, rows: int) -> np.ndarray:
-    widths = {"q": spec.nq, "qd": spec.nv, "control": spec.nu}
-    frames = np.empty((rows, sum(widths.values())), np.float32)
+    wide = widths(spec)
+    frames = np.empty((rows, sum(wide.values())), np.float32)
     begin = 0
-    for name, width in widths.items():
+    for name, width in wide.items():
         if not width:
             continue
         frames[:, begin : begin + width] = _read_rows(file, name, rows, width)

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Split, Status, Store
+from neurodyn.data.writer import widths
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,19 @@ class Batch:
         control: Torques during the frames [N m or N], shape [B, L, nu].
         ground: Pose of the store's scene in each window (position [m], quaternion with the scalar last), shape
             [B, 7]; None where the store has no scene.
+        channels: The spec's channels, shape [B, L + 1, nx]; None where it has none.
+        contacts: Whether the spec's contacts touch something, shape [B, L + 1, nc]; None where it has none.
+        failed: Whether each state is the last of its episode and the episode ended in a failure, shape [B, L + 1], bool; None
+            where no episode of the store did.
     """
 
     q: Tensor
     qd: Tensor
     control: Tensor
     ground: Tensor | None = field(default=None, kw_only=True)
+    channels: Tensor | None = field(default=None, kw_only=True)
+    contacts: Tensor | None = field(default=None, kw_only=True)
+    failed: Tensor | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -86,8 +95,8 @@ class WindowSampler:
         self._store, self._episodes = store, episodes_of(store, split)
         self._frames = torch.from_numpy(store.frames).to(device)
         self._generator = torch.Generator().manual_seed(seed)
-        self._widths = (store.header.spec.nq, store.header.spec.nv)
         self._ground = None if store.ground is None else torch.from_numpy(store.ground).to(device)
+        self._failures = _failures(store)
         self._offsets = torch.from_numpy(store.offsets)
         self.batch = batch
         self.set_length(length)
@@ -112,11 +121,13 @@ class WindowSampler:
         """Return the next batch."""
         choice = torch.randint(self.count, (self.batch,), generator=self._generator)
         rows = self._starts.index_select(0, choice)
-        arrays = _gather(self._windows, rows.to(self._frames.device), *self._widths)
-        if self._ground is None:
-            return Batch(*arrays)
-        episode = torch.searchsorted(self._offsets, rows, right=True) - 1
-        return Batch(*arrays, ground=self._ground.index_select(0, episode.to(self._frames.device)))
+        found = _gather(self._windows, rows.to(self._frames.device), self._store.header.spec)
+        if self._failures is not None:
+            found["failed"] = _ended(self._failures, rows, self._length).to(self._frames.device)
+        if self._ground is not None:
+            episode = torch.searchsorted(self._offsets, rows, right=True) - 1
+            found["ground"] = self._ground.index_select(0, episode.to(self._frames.device))
+        return Batch(**found)
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
@@ -167,13 +178,16 @@ def all_windows(
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
     starts = window_starts(store, episodes, length, stride)
-    windows = _windows(torch.from_numpy(store.frames), length)
+    windows, failures = _windows(torch.from_numpy(store.frames), length), _failures(store)
     for begin in range(0, len(starts), batch):
         rows = starts[begin : begin + batch]
         episode = np.searchsorted(store.offsets, rows, side="right") - 1
-        arrays = _gather(windows, torch.from_numpy(rows), store.header.spec.nq, store.header.spec.nv)
-        ground = None if store.ground is None else torch.from_numpy(store.ground[episode])
-        yield Windows(*arrays, episode, rows - store.offsets[episode], store.group[episode], ground=ground)
+        found = _gather(windows, torch.from_numpy(rows), store.header.spec)
+        if store.ground is not None:
+            found["ground"] = torch.from_numpy(store.ground[episode])
+        if failures is not None:
+            found["failed"] = _ended(failures, torch.from_numpy(rows), length)
+        yield Windows(**found, episode=episode, start=rows - store.offsets[episode], group=store.group[episode])
 
 
 def _windows(frames: Tensor, length: int) -> Tensor:
@@ -182,9 +196,29 @@ def _windows(frames: Tensor, length: int) -> Tensor:
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
 
-def _gather(windows: Tensor, starts: Tensor, nq: int, nv: int) -> tuple[Tensor, Tensor, Tensor]:
-    # One copy of B contiguous pieces; the three results are views of it.
+def _gather(windows: Tensor, starts: Tensor, spec: StateSpec) -> dict[str, Any]:
+    # One copy of B contiguous pieces; the results are views of it.
     width = windows.stride(0)
     picked = windows.index_select(0, starts).view(len(starts), -1, width)
-    end = nq + nv
-    return picked[..., :nq], picked[..., nq:end], picked[:, :-1, end:]
+    q, qd, control, channels, contacts = picked.split(list(widths(spec).values()), -1)
+    return {
+        "q": q,
+        "qd": qd,
+        "control": control[:, :-1],
+        "channels": channels if spec.nx else None,
+        "contacts": contacts if spec.nc else None,
+    }
+
+
+def _failures(store: Store) -> Tensor | None:
+    """Return the rows that end an episode in a failure, shape [N], bool; None where there are none."""
+    failed = store.table["status"] == Status.TERMINATED
+    if not failed.any():
+        return None
+    marked = torch.zeros(len(store.frames), dtype=torch.bool)
+    marked[torch.from_numpy(store.offsets[1:][failed] - 1)] = True
+    return marked
+
+
+def _ended(failures: Tensor, starts: Tensor, length: int) -> Tensor:
+    return failures[starts[:, None] + torch.arange(length + 1)]

@@ -18,12 +18,13 @@ from numpy.typing import ArrayLike
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY
+from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
 
 _CHUNK_BYTES = 1 << 17
 _COPY_ROWS = 1 << 20
 _SLACK_BYTES = 6 * _CHUNK_BYTES  # a chunk that is begun in each dataset, and the index of chunks
-_ARRAYS = ("q", "qd", "control")
+_ARRAYS = ("q", "qd", "control", "channel", "contact")
 GROUND = "ground"
 """Dataset of the pose of the scene in each episode; there if the header has a scene."""
 
@@ -78,13 +79,15 @@ class StoreWriter:
         run: ArrayLike = -1,
         world: ArrayLike = -1,
         ground: ArrayLike | None = None,
+        channel: ArrayLike | None = None,
+        contact: ArrayLike | None = None,
     ) -> None:
         """Append and commit E episodes of at most T transitions.
 
         Args:
             q: Positions [rad or m], shape [E, T + 1, nq].
             qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
-            control: Torques during frame k -> k + 1 [N m or N], shape [E, T, nu].
+            control: Torques (or what the spec's control_kind says) during frame k -> k + 1, shape [E, T, nu].
             lengths: Valid transitions of each episode, shape [E]; None for T.
             status: How each episode ended, shape [E] or one for all.
             split: What each episode is for, shape [E] or one for all.
@@ -93,25 +96,29 @@ class StoreWriter:
             world: World that each episode was simulated in, shape [E] or one for all.
             ground: Pose of the header's scene in each episode (position [m], quaternion with the scalar last), shape
                 [E, 7] or [7] for all; None for the identity, or where the header has no scene.
+            channel: The spec's channels, shape [E, T + 1, nx]; None where it has none.
+            contact: Whether the spec's contacts touch something (1 or 0), shape [E, T + 1, nc]; None where it has none.
 
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
         """
-        states, rates, torques = (np.asarray(x, dtype=np.float32) for x in (q, qd, control))
+        torques = np.asarray(control, dtype=np.float32)
         count, frames = torques.shape[:2]
-        spec = self.header.spec
-        wanted = [(count, frames + 1, spec.nq), (count, frames + 1, spec.nv), (count, frames, spec.nu)]
-        if [x.shape for x in (states, rates, torques)] != wanted:
-            found = [x.shape for x in (states, rates, torques)]
-            raise InputError(f"{self.path}: q, qd, control have shapes {found}; valid: {wanted}")
+        none = np.empty((count, frames + 1, 0), np.float32)
+        given = [q, qd, torques, none if channel is None else channel, none if contact is None else contact]
+        arrays = [np.asarray(x, dtype=np.float32) for x in given]
+        wanted = [(count, frames + (name != "control"), width) for name, width in widths(self.header.spec).items()]
+        if [x.shape for x in arrays] != wanted:
+            found = [x.shape for x in arrays]
+            raise InputError(f"{self.path}: {', '.join(_ARRAYS)} have shapes {found}; valid: {wanted}")
         table = np.empty(count, EPISODE)
         table["length"] = frames if lengths is None else np.asarray(lengths)
         if count and not (table["length"].min() >= 0 and table["length"].max() <= frames):
             raise InputError(f"{self.path}: lengths of episodes are outside 0..{frames}")
         for name, value in (("status", status), ("split", split), ("group", group), ("run", run), ("world", world)):
             table[name] = np.asarray(value)
-        rows = _flatten(states, rates, torques, table["length"])
-        self.append_rows(rows[0], rows[1], rows[2], table, ground)
+        rows = _flatten(arrays, table["length"])
+        self.append_rows(rows[0], rows[1], rows[2], table, ground, channel=rows[3], contact=rows[4])
 
     def append_rows(
         self,
@@ -120,6 +127,9 @@ class StoreWriter:
         control: np.ndarray,
         table: np.ndarray,
         ground: ArrayLike | None = None,
+        *,
+        channel: np.ndarray | None = None,
+        contact: np.ndarray | None = None,
     ) -> None:
         """Append and commit episodes that lie one after another; `table` has one EPISODE record for each.
 
@@ -129,11 +139,19 @@ class StoreWriter:
             control: Torques [N m or N], shape [rows, nu]; the last row of an episode is unused.
             table: Records of the episodes; `start` is filled in here.
             ground: As of `append`.
+            channel: The spec's channels, shape [rows, nx]; None where it has none.
+            contact: Whether the spec's contacts touch something, shape [rows, nc]; None where it has none.
 
         Raises:
-            InputError: A value is not finite, a ground is no pose, or the file cannot be written.
+            InputError: A value is not finite, a column is missing, a ground is no pose, or the file cannot be written.
         """
-        for name, rows in zip(_ARRAYS, (q, qd, control), strict=True):
+        none = np.empty((len(q), 0), np.float32)
+        channel, contact = none if channel is None else channel, none if contact is None else contact
+        columns = dict(zip(_ARRAYS, (q, qd, control, channel, contact), strict=True))
+        for name, width in widths(self.header.spec).items():
+            rows = columns[name]
+            if rows.shape != (len(q), width):
+                raise InputError(f"{self.path}: {name} has shape {list(rows.shape)}; valid: [{len(q)}, {width}]")
             if not np.isfinite(rows).all():
                 raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
         poses = _poses(ground, self.header, len(table), str(self.path))
@@ -141,7 +159,7 @@ class StoreWriter:
         table = table.copy()
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
-            arrays = (q, qd, control, table, poses)
+            arrays = (*columns.values(), table, poses)
             self._reserve(sum(rows.nbytes for rows in arrays))
             for name, rows in zip((*_ARRAYS, "episodes", GROUND), arrays, strict=True):
                 if rows.size:
@@ -259,6 +277,11 @@ class StoreWriter:
         ) from None
 
 
+def widths(spec: StateSpec) -> dict[str, int]:
+    """Return the width of each array of a store, in the order in which its rows lie side by side."""
+    return dict(zip(_ARRAYS, (spec.nq, spec.nv, spec.nu, spec.nx, spec.nc), strict=True))
+
+
 def open_store_file(path: Path) -> h5py.File:
     """Open a finished store, or the PATH.part of an interrupted one, for reading.
 
@@ -316,8 +339,8 @@ def _empty_file(header: StoreHeader) -> bytes:
     spec = header.spec
     with h5py.File("store", "w", libver="latest", driver="core", backing_store=False) as file:
         write_header(file, header)
-        for name, width in zip(_ARRAYS, (spec.nq, spec.nv, spec.nu), strict=True):
-            if width:  # a robot without controls has no such dataset
+        for name, width in widths(spec).items():
+            if width:  # a robot without controls, say, has no such dataset
                 chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
                 file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
         file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
@@ -329,17 +352,18 @@ def _empty_file(header: StoreHeader) -> bytes:
         return file.id.get_file_image()
 
 
-def _flatten(q: np.ndarray, qd: np.ndarray, control: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Lay the valid rows of E episodes one after another."""
+def _flatten(arrays: list[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:
+    """Lay the valid rows of E episodes, arrays as of `append`, one after another."""
+    q, qd, control, *others = arrays
     count, rows = q.shape[:2]
     padded = np.zeros((count, rows, control.shape[2]), np.float32)
     padded[:, :-1] = control
     if (lengths == rows - 1).all():
-        return tuple(x.reshape(count * rows, x.shape[2]) for x in (q, qd, padded))
+        return [x.reshape(count * rows, x.shape[2]) for x in (q, qd, padded, *others)]
     index = np.arange(rows)[None]
     padded[index >= lengths[:, None]] = 0.0
     valid = index <= lengths[:, None]
-    return q[valid], qd[valid], padded[valid]
+    return [x[valid] for x in (q, qd, padded, *others)]
 
 
 def _extend(target: h5py.Dataset, rows: np.ndarray) -> None:

@@ -25,10 +25,12 @@ class State:
     Attributes:
         q: Positions [rad or m], shape [worlds, nq].
         qd: Velocities [rad/s or m/s], shape [worlds, nv].
+        channels: Measured numbers beside them (`StateSpec.channels`), shape [worlds, nx]; None where there are none.
     """
 
     q: Tensor
     qd: Tensor
+    channels: Tensor | None = None
 
     @property
     def worlds(self) -> int:
@@ -73,28 +75,41 @@ class Window:
     Attributes:
         q: Positions at the starts of the T frames and at their end [rad or m], shape [worlds, T + 1, nq].
         qd: Velocities, likewise [rad/s or m/s], shape [worlds, T + 1, nv].
-        torque: Torques during the T frames [N m or N], shape [worlds, T, nu].
+        torque: Controls during the T frames: torques [N m or N], or what `StateSpec.control_kind` says, shape
+            [worlds, T, nu].
+        channels: Measured numbers beside them, shape [worlds, T + 1, nx]; None where there are none.
     """
 
     q: Tensor
     qd: Tensor
     torque: Tensor
+    channels: Tensor | None = None
 
     @property
     def present(self) -> State:
         """The state at the end of the window."""
-        return State(self.q[:, -1], self.qd[:, -1])
+        return State(self.q[:, -1], self.qd[:, -1], None if self.channels is None else self.channels[:, -1])
 
 
 @dataclass(frozen=True)
 class Step:
-    """One predicted frame.
+    """One predicted frame, and what a kind of dynamics knows about it.
 
     Attributes:
         state: The state at the end of the frame.
+        contacts: Probability that each body of `StateSpec.contacts` touches something, shape [worlds, nc]; None where that
+            is not known.
+        termination: Probability that the frame ended an episode (a fall), shape [worlds]; None where that is not known.
+        epistemic: How far the members of an ensemble disagree on the mean: their standard deviation in each of
+            [q, qd, channels], in the units of the state, shape [worlds, nq + nv + nx]; None of other dynamics.
+        aleatoric: Standard deviation of the noise that is predicted, likewise.
     """
 
     state: State
+    contacts: Tensor | None = None
+    termination: Tensor | None = None
+    epistemic: Tensor | None = None
+    aleatoric: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -104,10 +119,17 @@ class Trajectory:
     Attributes:
         q: Positions [rad or m], shape [worlds, T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [worlds, T + 1, nv].
+        channels: Measured numbers beside them, shape [worlds, T + 1, nx]; None where there are none.
+        aleatoric: Standard deviation of the predicted noise in [q, qd, channels], shape [worlds, T, nq + nv + nx]; None of
+            dynamics that predict none.
+        epistemic: Standard deviation of an ensemble's means, likewise.
     """
 
     q: Tensor
     qd: Tensor
+    channels: Tensor | None = None
+    aleatoric: Tensor | None = None
+    epistemic: Tensor | None = None
 
 
 @runtime_checkable

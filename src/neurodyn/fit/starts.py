@@ -31,7 +31,8 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
     if asked != "auto":
         return asked
     columns = store.header.notes.get("column_map") or {}
-    ahead = columns.get("qd") == "differentiate" or columns.get("velocity") == "averaged"
+    how = columns.get("velocity")
+    ahead = (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
     return "past" if ahead else "logged"
 
 

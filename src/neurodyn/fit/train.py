@@ -255,7 +255,7 @@ def _transitions(store: Store, coordinates: Coordinates) -> _Transitions:
     q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
     dq, dqd = coordinates.change(before[:, q], before[:, qd], after[:, q], after[:, qd])
     episode = np.searchsorted(store.offsets, starts, side="right") - 1
-    torque = before[:, spec.nq + spec.nv :]
+    torque = before[:, spec.nq + spec.nv :][:, : spec.nu]
     return _Transitions(before[:, q], before[:, qd], torque, after[:, q], after[:, qd], dq, dqd, episode)
 
 

@@ -78,7 +78,7 @@ class _Table:
 
     def _check_names(self, columns: ColumnMap) -> None:
         coordinates = (*columns.positions.values(), *columns.velocities.values(), *columns.control.values())
-        wanted = [name for column in coordinates for name in column.columns]
+        wanted = [name for column in coordinates for name in (*column.columns, *column.subtracted)]
         wanted += [name for name in (columns.time, columns.episodes) if name is not None]
         missing = list(dict.fromkeys(name for name in wanted if name not in self.names))
         if missing:

@@ -55,13 +55,13 @@ def read_logs(
     if not files:
         raise InputError("no log file given; expected at least one path")
     runs, pieces = _read_runs([Path(file) for file in files], columns, spec)
-    averaged = columns.velocity == "averaged"
+    averaged, past = columns.velocity == "averaged", columns.velocity == "past"
     declared = None if columns.alignment == "auto" else columns.alignment
     alignment = measure(_for_measuring(pieces), spec, averaged=averaged, declared=declared)
     episodes = [
         (piece, frames)
         for piece in pieces
-        if (frames := resample(piece, spec, delay=alignment.chosen, averaged=averaged)) is not None
+        if (frames := resample(piece, spec, delay=alignment.chosen, averaged=averaged, past=past)) is not None
     ]
     if not episodes:
         raise InputError(
@@ -256,6 +256,8 @@ def _notes(
 
 def _velocity_note(columns: ColumnMap, spec: StateSpec) -> str:
     around = f"over the frame around each sample (+-{500 * spec.dt:g} ms)"
+    if columns.velocity == "past":
+        return "slope of the positions before each sample"
     if columns.qd == "differentiate":
         return f"differences of the positions {around}"
     return f"logged velocity, mean {around}" if columns.velocity == "averaged" else "logged velocity, interpolated"

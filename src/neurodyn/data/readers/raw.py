@@ -156,10 +156,11 @@ def parse_split(value: object, where: str) -> Split:
 
 def _value(column: Column, raw: Callable[[str], np.ndarray], size: float, rows: int, where: str) -> np.ndarray:
     total = np.full(rows, column.offset)
-    for name in column.columns:
-        values = raw(name)
-        _check_finite(values, name, where)
-        total = total + values
+    for sign, names in ((1.0, column.columns), (-1.0, column.subtracted)):
+        for name in names:
+            values = raw(name)
+            _check_finite(values, name, where)
+            total = total + sign * values
     return size * total
 
 

@@ -16,6 +16,9 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.raw import RawRun
 
+_PAST = 0.02
+"""Time over which past positions give a velocity [s]."""
+
 SLOWEST = 5.0
 """Most frames that one step of a log may span; beyond, interpolation would invent the motion."""
 
@@ -73,7 +76,7 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
 
 
 def resample(
-    run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, margin: float | None = None
+    run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
 ) -> Frames | None:
     """Return the frames of a run without gaps; None where it is too short for one.
 
@@ -83,9 +86,12 @@ def resample(
         delay: Time from a logged control to its effect [s].
         averaged: Whether logged velocities are averaged over the frame around each sample.
         margin: Time that is left out at both ends [s]; None for as little as the delay asks for.
+        past: Whether velocities that are not logged come from past positions alone, see `past_slopes`; positions do
+            where frames fall on rows.
     """
     time, dt = run.time - run.time[0], spec.dt
-    half = dt / 2 if averaged or run.qd is None else 0.0
+    centred = averaged or run.qd is None and not past
+    half = dt / 2 if centred else 0.0
     before, after = max(half, delay, 0.0), max(half, -delay, 0.0)
     if margin is not None:
         before, after = max(before, margin), max(after, margin)
@@ -95,7 +101,9 @@ def resample(
     grid = before + dt * np.arange(count + 1)
     slopes = _slopes(run.q, time)
     q = _normalised(hermite(time, run.q, slopes, grid), spec)
-    if run.qd is None:
+    if run.qd is None and past:
+        qd = past_slopes(time, run.q, grid)
+    elif run.qd is None:
         # Over all positions the velocity coordinates are those of single-axis joints: same columns.
         qd = (hermite(time, run.q, slopes, grid + half) - hermite(time, run.q, slopes, grid - half)) / dt
     elif averaged:
@@ -128,6 +136,25 @@ def hermite(time: np.ndarray, value: np.ndarray, slope: np.ndarray, at: np.ndarr
         + s**2 * (3 - 2 * s) * value[row + 1]
         + s**2 * (s - 1) * h * slope[row + 1]
     )
+
+
+def past_slopes(time: np.ndarray, value: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return the slope at each of `at` of the parabola through the rows of the last 20 ms; shape [at, columns].
+
+    Rows are as many as that time holds at their median step, and at least three, at the first ones later rows among them.
+    """
+    count = min(len(time), max(3, round(_PAST / float(np.median(np.diff(time)))) + 1))
+    if count < 3:
+        return np.repeat((value[1:] - value[:-1]) / (time[1] - time[0]), len(at), axis=0)
+    # A frame on a row must not miss it for rounding.
+    last = np.searchsorted(time, at + 1e-9, side="right") - 1
+    rows = np.clip(last, count - 1, len(time) - 1)[:, None] + np.arange(1 - count, 1)
+    s = (time[rows] - at[:, None]) / _PAST
+    powers = np.stack((np.ones_like(s), s, s**2), axis=-1)
+    # The angle of many turns would drown its own noise.
+    relative = value[rows] - value[rows[:, -1:]]
+    fitted = np.linalg.solve(powers.mT @ powers, powers.mT @ relative)
+    return fitted[:, 1] / _PAST
 
 
 def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
