@@ -8,8 +8,9 @@ of joint: rad and rad/s for revolute joints, m and m/s for prismatic ones. A fre
 the child-side into the parent-side joint frame, and the relative angular velocity in the axes of the parent-side
 joint frame [rad/s], so that q' = 1/2 [w, 0] (x) q.
 
-Logs of robots know more, and less, than generalised coordinates: the velocity of a base in its own axes but no pose of it,
-gravity as an inertial unit sees it, measured torques, which feet touch the ground. Those are channels and contacts.
+Logs of robots know more, and less, than generalised coordinates: the velocity of a base in its own axes but no pose
+of it, gravity as an inertial unit sees it, measured torques, which feet touch the ground. Those are channels and
+contacts.
 """
 
 from typing import Literal
@@ -126,8 +127,8 @@ class StateSpec(Config, frozen=True):
         context: Number of earlier frames that a prediction can make use of; 0 for a state that is complete.
         channels: Measured numbers beside the generalised coordinates, in order.
         contacts: Bodies of which it is known whether they touch something, in order.
-        control_kind: What a control is: a "torque" [N m or N], or the "target" of a position controller [rad or m] whose
-            gains are part of what was measured.
+        control_kind: What a control is: a "torque" [N m or N], or the "target" of a position controller [rad or m]
+            whose gains are part of what was measured.
     """
 
     robot: str

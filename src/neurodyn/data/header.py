@@ -41,8 +41,8 @@ EPISODE = np.dtype(
 class Status(IntEnum):
     """How an episode ended.
 
-    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short because a simulation left what makes
-    sense. LOG: where a recording ended. TERMINATED: its last frame ended in what its task calls a failure.
+    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short because a simulation left what
+    makes sense. LOG: where a recording ended. TERMINATED: its last frame ended in what its task calls a failure.
     """
 
     COMPLETE = 0

@@ -24,8 +24,8 @@ class Store:
     Attributes:
         header: Origin and layout.
         frames: Positions, velocities, controls, channels and contacts side by side, float32, shape
-            [N, nq + nv + nu + nx + nc]; one row for each state; the control of a row acts during the frame that begins there; the control in the last
-            row of an episode is unused.
+            [N, nq + nv + nu + nx + nc]; one row for each state; the control of a row acts during the frame that begins
+            there; the control in the last row of an episode is unused.
         table: One EPISODE record for each episode, shape [E].
         ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion with the
             scalar last), float32, shape [E, 7]; None where the header has no scene.

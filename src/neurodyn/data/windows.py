@@ -32,8 +32,8 @@ class Batch:
             [B, 7]; None where the store has no scene.
         channels: The spec's channels, shape [B, L + 1, nx]; None where it has none.
         contacts: Whether the spec's contacts touch something, shape [B, L + 1, nc]; None where it has none.
-        failed: Whether each state is the last of its episode and the episode ended in a failure, shape [B, L + 1], bool; None
-            where no episode of the store did.
+        failed: Whether each state is the last of its episode and the episode ended in a failure, shape [B, L + 1],
+            bool; None where no episode of the store did.
     """
 
     q: Tensor

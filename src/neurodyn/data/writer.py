@@ -24,7 +24,7 @@ from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, r
 _CHUNK_BYTES = 1 << 17
 _COPY_ROWS = 1 << 20
 _SLACK_BYTES = 6 * _CHUNK_BYTES  # a chunk that is begun in each dataset, and the index of chunks
-_ARRAYS = ("q", "qd", "control", "channel", "contact")
+_ARRAYS: tuple[str, ...] = ("q", "qd", "control", "channel", "contact")
 GROUND = "ground"
 """Dataset of the pose of the scene in each episode; there if the header has a scene."""
 

@@ -97,8 +97,8 @@ class Step:
 
     Attributes:
         state: The state at the end of the frame.
-        contacts: Probability that each body of `StateSpec.contacts` touches something, shape [worlds, nc]; None where that
-            is not known.
+        contacts: Probability that each body of `StateSpec.contacts` touches something, shape [worlds, nc]; None where
+            that is not known.
         termination: Probability that the frame ended an episode (a fall), shape [worlds]; None where that is not known.
         epistemic: How far the members of an ensemble disagree on the mean: their standard deviation in each of
             [q, qd, channels], in the units of the state, shape [worlds, nq + nv + nx]; None of other dynamics.
@@ -120,8 +120,8 @@ class Trajectory:
         q: Positions [rad or m], shape [worlds, T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [worlds, T + 1, nv].
         channels: Measured numbers beside them, shape [worlds, T + 1, nx]; None where there are none.
-        aleatoric: Standard deviation of the predicted noise in [q, qd, channels], shape [worlds, T, nq + nv + nx]; None of
-            dynamics that predict none.
+        aleatoric: Standard deviation of the predicted noise in [q, qd, channels], shape [worlds, T, nq + nv + nx]; None
+            of dynamics that predict none.
         epistemic: Standard deviation of an ensemble's means, likewise.
     """
 
