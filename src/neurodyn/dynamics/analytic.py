@@ -16,6 +16,9 @@ from neurodyn.robots import Robot
 if TYPE_CHECKING:
     from neurodyn.sim.teacher import Teacher
 
+CONTACT_FORCE = 1.0
+"""Normal force above which a body counts as touching [N]."""
+
 _KEPT = 4  # teachers that are kept for the next call
 
 
@@ -83,7 +86,9 @@ class AnalyticDynamics:
         """Simulate one frame from `state` under the torques at its start."""
         self._enter(carry)
         q, qd = carry.teacher.step(state.q, state.qd, frame_torque(self.spec, state, control))
-        return carry, Step(State(q, qd))
+        forces = carry.teacher.contact_forces()
+        contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
+        return carry, Step(State(q, qd), contacts=contacts)
 
     def reset(self, carry: Worlds, context: State | Window, mask: Tensor) -> Worlds:
         """Return the carry as it is: the state is complete and nothing is remembered."""

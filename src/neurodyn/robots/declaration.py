@@ -113,6 +113,8 @@ class Robot(Config, frozen=True):
         material: The contact of robot and ground; None for the asset's own.
         colliders: Patterns (as of a shell) of the labels of collision shapes, or of the bodies that carry them,
             that can touch anything; the asset's others are left out.
+        contacts: Bodies of which it matters whether they touch something: patterns (as of a shell) of the labels of
+            collision shapes, by name.
         probes: Points that are measured against the ground; None for none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
@@ -147,6 +149,7 @@ class Robot(Config, frozen=True):
     ground_sampling: GroundSampling | None = None
     material: Material | None = None
     colliders: tuple[str, ...] = ("*",)
+    contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     probes: ProbeSelection | None = None
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None

@@ -20,6 +20,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Robot
 from neurodyn.sim.build import Gravity, build, gravity_vectors
+from neurodyn.sim.contact_forces import ContactForces
 from neurodyn.sim.contacts import Capacity
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import columns
@@ -176,6 +177,15 @@ class Teacher:
             self._prepare()
             self._launch()
 
+    def contact_forces(self) -> Tensor | None:
+        """Return how hard the robot's declared contacts press at the end of the last frame.
+
+        Returns:
+            Normal forces of the frame's last solver step [N], shape [worlds, contacts], in the order of the
+            declaration; None where the robot declares none or there is nothing to touch.
+        """
+        return None if self._forces is None else self._forces.read()
+
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by T frames.
 
@@ -228,6 +238,8 @@ class Teacher:
             kind = self._solver.ObservableKind.OVERFLOW
             self._reports = [self._solver.observables({kind}) for _ in range(self.substeps)]
             self._flags = [self._wp.to_torch(report.overflow) for report in self._reports]
+        declared = self.robot.contacts if self._capacity is not None else {}
+        self._forces = ContactForces(self._solver, self.model, declared) if declared else None
         self._graph: Any = self._record() if self._capture else None
 
     def _make_solver(self) -> Any:
