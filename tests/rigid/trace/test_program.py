@@ -9,6 +9,7 @@ import torch
 
 from neurodyn.rigid import trace
 from neurodyn.rigid.trace.program import Inputs, Program, Sizes
+from neurodyn.rigid.trace.recurrence import recurrence_texts
 
 F64 = torch.float64
 SIZES = Sizes(state=3, control=2, held=1, parameters=3)
@@ -199,6 +200,25 @@ def test_a_state_is_replaced_at_once_and_may_be_constant():
 def test_the_number_of_operations_counts_what_is_left():
     program = Program(Sizes(state=2), lambda inputs: [inputs.state[0] + 0.0 * trace.sin(inputs.state[1]), 1.0])
     assert program.operations == (1, 1)
+
+
+def test_what_takes_long_is_computed_once_and_read_by_the_adjoint():
+    def step(inputs):
+        x, p = inputs.state[0], inputs.parameters[0]
+        return [trace.sin(x) * trace.cos(x) / (1.0 + x * x) + trace.exp(p)]
+
+    texts = recurrence_texts(Sizes(state=1, parameters=1), step)
+    assert texts.taped == 3  # not the exponential, which parameters alone decide
+    assert "::wp::sin" not in texts.adjoint
+    assert "::wp::cos" not in texts.adjoint
+
+
+def test_recorded_and_plain_roll_outs_agree(program):
+    tensors = given(3, 4)
+    state = tensors.pop("state")
+    run = program.run(state, frames=4, **tensors)
+    path, _ = program.record(run, state)
+    assert torch.equal(path, program.forward(run, state))
 
 
 SCRIPT = """

@@ -3,10 +3,10 @@
 
 A `Program` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h (what is
 held over a frame), parameters p and weights w. Both kernels are text in a native Warp function: the same text for
-every device, kept by Warp's kernel cache, so that a program is compiled once on a machine. The adjoint recomputes a
-step from the stored states before it goes back through it, so a roll-out needs no tape but its states.
+every device, kept by Warp's kernel cache, so that a program is compiled once on a machine.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -82,7 +82,7 @@ class Program:
     @property
     def operations(self) -> tuple[int, int]:
         """Statements of the step and of its adjoint."""
-        return self._texts[0].count("const real v"), self._texts[1].count("const real v")
+        return self._texts.forward.count("const real v"), self._texts.adjoint.count("const real v")
 
     def rollout(
         self,
@@ -144,39 +144,50 @@ class Program:
 
     def forward(self, run: "Run", state: Tensor) -> Tensor:
         """Return the states of all steps, shape [worlds, frames * substeps + 1, state]; without gradients."""
+        return self._forward(run, state, None)
+
+    def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the states as `forward` does, and the tape that `adjoint` takes."""
+        tape = state.new_empty(state.shape[0], run.frames * run.substeps, self._texts.taped)
+        return self._forward(run, state, tape), tape
+
+    def _forward(self, run: "Run", state: Tensor, tape: Tensor | None) -> Tensor:
+        state = state.contiguous()
         path = state.new_empty(state.shape[0], run.frames * run.substeps + 1, state.shape[1])
-        path[:, 0] = state
-        self._launch(0, run, [path, run.control, run.held, run.parameters, run.weights])
+        self._launch(0, run, [path, run.control, run.held, run.parameters, run.weights, tape, state])
         return path
 
-    def adjoint(self, run: "Run", path: Tensor, seeds: Tensor) -> "Gradients":
+    def adjoint(self, run: "Run", path: Tensor, tape: Tensor, seeds: Tensor) -> "Gradients":
         """Return the gradients of sum(seeds * states at the frames).
 
         Args:
-            run: What `forward` was given.
-            path: What it returned.
+            run: What `record` was given.
+            path: The states that it returned.
+            tape: The tape that it returned.
             seeds: Shape [worlds, frames + 1, state], contiguous.
         """
         worlds, sizes = path.shape[0], self.sizes
         found = Gradients(
             state=path.new_empty(worlds, sizes.state),
-            control=torch.empty_like(run.control),
-            held=torch.empty_like(run.held),
+            # What is empty need not be made: allocations are a tenth of a small program's time.
+            control=torch.empty_like(run.control) if sizes.control else run.control,
+            held=torch.empty_like(run.held) if sizes.held else run.held,
             parameters=path.new_empty(worlds, sizes.parameters),
-            weights=path.new_zeros(worlds, sizes.weights),
+            weights=path.new_zeros(worlds, sizes.weights) if sizes.weights else run.weights.expand(worlds, 0),
         )
-        given = [path, run.control, run.held, run.parameters, run.weights, seeds]
+        given = [path, run.control, run.held, run.parameters, run.weights, tape, seeds]
         wanted = [found.state, found.control, found.held, found.parameters, found.weights]
         self._launch(1, run, given + wanted)
         return found
 
-    def _launch(self, which: int, run: "Run", tensors: list[Tensor]) -> None:
+    def _launch(self, which: int, run: "Run", tensors: Sequence[Tensor | None]) -> None:
         like = tensors[0]
+        assert like is not None  # the path
         worlds = like.shape[0]
         if not worlds:
             return
         stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
-        words = [run.frames, run.substeps, stride, *(tensor.data_ptr() for tensor in tensors)]
+        words = [run.frames, run.substeps, stride, *(0 if tensor is None else tensor.data_ptr() for tensor in tensors)]
         if like.device.type != "cpu":
             stream = wp.stream_from_torch(torch.cuda.current_stream(like.device))
             self._recorded(which, like, 0, worlds)(words, stream)
@@ -210,7 +221,8 @@ class Program:
             raise ValueError(f"a program runs in float32 or float64, not in {dtype}")
         if (which, dtype) not in self._kernels:
             arrays = ADJOINT_ARRAYS if which else FORWARD_ARRAYS
-            self._kernels[which, dtype] = native_kernel(_head(arrays, dtype) + self._texts[which])
+            text = self._texts.adjoint if which else self._texts.forward
+            self._kernels[which, dtype] = native_kernel(_head(arrays, dtype) + text)
         return self._kernels[which, dtype]
 
 
@@ -248,17 +260,21 @@ class _Rollout(torch.autograd.Function):
         weights: Tensor,
     ) -> Tensor:
         """Run; see `Program.rollout`."""
-        path = program.forward(Run(frames, substeps, control, held, parameters, weights), state)
+        run = Run(frames, substeps, control, held, parameters, weights)
+        if not any(ctx.needs_input_grad):
+            path = program.forward(run, state)
+            return path[:, ::substeps].clone() if substeps > 1 else path
+        path, tape = program.record(run, state)
         ctx.program, ctx.frames, ctx.substeps = program, frames, substeps
-        ctx.save_for_backward(path, control, held, parameters, weights)
+        ctx.save_for_backward(path, tape, control, held, parameters, weights)
         return path[:, ::substeps].clone() if substeps > 1 else path
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         """Return the gradients by state, control, held, parameters and weights."""
-        path, control, held, parameters, weights = ctx.saved_tensors
+        path, tape, control, held, parameters, weights = ctx.saved_tensors
         run = Run(ctx.frames, ctx.substeps, control, held, parameters, weights)
-        found = ctx.program.adjoint(run, path, gradients[0].contiguous())
+        found = ctx.program.adjoint(run, path, tape, gradients[0].contiguous())
         by_parameters = found.parameters if parameters.ndim == 2 else found.parameters.sum(0)
         return None, None, None, found.state, found.control, found.held, by_parameters, found.weights.sum(0)

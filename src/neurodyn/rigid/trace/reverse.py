@@ -92,6 +92,13 @@ def _atan2(seed: Expression, _: Expression, y: Expression, x: Expression) -> lis
     return [scale * x, -(scale * y)]
 
 
+def _divide(seed: Expression, result: Expression, a: Expression, b: Expression) -> list[Expression | None]:
+    if a.graph.nodes[a.index] == ("constant", 1.0):
+        return [None, -(seed * result * result)]  # no second division, where there is one already
+    scale = seed / b
+    return [scale, -(scale * result)]
+
+
 def _less(seed: Expression, _: Expression, a: Expression, b: Expression, *__: Expression) -> list[Expression | None]:
     return [None, None, select_less(a, b, seed, 0.0), select_less(a, b, 0.0, seed)]
 
@@ -100,7 +107,7 @@ _RULES = {
     "add": lambda s, r, a, b: [s, s],
     "sub": lambda s, r, a, b: [s, -s],
     "mul": lambda s, r, a, b: [s * b, s * a],
-    "div": lambda s, r, a, b: [s / b, -(s / b * r)],
+    "div": _divide,
     "neg": lambda s, r, a: [-s],
     "sqrt": lambda s, r, a: [s * 0.5 / r],
     "sin": lambda s, r, a: [s * cos(a)],
