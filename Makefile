@@ -43,5 +43,5 @@ clean:  ## Remove what the other verbs made.
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) torch
-	$(PIP) --editable '.[sim,robots,usd,view,dev]'
+	$(PIP) --editable '.[sim,robots,usd,view,policy,export,dev]'
 	touch $@

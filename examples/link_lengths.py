@@ -88,7 +88,7 @@ def problem(dynamics: HybridDynamics, guess: tuple[float, float] = (1.0, 1.0)) -
     log = torch.zeros(1, dtype=torch.long)
     swing = FitWindows(path.q, path.qd, controls, None, log, ("swing",), np.zeros((1, 2), int))
     ones = torch.ones(2, dtype=torch.float64)
-    space = Lengths(tuple(spec.name for spec in dynamics.quantities.specs), guess)
+    space = Lengths(tuple(spec.name for spec in dynamics.physical.specs), guess)
     options = ResidualOptions(velocities=False, initial=False)
     return Residuals(dynamics, swing, Noise(0.01 * ones, ones), options, space=space)
 

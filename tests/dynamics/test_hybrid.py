@@ -50,7 +50,7 @@ def swing():
     model = make(machines.pendulum(), asked, ("shoulder", "elbow"), blueprint=JOINTS)
     with torch.no_grad():
         model.weights.copy_(0.3 * torch.randn(len(model.weights), generator=torch.Generator().manual_seed(0)))
-        model.quantities.raw.copy_(0.3 * torch.randn(4, generator=torch.Generator().manual_seed(1)))
+        model.physical.raw.copy_(0.3 * torch.randn(4, generator=torch.Generator().manual_seed(1)))
     return model
 
 
@@ -148,8 +148,8 @@ def test_other_parameters_than_its_own(swing, hopper):
     """`simulate` with the module's numbers is `rollout`, and with a row for each world that of each world."""
     state, controls = swinging()
     own = swing.rollout(state, controls)
-    assert torch.equal(swing.simulate(state, controls, swing.quantities(), swing.weights).q, own.q)
-    rows = swing.quantities() * torch.tensor([[0.5], [1.0], [2.0]])
+    assert torch.equal(swing.simulate(state, controls, swing.physical(), swing.weights).q, own.q)
+    rows = swing.physical() * torch.tensor([[0.5], [1.0], [2.0]])
     found = swing.simulate(state, controls, rows, swing.weights)
     assert torch.equal(found.q[1], own.q[1])
     for world in range(3):
@@ -158,7 +158,7 @@ def test_other_parameters_than_its_own(swing, hopper):
         assert torch.equal(alone.q[0], found.q[world])
     state, controls = hopping()
     ground = on(Plane(), FAR_BOX)
-    found = hopper.simulate(state, controls, hopper.quantities().expand(3, -1), hopper.weights, ground)
+    found = hopper.simulate(state, controls, hopper.physical().expand(3, -1), hopper.weights, ground)
     assert torch.equal(found.q, hopper.rollout(state, controls, ground).q)
 
 
@@ -224,17 +224,17 @@ def test_a_box_holds_a_robot_and_its_edge_lets_it_fall(hopper):
 # --- derivatives ---------------------------------------------------------------------------------------------------
 def test_gradients_reach_start_controls_quantities_and_weights(swing):
     state, controls = swinging(2)
-    leaves = [state.q, state.qd, controls[:, :3].contiguous(), swing.quantities.raw.detach().clone(),
+    leaves = [state.q, state.qd, controls[:, :3].contiguous(), swing.physical.raw.detach().clone(),
               swing.weights.detach().clone()]  # fmt: skip
 
     def rollout(q, qd, controls, raw, weights):
-        return flat(swing.simulate(State(q, qd), controls, swing.quantities(raw), weights))
+        return flat(swing.simulate(State(q, qd), controls, swing.physical(raw), weights))
 
     assert torch.autograd.gradcheck(rollout, [x.clone().requires_grad_() for x in leaves], atol=1e-7, rtol=1e-5)
     swing.zero_grad()
     flat(swing.rollout(state, controls)).square().sum().backward()
-    assert swing.quantities.raw.grad is not None
-    assert (swing.quantities.raw.grad != 0).all()
+    assert swing.physical.raw.grad is not None
+    assert (swing.physical.raw.grad != 0).all()
     assert (swing.weights.grad != 0).all()
 
 
@@ -245,7 +245,7 @@ def test_gradients_to_quantities_and_weights_through_contact(hopper, probed):
     state = State(q, torch.tensor([[0.4, 0.3, -0.1, 0.2, -0.1, 0.3, 0.5]], dtype=F64))
     ground = on(Plane(), FAR_BOX) if probed else on(Plane())
     controls = torch.zeros(1, 2, 1, dtype=F64)
-    leaves = [hopper.quantities().detach(), hopper.weights.detach().clone(), controls]
+    leaves = [hopper.physical().detach(), hopper.weights.detach().clone(), controls]
 
     def rollout(values, weights, controls):
         return flat(hopper.simulate(state, controls, values, weights, ground))[:, -1]
@@ -253,7 +253,7 @@ def test_gradients_to_quantities_and_weights_through_contact(hopper, probed):
     assert torch.autograd.gradcheck(rollout, [x.requires_grad_() for x in leaves], eps=1e-6, atol=1e-5, rtol=1e-4)
     hopper.zero_grad()
     flat(hopper.rollout(state, controls.detach(), ground)).sum().backward()
-    assert (hopper.quantities.raw.grad != 0).all()
+    assert (hopper.physical.raw.grad != 0).all()
     assert (hopper.weights.grad != 0).all()
 
 
@@ -288,7 +288,7 @@ def test_threads_make_no_difference():
     for model in (one, two):
         path = flat(model.rollout(state, controls))
         path.square().sum().backward()
-        results.append((path.detach(), model.quantities.raw.grad))
+        results.append((path.detach(), model.physical.raw.grad))
     assert torch.equal(results[0][0], results[1][0])
     assert torch.equal(results[0][1], results[1][1])
 
@@ -340,7 +340,7 @@ def test_a_ground_needs_a_contact_model(swing):
 
 def test_torques_of_another_width_are_refused(swing):
     state, controls = swinging()
-    for call in (swing.rollout, lambda s, c: swing.simulate(s, c, swing.quantities(), swing.weights)):
+    for call in (swing.rollout, lambda s, c: swing.simulate(s, c, swing.physical(), swing.weights)):
         with pytest.raises(InputError, match=r"torques for 'machine' have shape \[3, 12, 1\]; valid: 2"):
             call(state, controls[..., :1])
 

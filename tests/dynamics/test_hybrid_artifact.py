@@ -40,7 +40,7 @@ def make(raw=0.4):
     )  # fmt: skip
     with torch.no_grad():
         model.weights.normal_(generator=torch.Generator().manual_seed(0))
-        model.quantities.raw.normal_(0.0, raw, generator=torch.Generator().manual_seed(1))
+        model.physical.raw.normal_(0.0, raw, generator=torch.Generator().manual_seed(1))
     return model
 
 
@@ -69,7 +69,7 @@ def test_a_loaded_model_rolls_out_bitwise_as_the_saved_one(raw, tmp_path):
     save_hybrid(tmp_path, saved, "pendulum.yaml")
     found = load(tmp_path)
     assert isinstance(found, HybridDynamics)
-    assert torch.equal(found.quantities(), saved.quantities())
+    assert torch.equal(found.physical(), saved.physical())
     assert torch.equal(rollout(found), rollout(saved))
     assert (found.spec, found.mechanism, found.config) == (saved.spec, saved.mechanism, saved.config)
     assert not any(p.requires_grad for p in found.parameters())
@@ -100,8 +100,8 @@ def test_a_scene_and_a_contact_model_are_kept(tmp_path):
 def test_what_was_identified_can_be_read_without_the_library(run, model):
     found = load_file(run / "model" / "model.safetensors")
     names = [p["name"] for p in json.loads((run / "model" / "config.json").read_text())["parameters"]]
-    assert names == [spec.name for spec in model.quantities.specs]
-    assert torch.equal(found["quantities"], model.quantities().detach())
+    assert names == [spec.name for spec in model.physical.specs]
+    assert torch.equal(found["quantities"], model.physical().detach())
     config, spec = read_hybrid_config(run)
     assert (config.robot, config.engine.blueprint, spec.mechanism) == ("pendulum.yaml", NETS, model.mechanism)
 
@@ -175,7 +175,7 @@ def cartpole_run(cartpole, tmp_path_factory):
     parameters = select_parameters(nominal(found, None), ["hinge.mass", "*.damping"])
     model = HybridDynamics(cartpole.spec, found, EngineConfig(substeps=5), parameters, fingerprint(built))
     with torch.no_grad():
-        model.quantities.raw[0] += 0.2
+        model.physical.raw[0] += 0.2
     folder = tmp_path_factory.mktemp("hybrid") / "run"
     save_hybrid(folder, model, "cartpole")
     return folder
@@ -222,5 +222,5 @@ def test_another_robot_is_refused(cartpole_run, tmp_path, capsys):
 
 
 def test_parameters_of_a_file_are_those_of_the_model(run, model):
-    assert read_hybrid_config(run)[0].parameters == model.quantities.specs
+    assert read_hybrid_config(run)[0].parameters == model.physical.specs
     assert msgspec.structs.asdict(read_hybrid_config(run)[0].engine)["free"] == ()

@@ -62,7 +62,7 @@ def windows(
 
 
 def values(model: HybridDynamics, truth: dict[str, float]) -> torch.Tensor:
-    return torch.tensor([truth.get(spec.name, spec.nominal) for spec in model.quantities.specs], dtype=torch.float64)
+    return torch.tensor([truth.get(spec.name, spec.nominal) for spec in model.physical.specs], dtype=torch.float64)
 
 
 def true_noise(noise: tuple[float, float] = NOISE) -> Noise:

@@ -47,7 +47,7 @@ def arm():
 def store(arm) -> Store:
     """A log of another arm of the same make, with noise."""
     model = HybridDynamics(ROBOT.spec, arm, EngineConfig(), select_parameters(nominal(arm, None), [*TRUTH]))
-    return log_of(model, torch.tensor([TRUTH[spec.name] for spec in model.quantities.specs], dtype=torch.float64))
+    return log_of(model, torch.tensor([TRUTH[spec.name] for spec in model.physical.specs], dtype=torch.float64))
 
 
 def log_of(model: HybridDynamics, values: torch.Tensor, *, scale: float = 1.0, episodes: int = 24) -> Store:
@@ -110,7 +110,7 @@ def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict
     model = load(out)
     assert isinstance(model, HybridDynamics)
     expected = {entry["name"]: entry["value"] for entry in result["parameters"]}
-    for spec, value in zip(model.quantities.specs, model.quantities().tolist(), strict=True):
+    for spec, value in zip(model.physical.specs, model.physical().tolist(), strict=True):
         assert value == pytest.approx(expected[spec.name], rel=1e-3, abs=1e-5)
     for name in ("config.yaml", "metrics.jsonl", "report.html", "identification.json"):
         assert (out / name).is_file(), name

@@ -187,7 +187,7 @@ def of_point_masses(model):
     links = tuple(msgspec.structs.replace(link, damping=0.0, inertia=none) for link in model.mechanism.links)
     still = msgspec.structs.replace(model.mechanism, links=links)
     config = msgspec.structs.replace(model.config, free=())
-    return HybridDynamics(model.spec, still, config, model.quantities.specs)
+    return HybridDynamics(model.spec, still, config, model.physical.specs)
 
 
 def test_a_parameter_that_no_roll_out_depends_on_is_refused_by_name():

@@ -2,6 +2,7 @@
 """Analytic dynamics: the teacher, a solver of Newton under graph capture, behind the common interface."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from neurodyn.core.scene import Scene
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.quantities import Quantities, state_quantities
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
@@ -101,6 +103,35 @@ class AnalyticDynamics:
         state = present_state(context)
         q, qd = self.begin(context, environment).teacher.rollout(state.q, state.qd, controls)
         return Trajectory(q, qd)
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        given = None if environment is None else environment.gravity
+        return state_quantities(
+            self.spec, state, owner=f"analytic dynamics of {self.spec.robot!r}", step=step, torque=torque,
+            com=self._com, gravity=self._gravity if given is None else given, contact_names=tuple(self.robot.contacts),
+        )  # fmt: skip
+
+    @cached_property
+    def _com(self) -> Tensor | None:
+        """Centre of mass of a floating base in its own frame [m], shape [3]."""
+        if self.robot.fixed_base:
+            return None
+        from neurodyn.sim.build import build
+        from neurodyn.sim.fingerprint import fingerprint
+
+        return torch.tensor(fingerprint(build(self.robot, worlds=1)).bodies[0].com)
+
+    @cached_property
+    def _gravity(self) -> Tensor:
+        return torch.tensor(self.robot.gravity)
 
     def _teacher(self, worlds: int, scene: Scene | None) -> "Teacher":
         from neurodyn.sim.teacher import Teacher

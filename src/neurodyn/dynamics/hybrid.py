@@ -18,6 +18,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.parameters import Parameters
+from neurodyn.dynamics.quantities import Quantities, state_quantities
 from neurodyn.rigid import rotation
 from neurodyn.rigid.engine import GROUND, Engine, EngineConfig
 from neurodyn.rigid.ground import Ground
@@ -47,7 +48,7 @@ class HybridDynamics(nn.Module):
         spec: Names, order, units and dt of state and control.
         mechanism: The tree of links.
         config: What the engine computes.
-        quantities: The free quantities.
+        physical: The free quantities.
         weights: Weights of the blueprint's networks, shape [weights], float64.
         fingerprint: The articulation that the mechanism was taken from; None where it is unknown.
         scene: The ground that is assumed where no environment is given; None for free space.
@@ -89,7 +90,7 @@ class HybridDynamics(nn.Module):
         self._gravity_is_free = any(parameter.name in gravity for parameter in parameters)
         free = (*(parameter.name for parameter in parameters), *(() if self._gravity_is_free else gravity))
         self.config = msgspec.structs.replace(config, free=free)
-        self.quantities = Parameters(parameters)
+        self.physical = Parameters(parameters)
         self.weights = nn.Parameter(first_weights(config, seed))
         self._threads = threads
         self._engines: dict[str, Engine] = {}
@@ -171,6 +172,22 @@ class HybridDynamics(nn.Module):
         require_torques(self.spec, controls)
         return self._run(self.begin(context, environment).environment, present_state(context), controls)
 
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        given = self._home.gravity if environment is None or environment.gravity is None else environment.gravity
+        com = state.q.new_tensor(self.mechanism.links[0].com) if self.floating else None
+        return state_quantities(
+            self.spec, state, owner=f"hybrid dynamics of {self.spec.robot!r}", step=step, torque=torque, com=com,
+            gravity=given,
+        )  # fmt: skip
+
     def simulate(
         self,
         state: State,
@@ -221,7 +238,7 @@ class HybridDynamics(nn.Module):
             substeps=self.config.substeps,
             control=controls,
             held=self._held(environment, state, frames) if engine.held else None,
-            parameters=self._given(environment, worlds, self.quantities() if parameters is None else parameters),
+            parameters=self._given(environment, worlds, self.physical() if parameters is None else parameters),
             weights=self.weights if weights is None else weights,
         )
         nq = self.mechanism.nq

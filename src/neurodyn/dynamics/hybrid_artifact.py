@@ -67,15 +67,15 @@ def save_hybrid(run: Path, model: HybridDynamics, robot: str) -> None:
     config = HybridConfig(
         kind="hybrid",
         engine=msgspec.structs.replace(model.config, free=()),
-        parameters=model.quantities.specs,
+        parameters=model.physical.specs,
         robot=robot,
     )
     spec = HybridSpec(
         state=model.spec, mechanism=model.mechanism, fingerprint=model.fingerprint, scene=model.scene
     )  # fmt: skip
     tensors = {
-        "raw": model.quantities.raw.detach(),
-        "quantities": model.quantities().detach(),
+        "raw": model.physical.raw.detach(),
+        "quantities": model.physical().detach(),
         "weights": model.weights.detach(),
     }
     artifacts.write_tensors(folder / "model.safetensors", tensors)
@@ -120,8 +120,8 @@ def load_hybrid(run: str | Path, *, threads: int = 1) -> HybridDynamics:
         if not tensors[name].isfinite().all():
             raise InputError(f"{path}: {name!r} holds numbers that are not finite; valid: finite numbers")
     with torch.no_grad():
-        model.quantities.raw.copy_(tensors["raw"])
+        model.physical.raw.copy_(tensors["raw"])
         model.weights.copy_(tensors["weights"])
-        if not torch.allclose(model.quantities(), tensors["quantities"].double(), rtol=1e-6, atol=1e-9):
+        if not torch.allclose(model.physical(), tensors["quantities"].double(), rtol=1e-6, atol=1e-9):
             raise InputError(f"{path}: quantities do not follow from the start and bounds in config.json beside it")
     return model.requires_grad_(False).eval()

@@ -7,12 +7,15 @@ the carry remembers, because simulators hand their own state to every step and u
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.rigid.ground import Ground
+
+if TYPE_CHECKING:
+    from neurodyn.dynamics.quantities import Quantities
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of dynamics."""
@@ -158,6 +161,24 @@ class Dynamics(Protocol):
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
+        ...
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> "Quantities":
+        """Return what is known of a state by name (`dynamics.quantities`), computed when it is asked for.
+
+        Args:
+            state: The state.
+            step: The prediction that ended in it; None at a start.
+            torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
+            environment: What the worlds are in, as for `begin`.
+        """
         ...
 
 

@@ -15,6 +15,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.encoding import GRAVITY, Anchor, Encoding
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.quantities import Quantities, state_quantities
 from neurodyn.nets.predictor import Predictor
 from neurodyn.rigid.ground import Ground
 
@@ -140,6 +141,21 @@ class NeuralDynamics(nn.Module):
             q.append(state.q)
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        given = self._home.gravity if environment is None or environment.gravity is None else environment.gravity
+        return state_quantities(
+            self.spec, state, owner=f"neural dynamics of {self.spec.robot!r}", step=step, torque=torque,
+            com=self.encoding.coordinates.com, gravity=given,
+        )  # fmt: skip
 
     def forward(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None

@@ -101,7 +101,7 @@ class Augmenter:
         self._run, self._model, self._task, self._settings = run, model, task, settings
         self._minutes, self._save_model = minutes, save
         self._leaves = [nn.Parameter(part.clone()) for part in split_weights(model.config.blueprint, model.weights)]
-        self._raw = nn.Parameter(model.quantities.raw.detach().clone())
+        self._raw = nn.Parameter(model.physical.raw.detach().clone())
         self._optimiser = self._build()
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "network batches"))
         self.at = Standing()
@@ -137,7 +137,7 @@ class Augmenter:
                 self._write()
                 saved = now
         with torch.no_grad():
-            self._model.quantities.raw.copy_(self._best[0])
+            self._model.physical.raw.copy_(self._best[0])
             self._model.weights.copy_(self._best[1])
         return self.at
 
@@ -220,7 +220,7 @@ class Augmenter:
         if error < at.best:
             at.best, at.waited = error, 0
             self._best = (self._raw.detach().clone(), self._flat().detach().clone())
-            self._model.quantities.raw.copy_(self._best[0])
+            self._model.physical.raw.copy_(self._best[0])
             self._model.weights.copy_(self._best[1])
             self._save_model(self._model)
         metrics.write(
@@ -254,7 +254,7 @@ def roll_out(
     """Forecast windows from their first states; differentiable by `raw` and `weights`."""
     state = State(windows.q[:, 0], windows.qd[:, 0])
     where = surroundings.at(windows.ground)
-    return model.simulate(state, windows.control, model.quantities(raw), weights, where)
+    return model.simulate(state, windows.control, model.physical(raw), weights, where)
 
 
 def scaled_errors(model: HybridDynamics, path: Trajectory, windows: FitWindows, scale: Tensor) -> Tensor:

@@ -247,7 +247,7 @@ class _Fit:
         # A last layer of zeros would give the first ones no gradient, and the penalty would empty them meanwhile.
         noise = torch.rand(self.weights.shape, generator=generator, dtype=torch.float64) - 0.5
         self.weights = torch.where(self.weights == 0, 0.1 * noise, self.weights).requires_grad_(True)
-        self._values = self._model.quantities().detach()
+        self._values = self._model.physical().detach()
         spread = torch.cat([_spread(position_changes(dynamics.spec, train)), _spread(train.qd - train.qd[:, :1])])
         self._scale = spread.clamp_min(1e-9)
 
@@ -319,10 +319,10 @@ def _spread(changes: Tensor) -> Tensor:
 def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 0) -> HybridDynamics:
     config = msgspec.structs.replace(dynamics.config, blueprint=blueprint)
     model = HybridDynamics(
-        dynamics.spec, dynamics.mechanism, config, dynamics.quantities.specs, dynamics.fingerprint, dynamics.scene,
+        dynamics.spec, dynamics.mechanism, config, dynamics.physical.specs, dynamics.fingerprint, dynamics.scene,
         seed=seed,
     )  # fmt: skip
-    model.quantities.load_state_dict(dynamics.quantities.state_dict())
+    model.physical.load_state_dict(dynamics.physical.state_dict())
     return model
 
 

@@ -258,7 +258,7 @@ class _Identification:
             torch.tensor([default if getattr(s, name) is None else getattr(s, name) for s in self.specs]).double()
             for name, default in (("lower", -torch.inf), ("upper", torch.inf))
         )
-        together = values if self.hybrid is None else self.hybrid.quantities().detach()
+        together = values if self.hybrid is None else self.hybrid.physical().detach()
         intervals = found.intervals(values, lower, upper)
         parameters = [
             {
@@ -378,7 +378,7 @@ _SHOWN = ("nominal", "identified", "hybrid")
 
 def _set(model: HybridDynamics, values: Tensor) -> None:
     with torch.no_grad():
-        model.quantities.raw.copy_(model.quantities.raw_of(values))
+        model.physical.raw.copy_(model.physical.raw_of(values))
 
 
 def _built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:

@@ -149,9 +149,9 @@ class Residuals:
         self.dynamics, self.windows, self.noise = dynamics, windows, noise
         self.options = options or ResidualOptions()
         self.scale = noise.joined if scale is None else scale
-        self.space: Space = SearchSpace(dynamics.quantities) if space is None else space
+        self.space: Space = SearchSpace(dynamics.physical) if space is None else space
         self.parameters = len(self.space.nominal)
-        specs = dynamics.quantities.specs
+        specs = dynamics.physical.specs
         self._surroundings = surroundings
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
         self.sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)

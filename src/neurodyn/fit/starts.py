@@ -70,7 +70,7 @@ def started(
         Noise(noise.q, spread),
         ResidualOptions(velocities=False, huber=5.0),
         surroundings=surroundings,
-        space=FixedSpace(dynamics.quantities().detach()),
+        space=FixedSpace(dynamics.physical().detach()),
     )
     solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), _ITERATIONS)
     path = residuals.path(solution.point)

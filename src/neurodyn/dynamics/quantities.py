@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Named quantities of a state: what tasks are written in, whichever kind of dynamics offers them.
+
+A task asks for "base_height" or "joint_velocity" and never for the third coordinate of a state, so it runs in a
+simulator, whose state is generalised coordinates, and in a model of logs, whose state is what was measured. What
+nobody asks for is not computed; what is not there is refused by name.
+
+    joint_position [w, nj], joint_velocity [w, nj]     all joints but a free base, in order
+    base_position [w, 3]                               origin of the base link [m], world
+    base_orientation [w, 4]                            base to world, scalar last
+    base_linear_velocity [w, 3]                        of the *origin* of the base link [m/s], axes of the base
+    base_angular_velocity [w, 3]                       [rad/s], axes of the base
+    projected_gravity [w, 3]                           direction of gravity (unit), axes of the base
+    joint_torque [w, nu]                               that acted during the frame that ended [N m or N]
+    end_effector_position [w, 3]                       of robots that declare an end effector [m], world
+    contact [w, nc]                                    probability that each body of `contact_names` touches something
+
+A free joint's linear velocity is that of the centre of mass c of the base, so the origin's is v - w x (R c).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.interface import State, Step
+from neurodyn.rigid import rotation
+
+Maker = Callable[["Quantities"], Tensor]
+"""Computes one quantity; may ask for others."""
+
+
+class Quantities(Mapping[str, Tensor]):
+    """Quantities of a batch of worlds by name, each computed once, when it is first asked for.
+
+    Attributes:
+        owner: What offers them, in words.
+        contact_names: Bodies of the columns of "contact".
+    """
+
+    def __init__(self, owner: str, makers: Mapping[str, Maker], contact_names: tuple[str, ...] = ()) -> None:
+        self.owner, self.contact_names = owner, contact_names
+        self._makers = makers
+        self._values: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return a quantity, shape [worlds, ...].
+
+        Raises:
+            InputError: There is no such quantity; the message names those that there are.
+        """
+        if name not in self._values:
+            self.require((name,))
+            self._values[name] = self._makers[name](self)
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Refuse names of which one is not offered.
+
+        Raises:
+            InputError: One is not.
+        """
+        for name in names:
+            if name not in self._makers:
+                raise InputError(f"{self.owner} does not offer {name!r}; it offers {choices(self._makers)}")
+
+    def contacts(self, names: Iterable[str]) -> Tensor:
+        """Return the columns of "contact" of some bodies, shape [worlds, bodies].
+
+        Raises:
+            InputError: It is not known of one of them whether it touches anything.
+        """
+        columns = []
+        for name in names:
+            if name not in self.contact_names:
+                raise InputError(
+                    f"{self.owner} does not offer the contact of {name!r}; it offers {choices(self.contact_names)}"
+                )
+            columns.append(self.contact_names.index(name))
+        return self["contact"][:, columns]
+
+
+def state_quantities(
+    spec: StateSpec,
+    state: State,
+    *,
+    owner: str,
+    step: Step | None = None,
+    torque: Tensor | None = None,
+    com: Tensor | None = None,
+    gravity: Tensor | None = None,
+    more: Mapping[str, Maker] | None = None,
+    contact_names: tuple[str, ...] = (),
+) -> Quantities:
+    """Return what generalised coordinates and channels say.
+
+    Args:
+        spec: Names and order of the state.
+        state: The state.
+        owner: What offers the quantities, in words.
+        step: The prediction that ended in this state, for contacts.
+        torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
+        com: Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin.
+        gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; of a floating base alone.
+        more: Further quantities.
+        contact_names: Bodies of the columns of "contact", where the spec names none.
+    """
+    makers: dict[str, Maker] = {}
+    free = bool(spec.joints) and spec.joints[0].kind == "free"
+    makers["joint_position"] = lambda _: state.q[:, 7 * free :]
+    makers["joint_velocity"] = lambda _: state.qd[:, 6 * free :]
+    if free:
+        makers |= _base(state, com, gravity)
+    if torque is not None:
+        makers["joint_torque"] = lambda _: torque
+    makers |= _channels(spec, state.channels)
+    makers |= more or {}
+    if step is not None and step.contacts is not None:
+        touching = step.contacts
+        makers["contact"] = lambda _: touching
+    return Quantities(owner, makers, spec.contacts or contact_names)
+
+
+def _base(state: State, com: Tensor | None, gravity: Tensor | None) -> dict[str, Maker]:
+    """Return the quantities of a floating base."""
+
+    def turned(vector: Tensor, quantities: Quantities) -> Tensor:
+        return rotation.rotate(rotation.conjugate(quantities["base_orientation"]), vector)
+
+    def linear(quantities: Quantities) -> Tensor:
+        velocity = turned(state.qd[:, :3], quantities)
+        if com is None:
+            return velocity
+        spin = quantities["base_angular_velocity"]
+        return velocity - torch.linalg.cross(spin, com.to(spin).expand_as(spin))
+
+    makers: dict[str, Maker] = {
+        "base_position": lambda _: state.q[:, :3],
+        "base_orientation": lambda _: rotation.normalise(state.q[:, 3:7]),
+        "base_linear_velocity": linear,
+        "base_angular_velocity": lambda quantities: turned(state.qd[:, 3:6], quantities),
+    }
+    if gravity is not None and bool(gravity.any()):
+        pull = gravity
+
+        def projected(quantities: Quantities) -> Tensor:
+            direction = (pull / torch.linalg.vector_norm(pull, dim=-1, keepdim=True)).to(state.q)
+            return turned(direction.expand(state.worlds, 3), quantities)
+
+        makers["projected_gravity"] = projected
+    return makers
+
+
+def _channels(spec: StateSpec, channels: Tensor | None) -> dict[str, Maker]:
+    """Return each quantity of which channels are the components."""
+    columns: dict[str, list[int]] = {}
+    for index, channel in enumerate(spec.channels):
+        columns.setdefault(channel.quantity, []).append(index)
+    if channels is None:
+        return {}
+    measured = channels
+    return {name: _columns(measured, indices) for name, indices in columns.items()}
+
+
+def _columns(measured: Tensor, indices: list[int]) -> Maker:
+    return lambda _: measured[:, indices]

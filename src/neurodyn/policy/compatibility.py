@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which dynamics a task can be done in."""
+
+import math
+
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.tasks import Task
+
+
+def require_fit(task: Task, dynamics: Dynamics, penalty: float = 0.0) -> None:
+    """Refuse dynamics of another robot or frame length, a model that was never fitted, and a bad penalty.
+
+    Raises:
+        InputError: The penalty is below 0, or the dynamics know no uncertainty; or the model is not fitted.
+        MismatchError: Joints, controls or dt are others than those of the task's robot.
+    """
+    if not (math.isfinite(penalty) and penalty >= 0):
+        raise InputError(f"penalty (lambda) is {penalty:g}; valid: a finite number of at least 0")
+    name = dynamics.spec.robot
+    if penalty and getattr(dynamics, "kind", "") != "world-model":
+        raise InputError(f"penalty is {penalty:g}, but only world models know how uncertain they are; valid here: 0")
+    if not getattr(dynamics, "fitted", True):
+        raise InputError(f"the world model of {name!r} was never fitted to data; train it with `neurodyn train` first")
+    wanted, given = task.declaration().spec, dynamics.spec
+    found = []
+    if given.controls != wanted.controls:
+        found.append(f"controls are {list(given.controls)} instead of {list(wanted.controls)}")
+    mine, theirs = ([joint.name for joint in spec.joints if joint.kind != "free"] for spec in (wanted, given))
+    if mine != theirs:
+        found.append(f"joints are {theirs} instead of {mine}")
+    if abs(given.dt - wanted.dt) > 1e-6 * wanted.dt:
+        found.append(f"dt is {given.dt:.6g} s instead of {wanted.dt:.6g} s")
+    if found:
+        raise MismatchError(f"task {task.name!r} is not for these dynamics of {name!r}: {'; '.join(found[:3])}")

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a policy is trained: PPO of rsl_rl in our own configuration; presets by task."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from neurodyn.core.config import Config, read_config
+from neurodyn.core.errors import InputError
+
+_PRESETS = Path(__file__).resolve().parent / "presets"
+
+
+class NetworkSettings(Config, frozen=True):
+    """The policy's network; the critic has the same.
+
+    Attributes:
+        hidden: Widths of hidden layers.
+        activation: Activation between them.
+        normalise: Whether observations are normalised by their running mean and deviation.
+        initial_std: First standard deviation of actions.
+    """
+
+    hidden: tuple[int, ...] = (128, 64, 32)
+    activation: Literal["elu", "relu", "tanh", "selu", "silu"] = "elu"
+    normalise: bool = True
+    initial_std: float = 1.0
+
+
+class PolicySettings(Config, frozen=True):
+    """Training of one policy.
+
+    Attributes:
+        worlds: Worlds that run at once.
+        horizon: Frames in each world between two updates.
+        iterations: Updates; the training ends after these, or when `minutes` are over.
+        minutes: Time budget [min]; None for none.
+        seed: Seed of weights, actions, commands and starts.
+        penalty: Weight of a world model's epistemic uncertainty (lambda).
+        network: The network.
+        gamma: Discount of a frame.
+        lam: Lambda of generalised advantage estimation.
+        rate: First learning rate.
+        schedule: "adaptive" keeps the change of the policy near `desired_kl`.
+        desired_kl: Divergence of the policy that one update aims at.
+        clip: Range of the probability ratio.
+        epochs: Passes over the frames of an update.
+        minibatches: Steps of a pass.
+        entropy: Weight of the entropy of actions.
+        value: Weight of the value loss.
+        gradient: Greatest norm of the gradient.
+        reward_scale: Factor on rewards before the learner sees them.
+        evaluations: How often the policy is played in the reference dynamics while it trains.
+        evaluation_worlds: Episodes of such a play.
+        threads: Threads of torch; None for its default.
+    """
+
+    worlds: int = 512
+    horizon: int = 32
+    iterations: int = 300
+    minutes: float | None = None
+    seed: int = 0
+    penalty: float = 0.0
+    network: NetworkSettings = NetworkSettings()
+    gamma: float = 0.99
+    lam: float = 0.95
+    rate: float = 3e-4
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+    desired_kl: float = 0.008
+    clip: float = 0.2
+    epochs: int = 5
+    minibatches: int = 4
+    entropy: float = 0.0
+    value: float = 1.0
+    gradient: float = 1.0
+    reward_scale: float = 1.0
+    evaluations: int = 20
+    evaluation_worlds: int = 64
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("worlds", "horizon", "iterations", "epochs", "minibatches", "evaluation_worlds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 1")
+        for name in ("seed", "evaluations", "penalty"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 0")
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes is {self.minutes}; valid: above 0")
+        if self.worlds * self.horizon < self.minibatches:
+            raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
+
+    def runner(self) -> dict[str, Any]:
+        """Return the configuration of rsl_rl's OnPolicyRunner."""
+        network = {
+            "class_name": "rsl_rl.models.MLPModel",
+            "hidden_dims": list(self.network.hidden),
+            "activation": self.network.activation,
+            "obs_normalization": self.network.normalise,
+        }
+        spread = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std,
+                  "std_type": "log"}  # fmt: skip
+        return {
+            "num_steps_per_env": self.horizon,
+            "save_interval": 10**9,
+            "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
+            "check_for_nan": True,
+            "actor": {**network, "distribution_cfg": spread},
+            "critic": dict(network),
+            "algorithm": {
+                "class_name": "rsl_rl.algorithms.PPO",
+                "num_learning_epochs": self.epochs,
+                "num_mini_batches": self.minibatches,
+                "clip_param": self.clip,
+                "gamma": self.gamma,
+                "lam": self.lam,
+                "value_loss_coef": self.value,
+                "entropy_coef": self.entropy,
+                "learning_rate": self.rate,
+                "max_grad_norm": self.gradient,
+                "schedule": self.schedule,
+                "desired_kl": self.desired_kl,
+                "use_clipped_value_loss": False,
+            },
+        }
+
+
+def load_settings(task: str, path: Path | None = None) -> PolicySettings:
+    """Return the settings of a task: those of a file, or the preset.
+
+    Raises:
+        InputError: The file is missing or bad.
+    """
+    if path is not None:
+        return read_config(path, PolicySettings)
+    preset = _PRESETS / f"{task}.yaml"
+    if not preset.is_file():
+        raise InputError(f"task {task!r} has no settings; give a file with --settings")
+    return read_config(preset, PolicySettings)

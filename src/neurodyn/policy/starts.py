@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where episodes start: at states that a task draws, or after windows of a log."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.store import Split, Store
+from neurodyn.data.windows import WindowSampler
+from neurodyn.dynamics.interface import State, Window
+from neurodyn.tasks import Task
+
+
+class Starts(Protocol):
+    """Draws starts of episodes."""
+
+    def draw(self, count: int) -> State | Window:
+        """Return `count` starts; always of the same kind."""
+        ...
+
+
+class SampledStarts:
+    """States that the task draws; a model with a memory starts with an empty one."""
+
+    def __init__(self, task: Task, seed: int, *, device: str | torch.device = "cpu") -> None:
+        self._task, self._device = task, torch.device(device)
+        # Drawn on the CPU, so that all devices see the same starts.
+        self._generator = torch.Generator().manual_seed(derive_seed(seed, "starts", task.name))
+
+    def draw(self, count: int) -> State:
+        """Return `count` states."""
+        state = self._task.start(count, self._generator)
+        return State(state.q.to(self._device), state.qd.to(self._device))
+
+
+class LoggedStarts:
+    """Windows of a log: an episode goes on where the window ends, with all of it as the model's past.
+
+    States in which an episode of the log ended in a failure are left out.
+    """
+
+    def __init__(
+        self, store: Store, frames: int, seed: int, *, split: int = Split.TRAIN, device: str | torch.device = "cpu"
+    ) -> None:
+        """Prepare the draws.
+
+        Args:
+            store: The log.
+            frames: Frames of a window: the full warm-up of the model.
+            seed: Seed of the draws.
+            split: Which episodes to draw from; those for training by default.
+            device: Where windows are wanted.
+
+        Raises:
+            InputError: No episode of the split holds a window and more.
+        """
+        seed = derive_seed(seed, "starts", "log")
+        self._sampler = WindowSampler(store, frames, split=split, batch=1, seed=seed, device=device)
+
+    def draw(self, count: int) -> Window:
+        """Return `count` windows."""
+        for _ in range(100):
+            # Some more than are asked for, to have enough without those that ended in a failure.
+            self._sampler.batch = count + count // 8 + 4
+            batch = self._sampler.draw()
+            if batch.failed is None:
+                rows = slice(count)
+                break
+            rows = (~batch.failed[:, -1]).nonzero()[:count, 0]
+            if len(rows) == count:
+                break
+        else:
+            raise InputError("starts: nearly all windows of the log end in a failure; give longer episodes")
+        channels = None if batch.channels is None else batch.channels[rows]
+        return Window(batch.q[rows], batch.qd[rows], batch.control[rows], channels)
+
+
+@dataclass(frozen=True)
+class _Widened:
+    """Rows of a batch that are written into one of all worlds."""
+
+    rows: Tensor
+    worlds: int
+
+    def __call__(self, values: Tensor) -> Tensor:
+        wide = values.new_zeros(self.worlds, *values.shape[1:])
+        wide[self.rows] = values
+        return wide
+
+
+def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:
+    """Return a context of all worlds that holds `context` in some rows and zeros in the others."""
+    wide = _Widened(rows, worlds)
+    channels = None if context.channels is None else wide(context.channels)
+    if isinstance(context, State):
+        return State(wide(context.q), wide(context.qd), channels)
+    return Window(wide(context.q), wide(context.qd), wide(context.torque), channels)

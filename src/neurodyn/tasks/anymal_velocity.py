@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Following commanded velocities with a quadruped: the task of Robotic World Model (arXiv 2501.10100)."""
+
+from dataclasses import replace
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Control
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.robots import Robot
+from neurodyn.robots.sections import Material, TeacherConfig
+from neurodyn.tasks.resets import uniform
+from neurodyn.tasks.task import Memory, Task
+
+SCALE = 0.5
+"""Target of a joint less its nominal position, for an action of 1 [rad]."""
+KP, KD = 85.0, 2.0
+"""Gains of the joints' controllers [N m/rad, N m s/rad]."""
+WIDTH = 0.25
+"""Square of the velocity error at which a tracking reward has fallen to 1/e."""
+STANDING = 0.02
+"""Share of commands that ask the robot to stand."""
+COMMAND_FRAMES = (100, 120)
+"""Range of frames for which a command holds."""
+PUSH_FRAMES = (48, 96)
+"""Range of frames between two pushes."""
+PUSH = 0.5
+"""Greatest change of the base's velocity along x and along y in a push [m/s]."""
+UPRIGHT = -0.5
+"""The z component of gravity in the axes of the base above which the robot has fallen: 60 degrees."""
+
+_FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
+_KNEES = ("LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
+_BASE = "BASE"
+_JOINTS = tuple(f"{leg}_{joint}" for leg in ("LF", "RF", "LH", "RH") for joint in ("HAA", "HFE", "KFE"))
+# Columns of the memory's command: what is asked for, then frames until the next command and until the next push.
+_ASKED, _UNTIL_COMMAND, _UNTIL_PUSH = slice(0, 3), 3, 4
+
+
+class AnymalVelocity(Task):
+    """Track velocities vx, vy and a turning rate wz in the axes of the base, spending little and stepping well."""
+
+    name = "anymal-velocity"
+    robot = "anymal-c"
+    needs = (
+        "base_linear_velocity",
+        "base_angular_velocity",
+        "projected_gravity",
+        "joint_position",
+        "joint_velocity",
+        "joint_torque",
+    )
+    contacts = (*_FEET, *_KNEES)
+    observations = (
+        *(f"base_linear_velocity.{axis}" for axis in "xyz"),
+        *(f"base_angular_velocity.{axis}" for axis in "xyz"),
+        *(f"projected_gravity.{axis}" for axis in "xyz"),
+        *("command.vx", "command.vy", "command.wz"),
+        *(f"joint_position.{name}" for name in _JOINTS),
+        *(f"joint_velocity.{name}" for name in _JOINTS),
+        *(f"last_action.{name}" for name in _JOINTS),
+    )
+    noise = (
+        *((0.1,) * 3),
+        *((0.2,) * 3),
+        *((0.05,) * 3),
+        *((0.0,) * 3),
+        *((0.01,) * 12),
+        *((1.5,) * 12),
+        *((0.0,) * 12),
+    )
+    """Half the width of the uniform noise that is added to each column of an observation in training."""
+    actions = _JOINTS
+    frames = 500
+    limit = 4.0
+    dt = 0.02
+
+    def __init__(self) -> None:
+        robot = super().declaration()
+        # Contacts that two steps in a frame resolve; those of the declaration need four.
+        self._declaration = msgspec.structs.replace(
+            robot,
+            material=Material(friction=0.8, stiffness=2500.0, damping=100.0),
+            teacher=TeacherConfig(solver="mujoco", substeps=2, iterations=4, integrator="implicitfast"),
+        )
+        self._nominal = torch.tensor(robot.nominal_q())
+
+    def declaration(self) -> Robot:
+        """Return the robot at the task's frame length, with a solver that is cheap enough to train in."""
+        return self._declaration
+
+    def begin(self, quantities: Quantities, generator: torch.Generator) -> Memory:
+        """Return the memory of worlds that start now, all feet on the ground."""
+        memory = super().begin(quantities, generator)
+        return replace(memory, air_time=memory.action.new_zeros(len(memory.action), len(_FEET)))
+
+    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw velocities, and for how long they hold, shape [worlds, 5]."""
+        asked = 2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0
+        standing = uniform((0.0, 1.0), worlds, generator) < STANDING
+        until = [_whole(frames, worlds, generator) for frames in (COMMAND_FRAMES, PUSH_FRAMES)]
+        return torch.cat([torch.where(standing[:, None], 0.0, asked), torch.stack(until, dim=-1)], dim=-1)
+
+    def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
+        """Return the memory after a frame: time in the air goes on or starts over, commands change in their turn."""
+        worlds = len(action)
+        contact = quantities.contacts(_FEET) > 0.5
+        asked, until = memory.command[:, _ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
+        fresh = self.commands(worlds, generator).to(action)
+        over = until <= 0.0
+        # A push happens in the frame in which its counter is zero, and the counter starts anew after it.
+        until = torch.where(torch.stack([over[:, 0], until[:, 1] < 0.0], dim=-1), fresh[:, _UNTIL_COMMAND:], until)
+        asked = torch.where(over[:, :1], fresh[:, _ASKED], asked)
+        return replace(
+            super().advance(memory, quantities, action, generator),
+            command=torch.cat([asked, until], dim=-1),
+            air_time=torch.where(contact, 0.0, memory.air_time + self._declaration.dt),
+        )
+
+    def push(self, memory: Memory, generator: torch.Generator) -> Tensor:
+        """Return by how much the base's velocity changes now [m/s], axes of the base, shape [worlds, 3]."""
+        worlds = len(memory.command)
+        change = PUSH * (2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0)
+        change[:, 2] = 0.0
+        return torch.where(memory.command[:, _UNTIL_PUSH, None] == 0.0, change.to(memory.command), 0.0)
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return targets around the nominal pose."""
+        kp, kd = action.new_tensor(KP), action.new_tensor(KD)
+        return Control(target=self._nominal.to(action) + SCALE * action, kp=kp, kd=kd)
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return what the robot measures of itself, what is asked of it, and its last action."""
+        return torch.cat(
+            [
+                quantities["base_linear_velocity"],
+                quantities["base_angular_velocity"],
+                quantities["projected_gravity"],
+                memory.command[:, _ASKED],
+                quantities["joint_position"] - self._nominal.to(memory.action),
+                quantities["joint_velocity"],
+                memory.action,
+            ],
+            dim=-1,
+        )
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return the terms of arXiv 2501.10100, each times dt."""
+        asked = memory.command[:, _ASKED]
+        velocity, spin = quantities["base_linear_velocity"], quantities["base_angular_velocity"]
+        joint_velocity = quantities["joint_velocity"]
+        dt = self._declaration.dt
+        landed = (quantities.contacts(_FEET) > 0.5) & (memory.air_time > 0.0)
+        moving = torch.linalg.vector_norm(asked[:, :2], dim=-1) > 0.1
+        still = torch.linalg.vector_norm(asked, dim=-1) < 0.05
+        away = (quantities["joint_position"] - self._nominal.to(action)).abs().sum(-1)
+        terms = {
+            "track_velocity": torch.exp(-(asked[:, :2] - velocity[:, :2]).square().sum(-1) / WIDTH),
+            "track_turning": 0.5 * torch.exp(-(asked[:, 2] - spin[:, 2]).square() / WIDTH),
+            "vertical_velocity": -2.0 * velocity[:, 2].square(),
+            "roll_and_pitch": -0.05 * spin[:, :2].square().sum(-1),
+            "torque": -2.5e-5 * quantities["joint_torque"].square().sum(-1),
+            "acceleration": -2.5e-7 * ((joint_velocity - memory.joint_velocity) / dt).square().sum(-1),
+            "action_change": -0.01 * (action - memory.action).square().sum(-1),
+            "air_time": 0.5 * ((memory.air_time + dt - 0.5) * landed).sum(-1) * moving,
+            "knee_contact": -1.0 * (quantities.contacts(_KNEES) > 0.5).sum(-1),
+            "stand_still": -1.0 * away * still,
+            "tilt": -5.0 * quantities["projected_gravity"][:, :2].square().sum(-1),
+        }
+        return {name: dt * term for name, term in terms.items()}
+
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return where the robot has fallen: far from upright, or its trunk on the ground where that is known."""
+        fallen = quantities["projected_gravity"][:, 2] > UPRIGHT
+        if _BASE in quantities.contact_names:
+            fallen = fallen | (quantities.contacts((_BASE,))[:, 0] > 0.5)
+        return fallen
+
+
+def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> Tensor:
+    """Draw whole numbers of frames, both ends included, shape [worlds]."""
+    lower, upper = frames
+    drawn = torch.randint(lower, upper + 1, (worlds,), generator=generator, device=generator.device)
+    return drawn.to(torch.get_default_dtype())

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task is: observation, reward, failure and first states, as pure functions of named quantities.
+
+A task knows no dynamics. What it remembers from frame to frame (a command, the last action, how long a foot has been
+in the air) is in a `Memory` that the caller holds. One frame of a world is
+
+    control = task.control(action, now, memory)           the dynamics predict a frame under it: `then`
+    reward = task.reward(then, memory, action)            memory still holds the *previous* action
+    failed = task.terminated(then, memory)
+    memory = task.advance(memory, then, action, generator)
+    observation = task.observe(then, memory)
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, choices
+from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.robots import Robot, load
+from neurodyn.tasks.resets import reset_states
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a task remembers of a batch of worlds.
+
+    Attributes:
+        action: The last action, shape [worlds, actions]; zero at a start.
+        command: What is asked of the robot, shape [worlds, commands].
+        joint_velocity: Velocity of the joints one frame ago [rad/s or m/s], shape [worlds, nj].
+        air_time: For how long each foot has been in the air [s], shape [worlds, feet].
+        frame: Frames since the start, shape [worlds], int64.
+    """
+
+    action: Tensor
+    command: Tensor
+    joint_velocity: Tensor
+    air_time: Tensor
+    frame: Tensor
+
+    def renewed(self, mask: Tensor, fresh: "Memory") -> "Memory":
+        """Return this memory with that of `fresh` where `mask` is true, shape [worlds]."""
+        values = {}
+        for field in fields(self):
+            old, new = getattr(self, field.name), getattr(fresh, field.name)
+            values[field.name] = torch.where(mask if old.ndim == 1 else mask[:, None], new, old)
+        return Memory(**values)
+
+
+class Task(ABC):
+    """One task of one robot.
+
+    Attributes:
+        name: Name of the task.
+        robot: Name of the robot.
+        needs: Quantities that it reads.
+        contacts: Bodies whose contact it reads.
+        observations: Names of the columns of an observation.
+        actions: Names of the components of an action, each meant to be within -1 and 1.
+        frames: Length of an episode in frames.
+        dt: Length of a frame [s]; None for the robot's own.
+        limit: Size beyond which components of an action are cut off.
+        noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
+    """
+
+    name: str
+    robot: str
+    needs: tuple[str, ...]
+    contacts: tuple[str, ...] = ()
+    observations: tuple[str, ...]
+    actions: tuple[str, ...]
+    frames: int
+    dt: float | None = None
+    limit: float = 1.0
+    noise: tuple[float, ...] = ()
+
+    def declaration(self) -> Robot:
+        """Return the robot at the task's frame length."""
+        robot = load(self.robot)
+        return robot if self.dt is None else msgspec.structs.replace(robot, dt=self.dt)
+
+    def require(self, quantities: Quantities) -> None:
+        """Refuse dynamics that do not offer what the task reads.
+
+        Raises:
+            InputError: A quantity or a contact is missing; the message names it and those that there are.
+        """
+        try:
+            quantities.require(self.needs)
+        except InputError as error:
+            raise InputError(f"task {self.name!r}: {error}") from None
+        for contact in self.contacts:
+            if contact not in quantities.contact_names:
+                offered = choices(quantities.contact_names)
+                raise InputError(
+                    f"task {self.name!r}: {quantities.owner} does not offer the contact of {contact!r}; it offers "
+                    f"{offered}"
+                )
+
+    def start(self, worlds: int, generator: torch.Generator) -> State:
+        """Draw first states: those that the robot declares for resets."""
+        return reset_states(self.declaration(), worlds, generator)
+
+    def begin(self, quantities: Quantities, generator: torch.Generator) -> Memory:
+        """Return the memory of worlds that start now."""
+        velocity = quantities["joint_velocity"]
+        worlds = len(velocity)
+        return Memory(
+            action=velocity.new_zeros(worlds, len(self.actions)),
+            command=self.commands(worlds, generator).to(velocity),
+            joint_velocity=velocity,
+            air_time=velocity.new_zeros(worlds, 0),
+            frame=torch.zeros(worlds, dtype=torch.long, device=velocity.device),
+        )
+
+    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw what is asked of the robot, shape [worlds, commands]; nothing by default."""
+        return torch.zeros(worlds, 0)
+
+    def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
+        """Return the memory after a frame that ended in `quantities`."""
+        return Memory(
+            action=action,
+            command=memory.command,
+            joint_velocity=quantities["joint_velocity"],
+            air_time=memory.air_time,
+            frame=memory.frame + 1,
+        )
+
+    def push(self, memory: Memory, generator: torch.Generator) -> Tensor | None:
+        """Return by how much the base's velocity changes all at once [m/s], axes of the base, shape [worlds, 3]."""
+        return None
+
+    @abstractmethod
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return what drives the robot under an action, shape [worlds, actions]."""
+
+    @abstractmethod
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return what the policy sees, shape [worlds, observations]."""
+
+    @abstractmethod
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return the terms of the reward of a frame by name, each of shape [worlds]; their sum is the reward."""
+
+    @abstractmethod
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return in which worlds the robot failed, shape [worlds], bool."""
+
+    def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor | None:
+        """Return in which worlds the task is done as it should be, shape [worlds], bool; None where it never is."""
+        return None
