@@ -17,7 +17,8 @@ def print_import(store: "Store", out: Path) -> None:
 
     console = Console(markup=False)  # units stand in brackets
     found = inspect_store(store)
-    _print_log(console, found)
+    if "rates_hz" in found["log"]:  # rows come at the frames of the robot, and aligned
+        _print_log(console, found)
     splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
     console.print(
         f"{found['transitions']:,} frames of {found['dt_s']:g} s in {found['episodes']} episodes ({splits}), "
@@ -58,7 +59,7 @@ def print_inspection(found: dict[str, Any]) -> None:
             f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; probes: {ground['probes'] or 'none'}",
             soft_wrap=True,
         )
-    if found["log"]:  # a store that a script wrote may say nothing of its origin
+    if "rates_hz" in (found["log"] or {}):  # rows, and what a script wrote, have no rates
         _print_log(console, found)
 
 

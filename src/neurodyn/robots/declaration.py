@@ -120,6 +120,7 @@ class Robot(Config, frozen=True):
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
         log: Column map of logs known for this robot, relative to the declaration.
+        rows: Layout of headerless rows of logs of this robot (`data.rows`), relative to the declaration.
         folder: Where the declaration lies; filled in when it is read.
     """
 
@@ -155,6 +156,7 @@ class Robot(Config, frozen=True):
     gains: Gains | None = None
     evaluation_horizon: int = 1000
     log: str | None = None
+    rows: str | None = None
     folder: str = ""
 
     def __post_init__(self) -> None:
@@ -276,6 +278,11 @@ class Robot(Config, frozen=True):
     def log_path(self) -> Path | None:
         """Path of the column map of known logs."""
         return None if self.log is None else Path(self.folder) / self.log
+
+    @property
+    def rows_path(self) -> Path | None:
+        """Path of the layout of headerless rows."""
+        return None if self.rows is None else Path(self.folder) / self.rows
 
     def sampling_interval(self, field: Literal["q", "qd", "control"], name: str) -> Interval:
         """Return the range from which a coordinate is drawn for data.

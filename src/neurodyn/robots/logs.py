@@ -1,12 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which column map reads a log, and which robot the log is of."""
+"""Which column map or layout of rows reads a log, and which robot the log is of."""
 
 from pathlib import Path
 
+from neurodyn.core.config import parse_text, read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap, read_column_map
+from neurodyn.data.rows import RowLayout
 from neurodyn.robots import load, names
+
+ROWS = "rwm-csv"
+"""Reader of headerless rows in the layout that a robot declares, that of Robotic World Model."""
+
+
+def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
+    """Return the layout of headerless rows that `reader` names; None where it names another kind of reader.
+
+    Args:
+        reader: "rwm-csv" for the layout that the robot declares, or path of a layout (format: rows).
+        robot: Robot by name or path.
+
+    Raises:
+        InputError: The robot declares none or is not given, or the file does not describe a layout.
+    """
+    if reader == ROWS:
+        declared = None if robot is None else load(robot)
+        if declared is None or declared.rows_path is None:
+            trouble = "reads the rows of a robot" if robot is None else f"robot {robot!r} declares no rows"
+            valid = choices(name for name in names() if load(name).rows_path)
+            raise InputError(f"reader {ROWS!r}: {trouble}; give --robot; valid: {valid}, or a layout's path as reader")
+        return read_config(declared.rows_path, RowLayout)
+    path = Path(reader)
+    if not path.is_file() or path.suffix.lower() not in {".yaml", ".yml", ".toml", ".json"}:
+        return None
+    found = parse_text(path.read_text(encoding="utf-8"), path.suffix.lower(), str(path))
+    return read_config(path, RowLayout) if isinstance(found, dict) and found.get("format") == "rows" else None
 
 
 def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, StateSpec]:
@@ -37,4 +66,5 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
 
 
 def _valid() -> str:
-    return f"{choices(name for name in names() if load(name).log_path)}, or the path of a column map (YAML, TOML)"
+    declared = choices(name for name in names() if load(name).log_path)
+    return f"{declared}, {ROWS}, or the path of a column map or a layout of rows (YAML, TOML)"

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layout of rows in which logs of legged robots are kept: what an own estimator and its controller know.
+
+A row is [state | action | contacts | termination], without a header line: base linear velocity (3) and base angular
+velocity (3) in the axes of the base, direction of gravity (3) likewise, joint positions less the default pose, joint
+velocities and joint torques (n each); n actions; contacts (0 or 1); whether the episode ended there in a failure.
+Actions are what a policy puts out: the target of a joint's controller is the default position plus scale times it.
+"""
+
+import math
+from itertools import pairwise
+from typing import Literal
+
+from neurodyn.core.config import Config
+from neurodyn.core.spec import Channel, JointSpec, StateSpec
+
+_BASE = (("base_linear_velocity", "m/s"), ("base_angular_velocity", "rad/s"), ("projected_gravity", "1"))
+_PARTS = ("state", "action", "contacts", "termination")
+
+
+class RowLayout(Config, frozen=True):
+    """What the columns of such rows are.
+
+    Attributes:
+        robot: Name of the robot.
+        dt: Time between two rows of an episode [s].
+        joints: Joints in the order of the columns.
+        nominal: Default position of each joint [rad], which joint positions and targets are relative to.
+        action_scale: Target of a joint less its default position, for an action of 1 [rad].
+        contacts: Bodies of the columns of contacts, in order.
+        format: Always "rows"; tells this file from a column map.
+        time_out: Whether a further column says where an episode ended by a time limit.
+        episode_length: Rows of an episode that ended by a time limit; None where that is not known.
+        continuous: Whether a file is one recording, so that only a failure ends an episode.
+    """
+
+    robot: str
+    dt: float
+    joints: tuple[str, ...]
+    nominal: tuple[float, ...]
+    action_scale: float
+    contacts: tuple[str, ...] = ()
+    format: Literal["rows"] = "rows"
+    time_out: bool = False
+    episode_length: int | None = None
+    continuous: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("dt", "action_scale"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: a number above 0")
+        if not self.joints or len(set(self.joints)) < len(self.joints):
+            raise ValueError("joints: give every joint once, in the order of the columns")
+        if len(self.nominal) != len(self.joints) or not all(math.isfinite(value) for value in self.nominal):
+            raise ValueError(f"nominal has {len(self.nominal)} values; valid: {len(self.joints)} finite ones [rad]")
+        if self.episode_length is not None and self.episode_length < 2:
+            raise ValueError(f"episode_length is {self.episode_length}; valid: at least 2 rows")
+        if sum((self.time_out, self.episode_length is not None, self.continuous)) > 1:
+            raise ValueError("give one of time_out, episode_length and continuous: each says where episodes end")
+
+    @property
+    def spec(self) -> StateSpec:
+        """Names, order, units and dt of what the rows hold."""
+        return log_spec(self.robot, self.joints, self.dt, self.contacts)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Number of columns of each part, in order."""
+        n = len(self.joints)
+        return dict(zip(_PARTS, (9 + 3 * n, n, len(self.contacts), 1), strict=True)) | (
+            {"time_out": 1} if self.time_out else {}
+        )
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """Columns of each part."""
+        bounds = [0]
+        for width in self.widths.values():
+            bounds.append(bounds[-1] + width)
+        return {name: slice(*pair) for name, pair in zip(self.widths, pairwise(bounds), strict=True)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column, for messages."""
+        base = [f"{quantity}.{axis}" for quantity, _ in _BASE for axis in "xyz"]
+        joints = [f"{what}.{joint}" for what in ("position", "velocity", "torque") for joint in self.joints]
+        actions, contacts = [f"action.{j}" for j in self.joints], [f"contact.{c}" for c in self.contacts]
+        return (*base, *joints, *actions, *contacts, "termination", *(["time_out"] if self.time_out else []))
+
+
+def log_spec(robot: str, joints: tuple[str, ...], dt: float, contacts: tuple[str, ...]) -> StateSpec:
+    """Return what a legged robot measures: joints, velocity of the base, gravity, torques; no pose of the base.
+
+    Args:
+        robot: Name of the robot.
+        joints: Driven revolute joints, in order; a control is the target of their position controllers.
+        dt: Time of a frame [s].
+        contacts: Bodies of which it is known whether they touch something.
+    """
+    base = [Channel(f"{name}.{axis}", unit, "base") for name, unit in _BASE for axis in "xyz"]
+    return StateSpec(
+        robot=robot,
+        joints=tuple(JointSpec(name=name, kind="revolute") for name in joints),
+        controls=joints,
+        dt=dt,
+        channels=(*base, *(Channel(f"joint_torque.{name}", "N m") for name in joints)),
+        contacts=contacts,
+        control_kind="target",
+    )
