@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pushing a floating base: a sudden change of its velocity, in a simulator's state or in what a robot measures."""
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.interface import State
+from neurodyn.rigid import rotation
+
+_CHANNEL = "base_linear_velocity"
+
+
+def pushed(spec: StateSpec, state: State, change: Tensor) -> State:
+    """Return states whose base moves on with another velocity.
+
+    Args:
+        spec: Names and order of the state.
+        state: The state.
+        change: Change of the base's linear velocity [m/s], axes of the base, shape [worlds, 3].
+
+    Raises:
+        InputError: The state has neither a floating base nor a channel with its velocity.
+    """
+    if spec.joints and spec.joints[0].kind == "free":
+        turned = rotation.rotate(rotation.normalise(state.q[:, 3:7]), change)
+        return State(state.q, torch.cat([state.qd[:, :3] + turned, state.qd[:, 3:]], dim=-1), state.channels)
+    columns = [index for index, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]
+    if len(columns) != 3 or state.channels is None:
+        raise InputError(f"{spec.robot!r} cannot be pushed: its state has neither a free base nor {_CHANNEL!r}")
+    channels = state.channels.clone()
+    channels[:, columns] += change
+    return State(state.q, state.qd, channels)
