@@ -158,13 +158,13 @@ import os, signal, sys
 from pathlib import Path
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
-from neurodyn.fit import trainer
+from neurodyn.fit import phased, trainer
 from neurodyn.fit.settings import Settings
 from neurodyn.fit.train import train
 from neurodyn.robots import load
 
 folder, data, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-trainer.SAVE_SECONDS = float(sys.argv[4])
+phased.SAVE_SECONDS = float(sys.argv[4])
 descend, taken = trainer.Trainer._descend, []
 
 def count(self, phase):

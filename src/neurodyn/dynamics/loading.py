@@ -9,14 +9,16 @@ from neurodyn.dynamics.artifact import load as load_neural
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.hybrid_artifact import load_hybrid
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.world_model_artifact import load_world_model
 
 Model = NeuralDynamics | HybridDynamics
-"""Dynamics that were learned or identified."""
+"""Dynamics of a simulator's state that were learned or identified."""
 
-KINDS = ("neural", "hybrid")
+KINDS = ("neural", "hybrid", "world-model")
 
 
-def load(run: str | Path, *, device: str = "cpu") -> Model:
+def load(run: str | Path, *, device: str = "cpu") -> Model | WorldModel:
     """Load the model of a run directory, or one that ships with the package, with frozen weights.
 
     Args:
@@ -27,7 +29,24 @@ def load(run: str | Path, *, device: str = "cpu") -> Model:
         InputError: There is no such run, or its files are missing, truncated or of another version.
     """
     kind = run_field(run, "kind")
+    if kind == "world-model":
+        return load_world_model(run, device=device)
     return load_neural(run, device=device) if kind == "neural" else load_hybrid(run).to(device)
+
+
+def load_simulator(run: str | Path, *, device: str = "cpu") -> Model:
+    """Load a model that predicts what a simulator has as its state; arguments and errors as of `load`.
+
+    Raises:
+        InputError: It is a world model, which predicts what a log measures.
+    """
+    model = load(run, device=device)
+    if isinstance(model, WorldModel):
+        raise InputError(f"{run}: holds a world model, which knows what its log measures; valid here: {_SIMULATING}")
+    return model
+
+
+_SIMULATING = "a neural or hybrid model"
 
 
 def robot_of(run: str | Path) -> str:

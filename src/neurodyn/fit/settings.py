@@ -11,23 +11,23 @@ from typing import Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, read_config
+from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
+from neurodyn.fit.plan import Plan, Stage, with_budget
 from neurodyn.nets.build import NetConfig
 from neurodyn.robots import Robot
+
+__all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]
 
 Size = Literal["small", "paper"]
 _GENERAL = Path(__file__).resolve().parent / "presets"
 _SUITING = {"small": "mlp", "paper": "transformer"}
 
 
-class Phase(Config, frozen=True):
-    """One stage of a training: its own loss, batch and learning-rate schedule.
+class Phase(Stage, frozen=True, kw_only=True):
+    """One stage of the training of neural dynamics.
 
     Attributes:
-        share: Share of the budget (of all phases' shares together).
-        rate: Highest learning rate.
-        batch: Windows in a batch.
         forecast: Frames predicted in a row from the model's own states; 0 for teacher forcing, where every
             frame is predicted from the true state.
         frames: Teacher forcing: frames in a chunk. Chunks longer than the network's context train it on
@@ -38,9 +38,6 @@ class Phase(Config, frozen=True):
             spread) plus this number, so that quiet motion is learned as well as violent; None for equal weights.
     """
 
-    share: float
-    rate: float
-    batch: int
     forecast: int = 0
     frames: int = 1
     context: int = 0
@@ -48,8 +45,9 @@ class Phase(Config, frozen=True):
     balance: float | None = None
 
     def __post_init__(self) -> None:
-        if not (0 < self.share < math.inf and 0 < self.rate < math.inf and self.batch >= 1 and self.frames >= 1):
-            raise ValueError("share and rate must be finite and above 0, batch and frames at least 1")
+        super().__post_init__()
+        if self.frames < 1:
+            raise ValueError("frames must be at least 1")
         if self.forecast < 0 or self.context < 0:
             raise ValueError("forecast and context must be at least 0")
         if self.balance is not None and not 0 < self.balance < math.inf:
@@ -61,56 +59,21 @@ class Phase(Config, frozen=True):
         return self.context + self.forecast if self.forecast else self.frames
 
 
-class Settings(Config, frozen=True):
-    """How a model is trained.
+class Settings(Plan, frozen=True, kw_only=True):
+    """How neural dynamics are trained.
 
     Attributes:
         net: The network.
         phases: Stages, in order.
-        minutes: Time budget [min]; None to train for `steps`.
-        steps: Optimiser steps; used where `minutes` is None.
-        optimiser: "soap" (Shampoo's eigenbasis with Adam in it, arXiv 2409.11321) or "adam".
-        weight_decay: Decoupled weight decay.
-        clip: Greatest norm of a gradient.
-        warmup: Share of a phase in which the rate rises.
-        final: Rate at the end of a phase, as a share of its highest.
         velocity_products: Whether products of velocities enter the inputs (Coriolis and centrifugal terms).
         free_motion: Whether the network is given the motion without contacts and limits, which follows from the robot's
             known mechanism, and learns what those do.
-        validations: How often the roll-out error is measured in the course of the training.
-        validation_rollouts: Held-out windows in a validation.
-        validation_frames: Frames of a validation roll-out (shortened to what the episodes hold).
-        threads: Threads of tensor operations. One is fastest for small networks, and the order of sums, and
-            with it every bit of the result, depends on their number.
-        seed: Seed of weights and batches.
     """
 
     net: NetConfig
     phases: tuple[Phase, ...]
-    minutes: float | None = None
-    steps: int | None = None
-    optimiser: Literal["soap", "adam"] = "soap"
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    warmup: float = 0.02
-    final: float = 0.01
     velocity_products: bool = True
     free_motion: bool = False
-    validations: int = 40
-    validation_rollouts: int = 256
-    validation_frames: int = 100
-    threads: int = 1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.phases:
-            raise ValueError("phases is empty; give at least one")
-        if (self.minutes is None) == (self.steps is None):
-            raise ValueError("give either minutes or steps")
-        for name in ("minutes", "steps"):
-            value = getattr(self, name)
-            if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} is {value}; valid: a finite number above 0")
 
 
 def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:
@@ -165,22 +128,3 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Se
 def _memory(net: NetConfig) -> int:
     """Return the frames of history that a network needs."""
     return {"mlp": 0, "gru": net.warmup, "transformer": net.depth * (net.window - 1)}[net.kind]
-
-
-def with_budget(settings: Settings, minutes: float | None, steps: int | None, seed: int | None) -> Settings:
-    """Return settings with another budget or seed, where given.
-
-    Raises:
-        InputError: Both budgets are given, or one is not above 0.
-    """
-    if minutes is not None and steps is not None:
-        raise InputError("training budget: both minutes and steps are given; give one")
-    changes: dict[str, float | int | None] = {}
-    if minutes is not None or steps is not None:
-        changes |= {"minutes": minutes, "steps": steps}
-    if seed is not None:
-        changes["seed"] = seed
-    try:
-        return msgspec.structs.replace(settings, **changes)
-    except ValueError as error:
-        raise InputError(f"training budget: {error}") from None

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import Config, read_config, to_yaml
-from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.config import Config, read_config
+from neurodyn.core.errors import MismatchError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
@@ -22,9 +22,10 @@ from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.fit.losses import Scale
 from neurodyn.fit.metrics import Progress
+from neurodyn.fit.run_folder import check_run, run_training
 from neurodyn.fit.settings import Settings
 from neurodyn.fit.surroundings import Surroundings
-from neurodyn.fit.trainer import Position, Trainer, has_state
+from neurodyn.fit.trainer import Position, Trainer
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import TeacherConfig
 
@@ -87,7 +88,7 @@ def train(
     record = RunConfig(
         kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
     )
-    going_on = _check_run(out, record, resume)
+    going_on = check_run(out, record, resume)
     spec = store.header.spec
     coordinates = Coordinates(spec, _base_com(store))
     sample = _transitions(store, coordinates)
@@ -116,7 +117,7 @@ def train(
     model = build_model(config, _model_spec(robot, store))
     _fit_statistics(model, store, sample)
     trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
-    return _run(trainer, out, record, going_on, progress)
+    return run_training(trainer, out, record, going_on, progress)
 
 
 def finetune(
@@ -159,10 +160,10 @@ def finetune(
         versions=package_versions("torch", "newton"),
         base=base,
     )
-    going_on = _check_run(out, record, resume)
+    going_on = check_run(out, record, resume)
     sample = _transitions(store, model.encoding.coordinates)
     trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
-    return _run(trainer, out, record, going_on, progress)
+    return run_training(trainer, out, record, going_on, progress)
 
 
 def require_data(robot: Robot, store: Store) -> None:
@@ -181,35 +182,6 @@ def require_data(robot: Robot, store: Store) -> None:
 def read_run_config(run: str | Path) -> RunConfig:
     """Read how a run was made."""
     return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
-
-
-def _check_run(out: Path, record: RunConfig, resume: bool) -> bool:
-    """Compare what a run is about with what is there; return whether there is a state to go on from."""
-    path = out / "config.yaml"
-    if resume:
-        if not path.exists():
-            raise InputError(f"{out}: holds no training to resume (no config.yaml); leave out --resume to start one")
-        before = read_config(path, RunConfig)
-        for name in ("robot", "settings", "base"):
-            if getattr(before, name) != getattr(record, name):
-                raise InputError(
-                    f"{path}: --resume needs the {name} that the run was started with; "
-                    "leave out the flags that differ, or give another --out"
-                )
-        return has_state(out)  # a training that was killed before its first save begins anew
-    if path.exists():
-        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: is a file; give a folder for the run")
-    return False
-
-
-def _run(trainer: Trainer, out: Path, record: RunConfig, going_on: bool, progress: Progress | None) -> Position:
-    if going_on:
-        trainer.resume()
-    else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
-        artifacts.write_text(out / "config.yaml", to_yaml(record))
-    return trainer.run(progress)
 
 
 def _invariant(robot: Robot) -> tuple[int, ...]:

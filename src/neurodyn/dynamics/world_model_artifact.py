@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world model as files: RUN/model/{model.safetensors, config.json, spec.json}."""
+
+from pathlib import Path
+from typing import Literal
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.nets.ensemble import EnsembleConfig
+
+
+class WorldModelConfig(Config, frozen=True):
+    """Everything but the weights: what config.json holds.
+
+    Attributes:
+        kind: Kind of dynamics.
+        net: The ensemble.
+        robot: Name or path of the declaration that the model was trained for.
+        terminates: Whether termination is predicted.
+    """
+
+    kind: Literal["world-model"]
+    net: EnsembleConfig
+    robot: str
+    terminates: bool
+
+
+class WorldModelSpec(Config, frozen=True):
+    """What the model is a model of: what spec.json holds.
+
+    Attributes:
+        state: Names, order, units and dt of what the log measures.
+    """
+
+    state: StateSpec
+
+
+def save_world_model(run: Path, model: WorldModel, robot: str) -> None:
+    """Write a world model into a run directory; each file replaces its predecessor atomically."""
+    folder = run / "model"
+    config = WorldModelConfig(kind="world-model", net=model.net.config, robot=robot, terminates=model.terminates)
+    artifacts.write_tensors(folder / "model.safetensors", model.state_dict())
+    artifacts.write_json(folder / "config.json", to_dict(config))
+    artifacts.write_json(folder / "spec.json", to_dict(WorldModelSpec(state=model.spec)))
+
+
+def read_world_model_config(run: str | Path) -> tuple[WorldModelConfig, WorldModelSpec]:
+    """Read what a run directory says about its world model, without the weights.
+
+    Raises:
+        InputError: There is no such run, its files are malformed, or its model is of another kind.
+    """
+    folder = artifacts.resolve_run(run) / "model"
+    given = artifacts.read_json(folder / "config.json")
+    kind = given.get("kind") if isinstance(given, dict) else None
+    if kind != "world-model":
+        raise InputError(f"{folder}: holds a model of kind {kind!r}; valid here: a world-model")
+    config = from_dict(given, WorldModelConfig, str(folder / "config.json"))
+    return config, from_dict(artifacts.read_json(folder / "spec.json"), WorldModelSpec, str(folder / "spec.json"))
+
+
+def load_world_model(run: str | Path, *, device: str = "cpu") -> WorldModel:
+    """Load the world model of a run directory with frozen weights.
+
+    Args:
+        run: A run directory, or "pretrained:NAME".
+        device: Torch device of the weights.
+
+    Raises:
+        InputError: There is no such run, or its files are missing, truncated or of another kind or version.
+    """
+    config, spec = read_world_model_config(run)
+    model = WorldModel(spec.state, config.net, terminates=config.terminates)
+    path = artifacts.resolve_run(run) / "model" / "model.safetensors"
+    try:
+        model.load_state_dict(artifacts.read_tensors(path))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"{path}: weights do not fit config.json beside them ({reason})") from None
+    return model.requires_grad_(False).eval().to(device)

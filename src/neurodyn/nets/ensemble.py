@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ensemble that predicts a distribution: members with a memory of their own, all computed in one batched pass.
+
+Each member has a trunk (recurrent, or none with a memory) and heads for the mean, for the logarithm of the standard
+deviation, and for events (logits). With a shared trunk only the heads are the members' own, which costs less and
+disagrees less.
+
+Hidden states have the axes [streams, rows, width]. There is one stream per member where members follow paths of their
+own or have trunks of their own, and a single one where a shared trunk reads what all of them read.
+"""
+
+import itertools
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError
+from neurodyn.nets.members import MemberGRU, MemberLinear
+
+Hidden = tuple[Tensor, ...]
+
+
+class EnsembleConfig(Config, frozen=True):
+    """Kind and size of an ensemble.
+
+    Attributes:
+        kind: "gru" (recurrent) or "mlp" (no memory).
+        members: Number of members.
+        trunk: "own" for independent members, "shared" for one trunk with the heads of all members.
+        width: Size of a hidden state or layer of the trunk.
+        depth: Layers of the trunk.
+        head: Size of the hidden layer of each head.
+        skip: Whether each member's mean has a linear short cut from its inputs.
+        clip: Normalised inputs are cut off at this many standard deviations; None for never.
+    """
+
+    kind: Literal["gru", "mlp"] = "gru"
+    members: int = 5
+    trunk: Literal["own", "shared"] = "own"
+    width: int = 256
+    depth: int = 2
+    head: int = 128
+    skip: bool = True
+    clip: float | None = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        for name in ("members", "width", "depth", "head"):
+            if getattr(self, name) < 1:
+                raise InputError(f"net.{name} is {getattr(self, name)}; expected at least 1")
+        if self.clip is not None and not self.clip > 0:
+            raise InputError(f"net.clip is {self.clip}; expected a number above 0")
+
+
+class Ensemble(nn.Module):
+    """Trunks and heads of all members, between normalised inputs and normalised outputs.
+
+    Attributes:
+        config: Kind and size.
+        inputs: Size of an input vector.
+        outputs: Size of the mean and of the standard deviation.
+        events: Number of logits.
+    """
+
+    def __init__(self, config: EnsembleConfig, inputs: int, outputs: int, events: int) -> None:
+        super().__init__()
+        self.config, self.inputs, self.outputs, self.events = config, inputs, outputs, events
+        self.trunks = config.members if config.trunk == "own" else 1
+        layer = MemberGRU if config.kind == "gru" else MemberLinear
+        sizes = [inputs] + [config.width] * config.depth
+        self.trunk = nn.ModuleList(layer(self.trunks, a, b) for a, b in itertools.pairwise(sizes))
+        self.mean_hidden = MemberLinear(config.members, config.width, config.head)
+        self.mean = MemberLinear(config.members, config.head, outputs)
+        self.spread_hidden = MemberLinear(config.members, config.width, config.head)
+        self.log_std = MemberLinear(config.members, config.head, outputs)
+        self.event_hidden = MemberLinear(config.members, config.width, config.head) if events else None
+        self.logits = MemberLinear(config.members, config.head, events) if events else None
+        self.skip = MemberLinear(config.members, inputs, outputs) if config.skip else None
+        self.mean.zero()
+        self.log_std.zero()
+        if self.skip is not None:
+            self.skip.zero()
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether there is a memory."""
+        return self.config.kind == "gru"
+
+    def begin(self, rows: int, like: Tensor) -> Hidden:
+        """Return empty hidden states, on the device and of the type of `like`."""
+        if not self.recurrent:
+            return ()
+        return tuple(like.new_zeros(self.trunks, rows, self.config.width) for _ in self.trunk)
+
+    def apart(self, hidden: Hidden) -> Hidden:
+        """Return hidden states with one stream per member, each of which can follow a path of its own."""
+        return tuple(h.expand(self.config.members, -1, -1) for h in hidden)
+
+    def warm(self, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
+        """Read a sequence of inputs.
+
+        Args:
+            x: Inputs, shape [streams, time, rows, inputs]; one stream where all trunks read the same.
+            hidden: Hidden states before it.
+
+        Returns:
+            What the heads read, shape [streams, time, rows, width], and the hidden states after it.
+        """
+        x = x.expand(self.trunks, -1, -1, -1) if x.shape[0] == 1 else x
+        if not self.recurrent:
+            return self._feed(x.flatten(1, 2)).unflatten(1, x.shape[1:3]), ()
+        last = []
+        for layer, h in zip(self.trunk, hidden, strict=True):
+            x = layer(x, h)
+            last.append(x[:, -1])
+        return x, tuple(last)
+
+    def advance(self, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
+        """Read one input.
+
+        Args:
+            x: Inputs, shape [streams, rows, inputs]; one stream where all members read the same.
+            hidden: Hidden states before it.
+
+        Returns:
+            What the heads read, shape [streams, rows, width], and the hidden states after it.
+        """
+        if not self.recurrent:
+            return self._feed(x), ()
+        streams = hidden[0].shape[0]
+        x = x.expand(streams, -1, -1) if x.shape[0] == 1 else x
+        merge = self.trunks == 1 and streams > 1  # one set of weights for all streams: they are more rows of it
+        after = []
+        for layer, h in zip(self.trunk, hidden, strict=True):
+            x = layer.step(_merged(x), _merged(h)).unflatten(1, (streams, -1))[0] if merge else layer.step(x, h)
+            after.append(x)
+        return x, tuple(after)
+
+    def means(self, x: Tensor, top: Tensor) -> Tensor:
+        """Return the members' means, shape [members, rows, outputs], from inputs and what the trunk made of them."""
+        mean = self.mean(functional.silu(self.mean_hidden(top)))
+        return mean if self.skip is None else mean + self.skip(x)
+
+    def log_stds(self, top: Tensor) -> Tensor:
+        """Return logarithms of the members' standard deviations, shape [members, rows, outputs]."""
+        return self.log_std(functional.silu(self.spread_hidden(top)))
+
+    def event_logits(self, top: Tensor) -> Tensor | None:
+        """Return logits of events, shape [members, rows, events]; None where there are none."""
+        if self.logits is None or self.event_hidden is None:
+            return None
+        return self.logits(functional.silu(self.event_hidden(top)))
+
+    def _feed(self, x: Tensor) -> Tensor:
+        for layer in self.trunk:
+            x = functional.silu(layer(x))
+        return x
+
+
+def _merged(x: Tensor) -> Tensor:
+    return x.reshape(1, -1, x.shape[-1])
