@@ -49,6 +49,7 @@ def _errors(result: dict[str, Any]) -> Table:
     table = Table("model", *(f"{mark} s" for mark in marks))
     for name, by_horizon in result["errors"].items():
         table.add_row(name, *(_cell(by_horizon[mark]) for mark in marks))
+    table.add_row("sensors' noise alone", *(_cell(result["noise_floor"][mark]) for mark in marks))
     return table
 
 

@@ -12,9 +12,9 @@ def identify(
     /,
     *,
     data: str,
-    parameters: tuple[str, ...],
+    parameters: tuple[str, ...] = (),
     out: Path,
-    blueprint: Path | None = None,
+    blueprint: str | None = None,
     minutes: float | None = None,
     seed: int | None = None,
     starts: int | None = None,
@@ -31,9 +31,10 @@ def identify(
         robot: Name of a robot, or the path of your own declaration.
         data: HDF5 store of `neurodyn generate` or `neurodyn import`, or an npz log that the robot declares.
         parameters: Quantities that are free: NAME, NAME=LOWER:UPPER or NAME=START:LOWER:UPPER; names may be patterns
-            ("*.damping") or links ("elbow").
+            ("*.damping") or links ("elbow"); by default those that the settings name.
         out: Run directory to write.
-        blueprint: YAML file that says which quantities networks act on, and what they see.
+        blueprint: YAML file that says which quantities networks act on, and what they see; "robot" for the one that
+            comes with the robot's declaration.
         minutes: Time budget; by default iterations and steps of the settings, so that results depend on the seed alone.
         seed: Seed of everything random.
         starts: Starting points; more than one search by parallel basin hopping.
@@ -50,6 +51,7 @@ def identify(
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
+    from neurodyn.core.errors import InputError
     from neurodyn.fit.data import open_robot_data
     from neurodyn.fit.identification_settings import changed, load_identification
     from neurodyn.fit.identify import Given
@@ -64,10 +66,14 @@ def identify(
     chosen = changed(
         load_identification(declared, settings), minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start
     )
-    networks = None if blueprint is None else read_config(blueprint, Blueprint)
+    asked = parameters or chosen.parameters
+    if not asked:
+        raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")
+    own = Path(declared.folder) / "blueprint.yaml"
+    networks = None if blueprint is None else read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
     store = open_robot_data(declared, data)
     require_same_teacher(declared, store)
-    given = Given(declared, found, data, store, parameters, networks, beside)
+    given = Given(declared, found, data, store, asked, networks, beside)
     with TrainingBar(f"identifying {declared.name}") as bar:
         result: dict[str, Any] = identify_robot(given, out, chosen, resume=resume, progress=bar)
     print_identification(result)

@@ -32,6 +32,7 @@ from neurodyn.fit.errors import (
     summarise,
 )
 from neurodyn.fit.evaluate_floating import MOST, evaluate_floating
+from neurodyn.fit.starts import FromPast
 from neurodyn.fit.surroundings import Surroundings
 from neurodyn.robots import Robot
 
@@ -60,7 +61,7 @@ class _Scored:
 
 
 def evaluate_log(
-    model: Model,
+    model: Model | FromPast,
     robot: Robot,
     store: Store,
     *,
@@ -90,6 +91,7 @@ def evaluate_log(
     """
     spec = robot.spec
     if spec.joints[0].kind == "free":
+        model = model.dynamics if isinstance(model, FromPast) else model
         return evaluate_floating(model, robot, store, split=split, horizon=horizon, rollouts=rollouts, seed=seed)
     frames = horizon or round(SECONDS[-1] / spec.dt)
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / spec.dt)) <= frames} | {frames})
@@ -133,7 +135,7 @@ def _episodes(store: Store, split: int | None) -> np.ndarray:
 
 
 def _score(
-    model: Model, robot: Robot, store: Store, split: int | None, frames: int, context: int, most: int
+    model: Model | FromPast, robot: Robot, store: Store, split: int | None, frames: int, context: int, most: int
 ) -> _Scored:
     length = context + frames
     total = len(window_starts(store, _episodes(store, split), length))
@@ -152,7 +154,9 @@ def _score(
 
 
 @torch.no_grad()
-def _score_windows(model: Model, robot: Robot, windows: Windows, context: int, surroundings: Surroundings) -> _Scored:
+def _score_windows(
+    model: Model | FromPast, robot: Robot, windows: Windows, context: int, surroundings: Surroundings
+) -> _Scored:
     past = Window(windows.q[:, : context + 1], windows.qd[:, : context + 1], windows.control[:, :context])
     truth = Trajectory(windows.q[:, context:], windows.qd[:, context:])
     predictions = {

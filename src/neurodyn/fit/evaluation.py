@@ -4,17 +4,24 @@
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.artifacts import resolve_run
+import torch
+
+from neurodyn.core.artifacts import read_json, resolve_run
+from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split
+from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.loading import load, robot_of
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.errors import summary_keys
 from neurodyn.fit.evaluate import SEED, default_rollouts, evaluate
 from neurodyn.fit.evaluate_log import evaluate_log
+from neurodyn.fit.identification_record import IdentificationRecord
+from neurodyn.fit.noise import Noise
 from neurodyn.fit.same_robot import require_robot
 from neurodyn.fit.situation import ALL, situation, situations
 from neurodyn.fit.stability import stability
+from neurodyn.fit.starts import FromPast
 from neurodyn.fit.train import read_run_config, require_data
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -67,6 +74,8 @@ def evaluate_run(
         store = open_robot_data(robot, data)
         require_data(robot, store)
         chosen = _split(split, len(store.episodes(Split.TEST)))
+        if isinstance(model, HybridDynamics):
+            model = as_identified(run, model)
         return evaluate_log(model, robot, store, split=chosen, horizon=horizon, rollouts=rollouts, seed=seed)
     if split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
@@ -107,6 +116,19 @@ def training_log(run: str) -> str:
     if not path.exists():
         raise InputError(f"{resolve_run(run)}: was trained on the log {path}, which is gone; name one with --data")
     return str(path)
+
+
+def as_identified(run: str, model: HybridDynamics) -> HybridDynamics | FromPast:
+    """Return a model of an identification that starts its forecasts as that run's held-out ones started."""
+    folder = resolve_run(run)
+    if not (folder / "identification.json").is_file():
+        return model
+    found = read_json(folder / "identification.json")
+    if found["held_out"]["start"] == "logged":
+        return model
+    context = read_config(folder / "config.yaml", IdentificationRecord).settings.context
+    sizes = torch.tensor(list(found["noise"].values()), dtype=torch.float64)
+    return FromPast(model, context, Noise(*sizes.chunk(2)))
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:

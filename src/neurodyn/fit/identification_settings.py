@@ -65,6 +65,7 @@ class IdentificationSettings(Config, frozen=True):
     """How parameters are identified.
 
     Attributes:
+        parameters: Quantities that are free where the caller names none; see `core.parameter.select_parameters`.
         horizon: Length of the roll-outs that are compared with the log [s].
         windows: Most windows of the parameter stage; they do not overlap, so that their noise is independent.
         moving: Windows whose mean joint speed is lower are left out of the fits [rad/s or m/s]; None for all windows.
@@ -97,6 +98,7 @@ class IdentificationSettings(Config, frozen=True):
         seed: Seed of everything random.
     """
 
+    parameters: tuple[str, ...] = ()
     horizon: float = 0.5
     windows: int = 256
     moving: float | None = None

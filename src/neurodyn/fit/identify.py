@@ -34,6 +34,7 @@ from neurodyn.fit.identification_settings import IdentificationSettings
 from neurodyn.fit.least_squares import fitted, levenberg_marquardt
 from neurodyn.fit.metrics import MetricsLog, Progress
 from neurodyn.fit.noise import Noise, given_noise
+from neurodyn.fit.noise_floor import noise_floor
 from neurodyn.fit.optimise import lbfgs
 from neurodyn.fit.report.identification import write_identification
 from neurodyn.fit.residuals import Point, ResidualOptions, Residuals
@@ -92,7 +93,8 @@ def identify(
 
     Returns:
         "parameters" (name, value, interval, nominal, standard deviation), "errors" by model and horizon on held-out
-        windows, "singular_values", "insensitive" directions, "warnings" and what they were found with; plain data.
+        windows, the "noise_floor" below them, "singular_values", "insensitive" directions, "warnings" and what they
+        were found with; plain data.
 
     Raises:
         InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, the data
@@ -314,8 +316,13 @@ class _Identification:
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
         found = forecast_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds)
+        floor = noise_floor(
+            self.hybrid or identified, windows, past, noise, self.surroundings, start=self.start,
+            context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,
+        )  # fmt: skip
         return {
             "errors": found.pop("by_model"),
+            "noise_floor": floor,
             "held_out": {**found, "split": split.name.lower(), "start": self.start, "context_frames": past},
         }
 

@@ -9,10 +9,13 @@ frames that fits their positions best, within the sensors' noise, and with a wea
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.fit.fit_windows import FitWindows
 from neurodyn.fit.least_squares import levenberg_marquardt
@@ -77,3 +80,35 @@ def started(
     q, qd = future.q.clone(), future.qd.clone()
     q[:, 0], qd[:, 0] = path.q[:, -1], path.qd[:, -1]
     return replace(future, q=q, qd=qd)
+
+
+class FromPast(nn.Module):
+    """A hybrid model whose roll-outs start where past positions make it likely, for evaluations that hand over history.
+
+    Attributes:
+        spec: That of the model, with the frames of history that are made use of.
+    """
+
+    def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
+        """Wrap a model.
+
+        Args:
+            dynamics: The model.
+            context: Frames of the past that a starting state is estimated from.
+            noise: Noise of the sensors.
+        """
+        super().__init__()
+        self.dynamics, self.noise = dynamics, noise
+        self.spec = dynamics.spec.with_context(context)
+        self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
+
+    @torch.no_grad()
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Roll out as the model does, from a window of `spec.context` frames."""
+        if isinstance(context, Window) and context.torque.shape[1]:
+            q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
+            nobody = torch.zeros(len(q), dtype=torch.long)
+            past = FitWindows(q, qd, control, None, nobody, ("",), np.zeros((len(q), 2), np.int64))
+            begin = started(self.dynamics, past, control.shape[1], "past", self.noise)
+            context = State(begin.q[:, 0], begin.qd[:, 0])
+        return self.dynamics.rollout(context, controls, environment)

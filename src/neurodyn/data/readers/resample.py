@@ -90,7 +90,7 @@ def resample(
             where frames fall on rows.
     """
     time, dt = run.time - run.time[0], spec.dt
-    centred = averaged or run.qd is None and not past
+    centred = averaged or (run.qd is None and not past)
     half = dt / 2 if centred else 0.0
     before, after = max(half, delay, 0.0), max(half, -delay, 0.0)
     if margin is not None:
@@ -141,7 +141,7 @@ def hermite(time: np.ndarray, value: np.ndarray, slope: np.ndarray, at: np.ndarr
 def past_slopes(time: np.ndarray, value: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return the slope at each of `at` of the parabola through the rows of the last 20 ms; shape [at, columns].
 
-    Rows are as many as that time holds at their median step, and at least three, at the first ones later rows among them.
+    Rows are as many as that time holds at their median step, at least three; the first frames also see later ones.
     """
     count = min(len(time), max(3, round(_PAST / float(np.median(np.diff(time)))) + 1))
     if count < 3:
