@@ -23,6 +23,7 @@ VERBS = {
     "evaluate": "measure a model beside its simulator, or beside logs",
     "discover": "find which augmentations of the dynamics a log asks for",
     "view": "record what a model does beside its simulator",
+    "export": "write a model or a policy as an ONNX file",
 }
 _USAGE = "usage: neurodyn VERB [ARGUMENTS]    (neurodyn VERB --help for the arguments of a verb)"
 

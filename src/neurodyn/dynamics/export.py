@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models as ONNX files: one frame, with the memory as inputs and outputs, for runtimes without Python."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.dynamics.loading import Model
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.nets.onnx_file import write_onnx
+from neurodyn.nets.streaming import StreamingPredictor
+from neurodyn.rigid import rotation
+
+_EXAMPLES = 8
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame as a module of tensors.
+
+    Attributes:
+        module: From the inputs to a tuple of the outputs.
+        inputs: Names and examples of the inputs, worlds first.
+        outputs: Names of the outputs.
+    """
+
+    module: nn.Module
+    inputs: dict[str, Tensor]
+    outputs: tuple[str, ...]
+
+
+class NeuralFrame(nn.Module):
+    """One frame of neural dynamics: q, qd, control and the memory, one frame later."""
+
+    def __init__(self, model: NeuralDynamics) -> None:
+        super().__init__()
+        self.encoding = model.encoding
+        self.predictor = StreamingPredictor(model.predictor)
+
+    def forward(self, q: Tensor, qd: Tensor, control: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame; shapes [worlds, nq], [worlds, nv], [worlds, nu]."""
+        anchor = self.encoding.anchor(q, qd, control)
+        output, *memory_next = self.predictor(self.encoding.encode(anchor, control), *memory)
+        state = self.encoding.decode(anchor, output)
+        return (state.q, state.qd, *memory_next)
+
+
+def export_model(model: Model, path: Path) -> float:
+    """Write a model as an ONNX file, after a check that ONNX Runtime computes the same from it.
+
+    The file maps `q`, `qd`, `control` and the memory at the start of a frame to those at its end; a memory begins as
+    zeros. Its metadata name the columns in order, their units, the frame's length, and what the model is of.
+
+    Returns:
+        Largest difference between the file and the model, over the spread of the outputs.
+
+    Raises:
+        InputError: Part of the model is compiled code that ONNX cannot hold, a package is missing, or the file cannot
+            be written.
+    """
+    frame = model_frame(model)
+    return write_onnx(
+        path,
+        frame.module,
+        list(frame.inputs.values()),
+        inputs=list(frame.inputs),
+        outputs=frame.outputs,
+        metadata=describe(model.spec, model.kind, frame),
+    )
+
+
+def model_frame(model: Model) -> Frame:
+    """Return a frame of a model; errors as of `export_model`."""
+    if isinstance(model, HybridDynamics):
+        raise InputError(
+            f"hybrid model of {model.spec.robot!r}: its frame is compiled code, which ONNX cannot hold; valid: neural "
+            "models without probes, world models, policies"
+        )
+    return _neural_frame(model)
+
+
+def _neural_frame(model: NeuralDynamics) -> Frame:
+    config = model.encoding.config
+    compiled = [
+        name for name, there in (("probes", model.probes), ("free motion", config.free_motion)) if there is not None
+    ]
+    if compiled:
+        raise InputError(
+            f"model of {model.spec.robot!r}: its {' and '.join(compiled)} are compiled code, which ONNX cannot hold; "
+            "valid: models without them (a bolted robot without ground, free_motion: false), world models, policies"
+        )
+    module = NeuralFrame(model)
+    names = module.predictor.memory_names
+    spec = model.spec
+    state = {
+        "q": _positions(spec),
+        "qd": torch.randn(_EXAMPLES, spec.nv),
+        "control": torch.randn(_EXAMPLES, spec.nu),
+    }
+    memory = dict(zip(names, module.predictor.begin(_EXAMPLES), strict=True))
+    outputs = ("q_next", "qd_next", *(f"{name}_next" for name in names))
+    return Frame(module, {**state, **memory}, outputs)
+
+
+def _positions(spec: StateSpec) -> Tensor:
+    """Return example positions; quaternions have unit length."""
+    q = torch.randn(_EXAMPLES, spec.nq)
+    row = 0
+    for joint in spec.joints:
+        first = row + {"free": 3, "ball": 0}.get(joint.kind, 0)
+        if joint.kind in ("free", "ball"):
+            q[:, first : first + 4] = rotation.normalise(q[:, first : first + 4])
+        row += len(joint.q_names)
+    return q
+
+
+def describe(spec: StateSpec, kind: str, frame: Frame) -> dict[str, Any]:
+    """Return the metadata of a model's file: names in order, units, the length of a frame, shapes of the memory."""
+    memory = {name: list(x.shape[1:]) for name, x in frame.inputs.items() if f"{name}_next" in frame.outputs[2:]}
+    return {
+        "kind": kind,
+        "robot": spec.robot,
+        "dt": spec.dt,
+        "q_names": list(spec.q_names),
+        "q_units": list(spec.q_units),
+        "qd_names": list(spec.qd_names),
+        "qd_units": [f"{unit}/s" for unit in spec.tangent_units],
+        "control_names": list(spec.controls),
+        "control_kind": spec.control_kind,
+        "control_units": [_control_unit(spec, dof) for dof in spec.control_dofs],
+        "channel_names": [channel.name for channel in spec.channels],
+        "channel_units": [channel.unit for channel in spec.channels],
+        "contact_names": list(spec.contacts),
+        "continuous": [name for name, turns in zip(spec.q_names, spec.continuous, strict=True) if turns],
+        "memory": memory,
+    }
+
+
+def _control_unit(spec: StateSpec, dof: int) -> str:
+    unit = spec.tangent_units[dof]
+    if spec.control_kind == "target":
+        return unit
+    return "N m" if unit == "rad" else "N"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules as ONNX files that say what they are, checked against the module before they are kept."""
+
+import contextlib
+import io
+import json
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.artifacts import atomic
+from neurodyn.core.errors import InputError, NeurodynError
+
+METADATA = "neurodyn"
+"""Key of the file's metadata whose value is JSON."""
+
+_CHECKED_WORLDS = (1, 7)
+_TOLERANCE = 1e-4
+
+
+class _Positional(nn.Module):
+    """A module whose arguments all go by position, so that their shapes can be told in one way."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Call the module."""
+        return self.module(*tensors)
+
+
+def write_onnx(
+    path: Path,
+    module: nn.Module,
+    examples: Sequence[Tensor],
+    *,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    metadata: dict[str, Any],
+) -> float:
+    """Write a module as an ONNX file, after a check that ONNX Runtime computes the same from it.
+
+    Args:
+        path: File to write.
+        module: Maps tensors to a tuple of tensors; worlds are the first axis of all of them.
+        examples: One tensor for each input, for at least two worlds.
+        inputs: Names of the inputs.
+        outputs: Names of the outputs.
+        metadata: What the file says about itself: plain data, kept as JSON.
+
+    Returns:
+        Largest difference between the file and the module, over the spread of the output.
+
+    Raises:
+        InputError: The packages of the extra "export" are missing, or the file cannot be written.
+        NeurodynError: The file computes something else than the module.
+    """
+    _require_packages()
+    import onnx
+
+    module = module.eval()
+    size = max(_CHECKED_WORLDS) + 1
+    repeated = tuple(x[:1].expand(size, *x.shape[1:]).contiguous() for x in examples)
+    worlds = torch.export.Dim("worlds", min=1, max=1 << 20)
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            _Positional(module),
+            repeated,
+            dynamo=True,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=(({0: worlds},) * len(examples),),
+            optimize=True,
+        )
+    assert program is not None  # as it is where no file is named
+    proto = program.model_proto
+    onnx.helper.set_model_props(proto, {METADATA: json.dumps(metadata), **_plain(metadata)})
+    difference = _difference(proto.SerializeToString(), module, examples, inputs)
+    if not difference < _TOLERANCE:
+        raise NeurodynError(f"{path}: the ONNX file differs from the model by {difference:.1e} of its spread")
+    with atomic(path) as partial:
+        partial.write_bytes(proto.SerializeToString())
+    return difference
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Return what an ONNX file says about itself.
+
+    Raises:
+        InputError: It is no file of ours.
+    """
+    _require_packages()
+    import onnx
+
+    try:
+        found = {entry.key: entry.value for entry in onnx.load(str(path)).metadata_props}
+        return json.loads(found[METADATA])
+    except Exception as error:  # protobuf reports damage as whatever it meets first
+        raise InputError(f"{path}: no ONNX file of neurodyn ({type(error).__name__}: {error})") from None
+
+
+def _require_packages() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"export needs the package {error.name!r}; install neurodyn[export]") from None
+
+
+def _plain(metadata: dict[str, Any]) -> dict[str, str]:
+    """Return the entries by which other tools find names and numbers: lists joined by commas."""
+    plain = {}
+    for key, value in metadata.items():
+        if isinstance(value, list) and all(isinstance(x, str | int | float) for x in value):
+            plain[key] = ",".join(str(x) for x in value)
+        elif isinstance(value, str | int | float):
+            plain[key] = str(value)
+    return plain
+
+
+def _difference(content: bytes, module: nn.Module, examples: Sequence[Tensor], inputs: Sequence[str]) -> float:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(3)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    kept = {value.name for value in session.get_inputs()}
+    worst = 0.0
+    for worlds in _CHECKED_WORLDS:
+        given = [x[torch.arange(worlds) % x.shape[0]] for x in examples]
+        with torch.no_grad():
+            wanted = module(*given)
+        found = session.run(None, {name: x.numpy() for name, x in zip(inputs, given, strict=True) if name in kept})
+        for mine, theirs in zip(wanted, found, strict=True):
+            if mine.numel():
+                distance = (mine - torch.as_tensor(theirs)).abs().max()
+                worst = max(worst, float(distance / mine.abs().max().clamp_min(1.0)))
+    return worst
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """Keep the exporter's progress and its remarks on its own internals off the terminal."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies as ONNX files: from an observation to an action, with the normalisation inside."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.config import to_dict
+from neurodyn.nets.onnx_file import write_onnx
+from neurodyn.policy.artifact import PolicyConfig, load_policy
+from neurodyn.policy.network import PolicyNetwork
+
+_EXAMPLES = 8
+
+
+class PolicyFrame(nn.Module):
+    """A policy with its action in both forms: as the network gives it, and scaled."""
+
+    scale: Tensor
+
+    def __init__(self, network: PolicyNetwork, config: PolicyConfig) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("scale", torch.tensor(config.action_scale))
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the action, and the action times its scale, both [worlds, actions]."""
+        action = self.network(observation)
+        return action, action * self.scale
+
+
+def export_policy(folder: str | Path, path: Path) -> float:
+    """Write a policy as an ONNX file, after a check that ONNX Runtime computes the same from it.
+
+    The file maps `observation` to `action` (what the task takes, and what a later observation may ask back) and
+    `scaled_action` (in the units that its metadata name).
+
+    Returns:
+        Largest difference between the file and the policy, over the spread of the outputs.
+
+    Raises:
+        InputError: There is no policy, a package is missing, or the file cannot be written.
+    """
+    config, network = load_policy(folder)
+    # Far enough that every output varies, and within what a normalised observation is.
+    examples = network.mean + network.deviation * torch.randn(_EXAMPLES, len(config.observations))
+    return write_onnx(
+        path,
+        PolicyFrame(network, config),
+        [examples],
+        inputs=["observation"],
+        outputs=["action", "scaled_action"],
+        metadata=_describe(config),
+    )
+
+
+def _describe(config: PolicyConfig) -> dict[str, Any]:
+    said = to_dict(config)
+    return {
+        "kind": "policy",
+        "task": said["task"],
+        "robot": said["robot"],
+        "dt": said["dt"],
+        "observation_names": list(said["observations"]),
+        "action_names": list(said["actions"]),
+        "action_scale": list(said["action_scale"]),
+        "action_meaning": said["action_meaning"],
+    }

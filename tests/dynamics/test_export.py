@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models as ONNX files: ONNX Runtime rolls out what the model rolls out, and the file says what it is."""
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError, NeurodynError
+from neurodyn.dynamics.export import export_model
+from neurodyn.dynamics.loading import load
+from neurodyn.nets import onnx_file
+from neurodyn.nets.onnx_file import read_metadata, write_onnx
+from tests.plant import make_model, make_states, make_torques
+
+ort = pytest.importorskip("onnxruntime")
+
+
+@pytest.mark.parametrize("kind", ["mlp", "gru", "transformer"])
+def test_a_rollout_in_onnx_runtime_is_the_models_own(kind, tmp_path):
+    model = make_model(kind, torch.float32).requires_grad_(False)
+    assert export_model(model, tmp_path / "model.onnx") < 1e-5
+    session = ort.InferenceSession(tmp_path / "model.onnx")
+    state, torques = make_states(3, torch.float32), make_torques(3, 12, torch.float32)
+    wanted = model.rollout(state, torques)
+    values = {"q": state.q.numpy(), "qd": state.qd.numpy()}
+    memory = [x for x in session.get_inputs() if x.name not in ("q", "qd", "control")]
+    types = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+    values |= {x.name: np.zeros((3, *x.shape[1:]), types[x.type]) for x in memory}
+    outputs = [x.name for x in session.get_outputs()]
+    assert outputs == ["q_next", "qd_next", *(f"{x.name}_next" for x in memory)]
+    for frame in range(12):
+        found = session.run(None, {**values, "control": torques[:, frame].numpy()})
+        values = {name.removesuffix("_next"): value for name, value in zip(outputs, found, strict=True)}
+        np.testing.assert_allclose(values["q"], wanted.q[:, frame + 1], rtol=1e-4, atol=1e-5)
+
+
+def test_the_file_names_columns_units_and_the_frame(tmp_path):
+    import onnx
+
+    model = make_model("gru", torch.float32)
+    export_model(model, tmp_path / "model.onnx")
+    said = read_metadata(tmp_path / "model.onnx")
+    assert said["q_names"] == list(model.spec.q_names)
+    assert said["dt"] == model.spec.dt
+    assert said["control_units"][0] in ("N", "N m")
+    assert said["memory"]["hidden_0"] == [model.predictor.net.width]
+    plain = {entry.key: entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props}
+    assert plain["q_names"] == ",".join(model.spec.q_names)
+
+
+def test_what_is_compiled_code_is_refused_by_name():
+    with pytest.raises(InputError, match=r"probes and free motion are compiled code.*valid"):
+        export_model(load("pretrained:pendulum"), None)
+
+
+class Drifting(torch.nn.Module):
+    """Computes something else on every call, as no file can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return (x + self.calls,)
+
+
+def test_a_file_that_differs_is_not_kept(tmp_path):
+    path = tmp_path / "wrong.onnx"
+    with pytest.raises(NeurodynError, match="differs from the model"):
+        write_onnx(path, Drifting(), [torch.ones(2, 1)], inputs=["x"], outputs=["y"], metadata={})
+    assert not path.exists()
+
+
+def test_a_foreign_file_and_a_missing_package_are_bad_input(tmp_path, monkeypatch):
+    (tmp_path / "x.onnx").write_bytes(b"no")
+    with pytest.raises(InputError, match="no ONNX file of neurodyn"):
+        read_metadata(tmp_path / "x.onnx")
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(InputError, match=r"install neurodyn\[export\]"):
+        onnx_file.write_onnx(tmp_path / "y.onnx", Drifting(), [], inputs=[], outputs=[], metadata={})
