@@ -48,9 +48,11 @@ class AnalyticDynamics:
     Attributes:
         spec: Names, order, units and dt of state and control.
         robot: The declared robot.
+        device: Warp device.
     """
 
     differentiable = False
+    kind = "analytic"
 
     def __init__(self, robot: Robot, *, substeps: int | None = None, device: str = "cpu") -> None:
         """Take a robot.
@@ -63,7 +65,7 @@ class AnalyticDynamics:
         self.robot = robot
         self.spec = robot.spec
         self._substeps = substeps
-        self._device = device
+        self.device = device
         self._teachers: dict[tuple[int, Scene | None], Teacher] = {}
         self._present: WeakKeyDictionary[Teacher, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
 
@@ -141,7 +143,7 @@ class AnalyticDynamics:
             while len(self._teachers) >= _KEPT:
                 self._teachers.pop(next(iter(self._teachers)))
             self._teachers[worlds, scene] = Teacher(
-                self.robot, worlds, scene=scene, substeps=self._substeps, device=self._device
+                self.robot, worlds, scene=scene, substeps=self._substeps, device=self.device
             )
         return self._teachers[worlds, scene]
 

@@ -20,6 +20,7 @@ from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.world_model import WorldModel
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.starts import Starts, widened
 from neurodyn.rigid.ground import Ground
@@ -35,11 +36,13 @@ class Episodes:
 
     Attributes:
         returns: Sum of the rewards of each episode that ended, without penalty and scale.
+        penalised: The same less the penalty.
         lengths: Its frames.
         failed: Whether it ended in a failure.
     """
 
     returns: list[float] = field(default_factory=list)
+    penalised: list[float] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)
     failed: list[bool] = field(default_factory=list)
 
@@ -91,7 +94,10 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames
         self.cfg = {"task": task.name}
         self._starts, self._penalty, self._scale = starts, penalty, reward_scale
-        self._surroundings = home_ground(task) if surroundings is None else surroundings
+        if surroundings is None and not isinstance(dynamics, WorldModel):  # which knows that of its logs alone
+            surroundings = home_ground(task)
+        self._surroundings = surroundings
+        self._spread = dynamics.state_scale if isinstance(dynamics, WorldModel) else None
         context = starts.draw(worlds)
         self._carry = dynamics.begin(context, self._surroundings)
         self.state = present_state(context)
@@ -107,8 +113,7 @@ class PolicyEnvironment(VecEnv):
         self.memory: Memory = task.begin(self.now, self._generator)
         self.episode_length_buf = torch.zeros(worlds, dtype=torch.long, device=self.device)
         self.episodes = Episodes()
-        self._return = torch.zeros(worlds, device=self.device)
-        self._frames = torch.zeros(worlds, device=self.device)
+        self._returns = torch.zeros(3, worlds, device=self.device)
 
     def get_observations(self) -> TensorDict:
         """Return what the policy sees of the present states."""
@@ -140,17 +145,23 @@ class PolicyEnvironment(VecEnv):
         self.episode_length_buf = self.episode_length_buf + 1
         late = (self.episode_length_buf >= self.max_episode_length) & ~failed
         done = failed | late
-        self._count(reward, done, failed)
-        seen = self._scale * self._penalised(reward, step, broken)
-        extras = {"time_outs": late, "log": {f"/reward/{name}": term.nanmean() for name, term in terms.items()}}
+        penalised = self._penalised(reward, step, broken)
+        extras: dict[str, Any] = {
+            "time_outs": late,
+            "reward": reward,
+            "log": {f"/reward/{name}": term.nanmean() for name, term in terms.items()},
+        }
+        self._returns = self._returns + torch.stack([reward, penalised, torch.ones_like(reward)])
         rows = done.nonzero()[:, 0]
         if len(rows):
+            self._count(rows, failed)
+            extras["succeeded"] = self.task.succeeded(self.now, self.memory)
             self._renew(done, rows)
         change = self.task.push(self.memory, self._generator)
         if change is not None:
             self.state = pushed(self.dynamics.spec, self.state, change)
             self.now = self._quantities(None)
-        return self.get_observations(), seen, done, extras
+        return self.get_observations(), self._scale * penalised, done, extras
 
     def collect(self) -> Episodes:
         """Return the episodes that ended since the last call."""
@@ -171,20 +182,18 @@ class PolicyEnvironment(VecEnv):
         return self.dynamics.quantities(self.state, step, torque=self._torque, environment=self._surroundings)
 
     def _penalised(self, reward: Tensor, step: Step, broken: Tensor) -> Tensor:
-        if not self._penalty or step.epistemic is None:
+        if not self._penalty or step.epistemic is None or self._spread is None:
             return reward
-        uncertain = (step.epistemic / self.dynamics.spread).sum(-1)  # pyright: ignore[reportAttributeAccessIssue]
+        uncertain = (step.epistemic / self._spread).sum(-1)
         return torch.where(broken, reward, reward - self._penalty * uncertain)
 
-    def _count(self, reward: Tensor, done: Tensor, failed: Tensor) -> None:
-        self._return = self._return + reward
-        self._frames = self._frames + 1
-        if bool(done.any()):
-            self.episodes.returns += self._return[done].tolist()
-            self.episodes.lengths += self._frames[done].tolist()
-            self.episodes.failed += failed[done].tolist()
-            self._return = torch.where(done, 0.0, self._return)
-            self._frames = torch.where(done, 0.0, self._frames)
+    def _count(self, rows: Tensor, failed: Tensor) -> None:
+        returns, penalised, lengths = self._returns[:, rows].tolist()
+        self.episodes.returns += returns
+        self.episodes.penalised += penalised
+        self.episodes.lengths += lengths
+        self.episodes.failed += failed[rows].tolist()
+        self._returns = self._returns.index_fill(1, rows, 0.0)
 
     def _renew(self, done: Tensor, rows: Tensor) -> None:
         """Start anew in some worlds; the others keep their state, history and memory."""

@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from neurodyn.core.config import Config, read_config
+from neurodyn.core.config import Config, from_dict, read_config, to_dict
 from neurodyn.core.errors import InputError
 
 _PRESETS = Path(__file__).resolve().parent / "presets"
@@ -32,8 +32,8 @@ class PolicySettings(Config, frozen=True):
     Attributes:
         worlds: Worlds that run at once.
         horizon: Frames in each world between two updates.
-        iterations: Updates; the training ends after these, or when `minutes` are over.
-        minutes: Time budget [min]; None for none.
+        iterations: Updates; None where `minutes` alone say when to end.
+        minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
         penalty: Weight of a world model's epistemic uncertainty (lambda).
         network: The network.
@@ -56,7 +56,7 @@ class PolicySettings(Config, frozen=True):
 
     worlds: int = 512
     horizon: int = 32
-    iterations: int = 300
+    iterations: int | None = 300
     minutes: float | None = None
     seed: int = 0
     penalty: float = 0.0
@@ -79,8 +79,11 @@ class PolicySettings(Config, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("worlds", "horizon", "iterations", "epochs", "minibatches", "evaluation_worlds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 1")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; valid: at least 1")
+        if self.iterations is None and self.minutes is None:
+            raise ValueError("neither iterations nor minutes are given; valid: at least one of the two")
         for name in ("seed", "evaluations", "penalty"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 0")
@@ -130,9 +133,21 @@ def load_settings(task: str, path: Path | None = None) -> PolicySettings:
     Raises:
         InputError: The file is missing or bad.
     """
-    if path is not None:
-        return read_config(path, PolicySettings)
-    preset = _PRESETS / f"{task}.yaml"
-    if not preset.is_file():
-        raise InputError(f"task {task!r} has no settings; give a file with --settings")
-    return read_config(preset, PolicySettings)
+    return read_config(_PRESETS / f"{task}.yaml" if path is None else path, PolicySettings)
+
+
+def with_flags(settings: PolicySettings, **flags: Any) -> PolicySettings:
+    """Return settings with what a user asks for; a flag that is None was not given.
+
+    A budget in minutes replaces one in iterations unless both are given.
+
+    Raises:
+        InputError: A value is not valid.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    if "minutes" in given and "iterations" not in given:
+        given["iterations"] = None
+    try:
+        return from_dict({**to_dict(settings), **given}, PolicySettings, "policy settings")
+    except InputError as error:
+        raise InputError(str(error).removeprefix("policy settings: ")) from None

@@ -26,6 +26,8 @@ class CartpoleSwingUp(Task):
     needs = ("joint_position", "joint_velocity")
     observations = ("slider", "hinge", "slider_velocity", "hinge_velocity")
     actions = ("force",)
+    action_scale = (FORCE,)
+    action_meaning = "force on the cart [N]"
     frames = 300
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:

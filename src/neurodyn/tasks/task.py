@@ -62,6 +62,8 @@ class Task(ABC):
         contacts: Bodies whose contact it reads.
         observations: Names of the columns of an observation.
         actions: Names of the components of an action, each meant to be within -1 and 1.
+        action_scale: What each component is multiplied by, in the units of `action_meaning`.
+        action_meaning: What the scaled action is, in words.
         frames: Length of an episode in frames.
         dt: Length of a frame [s]; None for the robot's own.
         limit: Size beyond which components of an action are cut off.
@@ -74,6 +76,8 @@ class Task(ABC):
     contacts: tuple[str, ...] = ()
     observations: tuple[str, ...]
     actions: tuple[str, ...]
+    action_scale: tuple[float, ...]
+    action_meaning: str
     frames: int
     dt: float | None = None
     limit: float = 1.0

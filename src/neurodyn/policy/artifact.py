@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy as files: POLICY/{policy.safetensors, config.json} and, of its training, config.yaml, metrics.jsonl, state/."""
+
+from pathlib import Path
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.settings import NetworkSettings
+from neurodyn.tasks import Task, load
+
+VERSION = 1
+
+
+class PolicyConfig(Config, frozen=True):
+    """Everything but the weights: what config.json holds.
+
+    Attributes:
+        task: Name of the task.
+        robot: Name of its robot.
+        observations: Names of the columns of an observation, in order.
+        actions: Names of the components of an action, in order; each within -1 and 1.
+        action_scale: What an action is multiplied by, in the units of `action_meaning`.
+        action_meaning: What the scaled action is, in words.
+        dt: Time between two actions [s].
+        network: The network.
+        version: Version of this layout.
+    """
+
+    task: str
+    robot: str
+    observations: tuple[str, ...]
+    actions: tuple[str, ...]
+    action_scale: tuple[float, ...]
+    action_meaning: str
+    dt: float
+    network: NetworkSettings
+    version: int = VERSION
+
+
+def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
+    """Return what there is to know of a policy for a task."""
+    return PolicyConfig(
+        task=task.name,
+        robot=task.robot,
+        observations=task.observations,
+        actions=task.actions,
+        action_scale=task.action_scale,
+        action_meaning=task.action_meaning,
+        dt=task.declaration().dt,
+        network=network,
+    )
+
+
+def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> None:
+    """Write a policy; each file replaces its predecessor atomically."""
+    artifacts.write_tensors(folder / "policy.safetensors", network.state_dict())
+    artifacts.write_json(folder / "config.json", to_dict(config))
+
+
+def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
+    """Read a policy, with frozen weights.
+
+    Raises:
+        InputError: There is no policy, or its files are damaged or of another version.
+        MismatchError: The task observes or acts in another way now than when the policy was trained.
+    """
+    folder = Path(folder)
+    path = folder / "config.json"
+    if not path.is_file():
+        reason = "holds no policy (config.json is missing)" if folder.is_dir() else "is no folder"
+        raise InputError(f"{folder}: {reason}; expected a folder written by `neurodyn policy train`")
+    data = artifacts.read_json(path)
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        version = data.get("version") if isinstance(data, dict) else None
+        raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
+    config = from_dict(data, PolicyConfig, str(path))
+    require_task(config, load(config.task), str(folder))
+    network = PolicyNetwork(len(config.observations), len(config.actions), config.network)
+    try:
+        network.load_state_dict(artifacts.read_tensors(folder / "policy.safetensors"))
+    except RuntimeError as error:
+        raise InputError(f"{folder}: policy.safetensors does not fit config.json ({error})") from None
+    return config, network.requires_grad_(False).eval()
+
+
+def require_task(config: PolicyConfig, task: Task, where: str) -> None:
+    """Refuse a policy that sees or does something else than a task's.
+
+    Raises:
+        MismatchError: They differ; the message says in what.
+    """
+    now = policy_config(task, config.network)
+    for name in ("task", "robot", "observations", "actions", "action_scale", "dt"):
+        mine, wanted = getattr(config, name), getattr(now, name)
+        if mine != wanted:
+            shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
+            raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a policy is worth in some dynamics, and by how much its return in one differs from that in another."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.starts import Starts
+from neurodyn.tasks import Task
+
+SEED = 500
+EPISODES = 256
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Episodes of a policy, the first of each world.
+
+    Attributes:
+        returns: Sum of the rewards, without penalty, shape [episodes].
+        penalised: The same less the penalty, shape [episodes].
+        lengths: Frames until the end, shape [episodes].
+        failed: Whether the end was a failure, shape [episodes].
+        succeeded: Whether the end was as it should be, shape [episodes]; None of tasks that have no such end.
+    """
+
+    returns: Tensor
+    penalised: Tensor
+    lengths: Tensor
+    failed: Tensor
+    succeeded: Tensor | None
+
+    def figures(self) -> dict[str, Any]:
+        """Return means over the episodes as plain numbers."""
+        found = {
+            "return": float(self.returns.mean()),
+            "return_std": float(self.returns.std(correction=0)),
+            "length": float(self.lengths.mean()),
+            "episodes": len(self.returns),
+            "failed": float(self.failed.float().mean()),
+        }
+        return found if self.succeeded is None else {**found, "success": float(self.succeeded.float().mean())}
+
+
+@torch.no_grad()
+def play(
+    policy: Callable[[Tensor], Tensor],
+    task: Task,
+    dynamics: Dynamics,
+    starts: Starts,
+    episodes: int = EPISODES,
+    *,
+    seed: int = SEED,
+    penalty: float = 0.0,
+) -> Outcome:
+    """Let a policy act for one episode in each of a number of worlds.
+
+    Args:
+        policy: From observations to actions, without noise.
+        task: What is to be done.
+        dynamics: What happens.
+        starts: Where episodes start.
+        episodes: Number of episodes, all at once.
+        seed: Seed of commands.
+        penalty: Weight of a world model's uncertainty in `Outcome.penalised`.
+
+    Raises:
+        InputError: Task and dynamics do not fit together.
+    """
+    world = PolicyEnvironment(task, dynamics, starts, episodes, seed=seed, penalty=penalty)
+    returns, lengths = torch.zeros(2, episodes, device=world.device), torch.zeros(episodes, device=world.device)
+    running = torch.ones(episodes, dtype=torch.bool, device=world.device)
+    failed, succeeded = ~running, None
+    for _ in range(task.frames):
+        _, seen, done, extras = world.step(policy(task.observe(world.now, world.memory)))
+        returns += torch.where(running, torch.stack([extras["reward"], seen]), 0.0)
+        lengths += running
+        ended = running & done
+        failed |= ended & ~extras["time_outs"]
+        good = extras.get("succeeded")
+        if good is not None:
+            succeeded = torch.zeros_like(running) if succeeded is None else succeeded
+            succeeded |= ended & good
+        running &= ~done
+        if not bool(running.any()):
+            break
+    return Outcome(returns[0].cpu(), returns[1].cpu(), lengths.cpu(), failed.cpu(), succeeded)
+
+
+def reward_errors(outcomes: dict[str, Outcome]) -> list[dict[str, Any]]:
+    """Return how far returns in pairs of dynamics are apart.
+
+    As the paper compares them (NeRD, arXiv 2508.15755): the mean return in one beside that in the other; and, finer,
+    the mean difference between episodes that start in the same state.
+    """
+    found = []
+    for (a, one), (b, other) in combinations(outcomes.items(), 2):
+        difference = float(other.returns.mean() - one.returns.mean())
+        found.append(
+            {
+                "a": a,
+                "b": b,
+                "difference": difference,
+                "relative": abs(difference) / max(abs(float(one.returns.mean())), 1e-12),
+                "by_episode": float((other.returns - one.returns).abs().mean()),
+            }
+        )
+    return found

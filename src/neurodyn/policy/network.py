@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trained policy: from an observation to an action, without anything of the trainer."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.policy.settings import NetworkSettings
+
+_ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh, "selu": nn.SELU, "silu": nn.SiLU}
+
+
+class PolicyNetwork(nn.Module):
+    """Normalised observation, hidden layers, mean action, cut off at -1 and 1.
+
+    Attributes:
+        mean: Mean of observations, shape [observations].
+        deviation: What they are divided by, shape [observations].
+        layers: The network.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, observations: int, actions: int, settings: NetworkSettings) -> None:
+        super().__init__()
+        widths = [observations, *settings.hidden, actions]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after), _ACTIVATIONS[settings.activation]()]
+        self.layers = nn.Sequential(*layers[:-1])
+        self.register_buffer("mean", torch.zeros(observations))
+        self.register_buffer("deviation", torch.ones(observations))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Return actions, shape [..., actions], for observations, shape [..., observations]."""
+        return self.layers((observation - self.mean) / self.deviation).clamp(-1.0, 1.0)
+
+    @torch.no_grad()
+    def take(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
+        """Take the weights of rsl_rl's MLPModel.
+
+        Args:
+            actor: Its state.
+            epsilon: What its normaliser adds to the standard deviation.
+        """
+        if "obs_normalizer._mean" in actor:
+            self.mean.copy_(actor["obs_normalizer._mean"][0])
+            self.deviation.copy_(actor["obs_normalizer._std"][0] + epsilon)
+        prefix = "mlp."
+        layers = {name.removeprefix(prefix): value for name, value in actor.items() if name.startswith(prefix)}
+        self.layers.load_state_dict(layers)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamics by what a user calls them: "analytic", a run directory, or a model that ships with the package."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.loading import load
+from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.fit.devices import require_device
+from neurodyn.policy.compatibility import require_fit
+from neurodyn.policy.starts import LoggedStarts, SampledStarts, Starts
+from neurodyn.tasks import Task
+
+ANALYTIC = "analytic"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Dynamics that a policy can act in.
+
+    Attributes:
+        name: What the user calls them.
+        dynamics: The dynamics.
+        log: The log that a world model was trained on, or that was given for starts; None for simulators.
+    """
+
+    name: str
+    dynamics: Dynamics
+    log: Store | None = None
+
+    def starts(self, task: Task, seed: int) -> Starts:
+        """Return where episodes start: in a log where there is one, else where the task says.
+
+        Raises:
+            InputError: No episode of the log holds the model's warm-up.
+        """
+        device = self.device
+        if self.log is None:
+            return SampledStarts(task, seed, device=device)
+        return LoggedStarts(self.log, max(1, self.dynamics.spec.context), seed, device=device)
+
+    @property
+    def device(self) -> str:
+        """Device of the states."""
+        if isinstance(self.dynamics, AnalyticDynamics):
+            return self.dynamics.device
+        parameters = getattr(self.dynamics, "parameters", None)
+        first = next(iter(parameters()), None) if parameters is not None else None
+        return "cpu" if first is None else str(first.device)
+
+
+def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | None = None) -> Opened:
+    """Open the dynamics for a task.
+
+    Args:
+        task: The task.
+        name: "analytic", a run directory, or "pretrained:NAME".
+        device: Torch device; of analytic dynamics, Warp's.
+        starts: HDF5 store after whose windows episodes start; None for a world model's own log, and for starts of the
+            task in simulators.
+
+    Raises:
+        InputError: There are no such dynamics, or they are not for this task; or the log is missing or of another robot.
+    """
+    require_device(device)
+    if name == ANALYTIC:
+        if starts is not None:
+            raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
+        return Opened(name, AnalyticDynamics(task.declaration(), device=device))
+    if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
+        raise InputError(
+            f"--dynamics {name!r}: no such dynamics; valid: {ANALYTIC}, a run directory, or one of "
+            f"{', '.join(artifacts.PRETRAINED + n for n in artifacts.pretrained_names())}"
+        )
+    dynamics = load(name, device=device)
+    require_fit(task, dynamics)
+    if starts is None and isinstance(dynamics, WorldModel):
+        starts = _training_log(name)
+    if starts is None:
+        return Opened(name, dynamics)
+    log = Store.open(starts)
+    differences = dynamics.spec.differences(log.header.spec)
+    if differences:
+        raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")
+    return Opened(name, dynamics, log)
+
+
+def _training_log(run: str) -> str:
+    """Return the log that a world model was trained on.
+
+    Raises:
+        InputError: It is not where it was.
+    """
+    import yaml
+
+    path = artifacts.resolve_run(run) / "config.yaml"
+    try:
+        log = yaml.safe_load(path.read_text(encoding="utf-8")).get("data")
+    except (OSError, AttributeError, yaml.YAMLError):
+        log = None
+    if not isinstance(log, str) or not Path(log).is_file():
+        raise InputError(
+            f"{run}: the log {log!r} that it was trained on is not there, and episodes start after its windows; give "
+            "--starts FILE.h5"
+        )
+    return log
