@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy as files: POLICY/{policy.safetensors, config.json} and, of its training, config.yaml, metrics.jsonl, state/."""
+"""A policy as files: policy.safetensors and config.json; of its training config.yaml, metrics.jsonl and state/."""
 
 from pathlib import Path
 
@@ -20,11 +20,12 @@ class PolicyConfig(Config, frozen=True):
         task: Name of the task.
         robot: Name of its robot.
         observations: Names of the columns of an observation, in order.
-        actions: Names of the components of an action, in order; each within -1 and 1.
+        actions: Names of the components of an action, in order; each within -limit and limit.
         action_scale: What an action is multiplied by, in the units of `action_meaning`.
         action_meaning: What the scaled action is, in words.
         dt: Time between two actions [s].
         network: The network.
+        limit: Size beyond which components of an action are cut off.
         version: Version of this layout.
     """
 
@@ -36,6 +37,7 @@ class PolicyConfig(Config, frozen=True):
     action_meaning: str
     dt: float
     network: NetworkSettings
+    limit: float = 1.0
     version: int = VERSION
 
 
@@ -50,6 +52,7 @@ def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
         action_meaning=task.action_meaning,
         dt=task.declaration().dt,
         network=network,
+        limit=task.limit,
     )
 
 
@@ -77,7 +80,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
         raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
     config = from_dict(data, PolicyConfig, str(path))
     require_task(config, load(config.task), str(folder))
-    network = PolicyNetwork(len(config.observations), len(config.actions), config.network)
+    network = PolicyNetwork(len(config.observations), len(config.actions), config.network, config.limit)
     try:
         network.load_state_dict(artifacts.read_tensors(folder / "policy.safetensors"))
     except RuntimeError as error:
@@ -92,7 +95,7 @@ def require_task(config: PolicyConfig, task: Task, where: str) -> None:
         MismatchError: They differ; the message says in what.
     """
     now = policy_config(task, config.network)
-    for name in ("task", "robot", "observations", "actions", "action_scale", "dt"):
+    for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
         mine, wanted = getattr(config, name), getattr(now, name)
         if mine != wanted:
             shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))

@@ -13,19 +13,21 @@ _ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh, "selu": nn.SELU
 
 
 class PolicyNetwork(nn.Module):
-    """Normalised observation, hidden layers, mean action, cut off at -1 and 1.
+    """Normalised observation, hidden layers, mean action, cut off at its limit.
 
     Attributes:
         mean: Mean of observations, shape [observations].
         deviation: What they are divided by, shape [observations].
         layers: The network.
+        limit: Size beyond which components of an action are cut off.
     """
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, observations: int, actions: int, settings: NetworkSettings) -> None:
+    def __init__(self, observations: int, actions: int, settings: NetworkSettings, limit: float = 1.0) -> None:
         super().__init__()
+        self.limit = limit
         widths = [observations, *settings.hidden, actions]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
@@ -36,7 +38,7 @@ class PolicyNetwork(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """Return actions, shape [..., actions], for observations, shape [..., observations]."""
-        return self.layers((observation - self.mean) / self.deviation).clamp(-1.0, 1.0)
+        return self.layers((observation - self.mean) / self.deviation).clamp(-self.limit, self.limit)
 
     @torch.no_grad()
     def take(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:

@@ -120,7 +120,7 @@ class PolicyTrainer:
         seed = settings.seed
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed), settings.worlds,
-            seed=seed, penalty=settings.penalty, reward_scale=settings.reward_scale,
+            seed=seed, penalty=settings.penalty, reward_scale=settings.reward_scale, noisy=True,
         )  # fmt: skip
         torch.manual_seed(derive_seed(seed, "policy"))
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
@@ -134,7 +134,7 @@ class PolicyTrainer:
     def network(self) -> PolicyNetwork:
         """The present policy."""
         config, actor = self._config, self._runner.alg.get_policy()
-        network = PolicyNetwork(len(config.observations), len(config.actions), config.network)
+        network = PolicyNetwork(len(config.observations), len(config.actions), config.network, config.limit)
         network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
         return network.to(self._world.device).requires_grad_(False)
 

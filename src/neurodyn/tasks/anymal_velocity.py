@@ -73,6 +73,8 @@ class AnymalVelocity(Task):
     )
     """Half the width of the uniform noise that is added to each column of an observation in training."""
     actions = _JOINTS
+    action_scale = (SCALE,) * len(_JOINTS)
+    action_meaning = "target of each joint less its nominal position [rad]"
     frames = 500
     limit = 4.0
     dt = 0.02
