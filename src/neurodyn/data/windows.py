@@ -78,6 +78,7 @@ class WindowSampler:
         batch: int,
         seed: int,
         device: str | torch.device = "cpu",
+        episodes: np.ndarray | None = None,
     ) -> None:
         """Prepare the draws.
 
@@ -88,11 +89,13 @@ class WindowSampler:
             batch: Windows B in a batch.
             seed: Seed of the draws.
             device: Where batches are wanted.
+            episodes: The episodes to draw from, in place of a split; one that is named twice is drawn from twice as
+                often.
 
         Raises:
             InputError: No episode of the split is long enough.
         """
-        self._store, self._episodes = store, episodes_of(store, split)
+        self._store, self._episodes = store, episodes_of(store, split) if episodes is None else episodes
         self._frames = torch.from_numpy(store.frames).to(device)
         self._generator = torch.Generator().manual_seed(seed)
         self._ground = None if store.ground is None else torch.from_numpy(store.ground).to(device)

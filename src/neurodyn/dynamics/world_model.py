@@ -20,6 +20,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.observation import Observation
+from neurodyn.dynamics.quantities import Quantities, state_quantities
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
 
@@ -35,11 +36,11 @@ class WorldCarry:
 
     Attributes:
         hidden: Hidden states of the members, shape [streams, worlds, width] each.
-        member: The member whose prediction each world follows, shape [worlds].
+        member: The member whose prediction each world follows, shape [worlds]; None where all follow the mean of all.
     """
 
     hidden: Hidden
-    member: Tensor
+    member: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,9 @@ class WorldModel(nn.Module):
         changes = torch.addcmul(self.shift, self.net.means(inputs, top), self.scale)
         logits = self.net.event_logits(top)
         spread = self._std(self.net.log_stds(top)) * self.calibration_scales[0]
-        worlds = torch.arange(x.shape[0], device=x.device)
-        following = x + changes[carry.member, worlds]
+        following = x + _followed(changes, carry.member)
         if noise is not None:
-            following = torch.addcmul(following, spread[carry.member, worlds], noise)
+            following = torch.addcmul(following, _followed(spread, carry.member), noise)
         chances = None if logits is None else logits.sigmoid().mean(0)
         step = Step(
             self.observation.state(following),
@@ -204,6 +204,8 @@ class WorldModel(nn.Module):
             return carry
         fresh = self._history(_pick(context, rows))
         hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
+        if carry.member is None:
+            return WorldCarry(hidden, None)
         following = (carry.member + 1) % self.members if members is None else members
         return WorldCarry(hidden, torch.where(mask, following, carry.member))
 
@@ -230,6 +232,19 @@ class WorldModel(nn.Module):
                 aleatoric=self.std(found.log_std).square().mean(0).sqrt() * scales,
                 epistemic=_deviation(found.states) * scales,
             )
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name: what the log measures. See `Dynamics.quantities`."""
+        return state_quantities(
+            self.spec, state, owner=f"the world model of {self.spec.robot!r}", step=step, torque=torque
+        )
 
     def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> Forecast:
         """Let every member follow its own mean.
@@ -269,18 +284,20 @@ class WorldModel(nn.Module):
         top, hidden = self.net.warm(inputs, hidden)
         return inputs, top, hidden
 
-    def std(self, log_std: Tensor, first: int = 1) -> Tensor:
-        """Return standard deviations in the units of the state from what the heads say.
+    def std(self, log_std: Tensor) -> Tensor:
+        """Return standard deviations in the units of the state from what the heads say; arguments as of `bounded`."""
+        return torch.exp(self.bounded(log_std)) * self.scale
+
+    def bounded(self, log_std: Tensor, *, grows: bool = True) -> Tensor:
+        """Return the logarithm of standard deviations in units of `scale`, softly bounded.
 
         Args:
             log_std: Shape [members, worlds, T, size].
-            first: Frames since the last measured state, of the first of the T.
+            grows: Whether the T frames are a forecast; else each is one frame after a measured state.
         """
-        return torch.exp(self.bounded(log_std, first)) * self.scale
-
-    def bounded(self, log_std: Tensor, first: int = 1) -> Tensor:
-        """Return the logarithm of standard deviations in units of `scale`, softly bounded; arguments as of `std`."""
-        frames = torch.arange(first, first + log_std.shape[2], device=log_std.device, dtype=log_std.dtype)
+        if not grows:
+            return _softly(log_std)
+        frames = torch.arange(1, 1 + log_std.shape[2], device=log_std.device, dtype=log_std.dtype)
         return _softly(log_std + self.growth * frames.log()[:, None])
 
     def calibration(self, frames: int) -> Tensor:
@@ -317,6 +334,11 @@ def _softly(log_std: Tensor) -> Tensor:
 def _deviation(values: Tensor) -> Tensor:
     """Return the standard deviation over the first axis; zero where it has length 1."""
     return values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
+
+
+def _followed(values: Tensor, member: Tensor | None) -> Tensor:
+    """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
+    return values.mean(0) if member is None else values[member, torch.arange(len(member), device=values.device)]
 
 
 def _pick(context: State | Window, rows: Tensor) -> State | Window:

@@ -22,3 +22,14 @@ def open_robot_data(robot: Robot, data: str | Path) -> Store:
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
         )
     return open_data(path, robot.spec, robot.log_path)
+
+
+def open_measured_data(robot: Robot, data: str | Path) -> Store:
+    """Open `--data` for a world model: a store of whatever was measured, or a log that the robot declares.
+
+    Raises:
+        InputError: The file is missing or damaged, or the robot declares no log layout.
+    """
+    if Path(data).suffix.lower() in {".npz", ".csv"}:
+        return open_robot_data(robot, data)
+    return Store.open(data)

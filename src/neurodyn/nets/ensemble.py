@@ -10,7 +10,8 @@ own or have trunks of their own, and a single one where a shared trunk reads wha
 """
 
 import itertools
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -133,7 +134,7 @@ class Ensemble(nn.Module):
         x = x.expand(streams, -1, -1) if x.shape[0] == 1 else x
         merge = self.trunks == 1 and streams > 1  # one set of weights for all streams: they are more rows of it
         after = []
-        for layer, h in zip(self.trunk, hidden, strict=True):
+        for layer, h in zip(cast(Iterable[MemberGRU], self.trunk), hidden, strict=True):
             x = layer.step(_merged(x), _merged(h)).unflatten(1, (streams, -1))[0] if merge else layer.step(x, h)
             after.append(x)
         return x, tuple(after)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches for the members of an ensemble: each draws from episodes of its own, so that they differ where data are few.
+
+A bootstrap by episode (not by window): neighbouring windows are nearly the same, and only whole episodes are
+independent.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.seeds import derive_seed, generator
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Split, Store
+from neurodyn.data.windows import Batch, WindowSampler
+
+
+class MemberSampler:
+    """Draws batches of windows for each member; endless, and continues bitwise from a saved state."""
+
+    def __init__(
+        self,
+        store: Store,
+        length: int,
+        *,
+        members: int,
+        bootstrap: bool,
+        batch: int,
+        seed: int,
+        phase: int,
+        device: torch.device,
+    ) -> None:
+        """Prepare the draws.
+
+        Args:
+            store: The trajectories.
+            length: Frames of a window.
+            members: Number of members; 1 where all read the same windows.
+            bootstrap: Whether each member has its own draw, with replacement, of the training episodes.
+            batch: Windows for each member.
+            seed: Seed of the training; it alone decides on the members' episodes.
+            phase: Phase of the training, which has draws of its own.
+            device: Where batches are wanted.
+
+        Raises:
+            InputError: No training episode is long enough.
+        """
+        episodes = episodes_of(store, Split.TRAIN)
+        self._samplers = [
+            WindowSampler(
+                store,
+                length,
+                batch=batch,
+                seed=derive_seed(seed, "batches", phase, member),
+                device=device,
+                episodes=_resampled(episodes, seed, member) if bootstrap else episodes,
+            )
+            for member in range(members)
+        ]
+
+    def draw(self) -> Batch:
+        """Return windows with the members as their first axis, as `data.windows.Batch` otherwise."""
+        parts = [sampler.draw() for sampler in self._samplers]
+        return Batch(
+            torch.stack([p.q for p in parts]),
+            torch.stack([p.qd for p in parts]),
+            torch.stack([p.control for p in parts]),
+            channels=_stacked([p.channels for p in parts]),
+            contacts=_stacked([p.contacts for p in parts]),
+            failed=_stacked([p.failed for p in parts]),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the draws."""
+        return {str(m): sampler.state_dict() for m, sampler in enumerate(self._samplers)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the draws from a saved state."""
+        for m, sampler in enumerate(self._samplers):
+            sampler.load_state_dict(state[str(m)])
+
+
+def _resampled(episodes: np.ndarray, seed: int, member: int) -> np.ndarray:
+    return generator(seed, "bootstrap", member).choice(episodes, len(episodes))
+
+
+def _stacked(parts: list[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.stack(found) if len(found) == len(parts) else None
