@@ -23,6 +23,7 @@ VERBS = {
     "evaluate": "measure a model beside its simulator, or beside logs",
     "discover": "find which augmentations of the dynamics a log asks for",
     "view": "record what a model does beside its simulator",
+    "policy": "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
     "export": "write a model or a policy as an ONNX file",
 }
 _USAGE = "usage: neurodyn VERB [ARGUMENTS]    (neurodyn VERB --help for the arguments of a verb)"
@@ -60,7 +61,25 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}; valid: {choices(VERBS)}")
+    if verb == "policy":
+        return _act(arguments[1:])
     call = _parse(_function(verb), verb, arguments[1:])
+    call()
+    return 0
+
+
+def _act(arguments: list[str]) -> int:
+    """Do one of the things that can be done with policies."""
+    from neurodyn.cli.policy import ACTIONS
+
+    action = arguments[0] if arguments else "--help"
+    if action in {"--help", "-h"}:
+        print("usage: neurodyn policy ACTION [ARGUMENTS]")
+        print(*(f"  {name:<10}{(f.__doc__ or '').splitlines()[0]}" for name, f in ACTIONS.items()), sep="\n")
+        return 0
+    if action not in ACTIONS:
+        raise InputError(f"unknown action {action!r} of policy; valid: {choices(ACTIONS)}")
+    call = _parse(ACTIONS[action], f"policy {action}", arguments[1:])
     call()
     return 0
 

@@ -149,6 +149,7 @@ class PolicyEnvironment(VecEnv):
         extras: dict[str, Any] = {
             "time_outs": late,
             "reward": reward,
+            "state": self.state,  # as the frame left it, before anything starts anew
             "log": {f"/reward/{name}": term.nanmean() for name, term in terms.items()},
         }
         self._returns = self._returns + torch.stack([reward, penalised, torch.ones_like(reward)])

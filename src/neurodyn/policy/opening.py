@@ -2,6 +2,7 @@
 """Dynamics by what a user calls them: "analytic", a run directory, or a model that ships with the package."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from neurodyn.core import artifacts
@@ -65,7 +66,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
             task in simulators.
 
     Raises:
-        InputError: There are no such dynamics, or they are not for this task; or the log is missing or of another robot.
+        InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
     """
     require_device(device)
     if name == ANALYTIC:
@@ -88,6 +89,23 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     if differences:
         raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")
     return Opened(name, dynamics, log)
+
+
+def open_reference(task: Task, where: Opened, asked: str | None) -> Opened | None:
+    """Return the dynamics in which a policy is watched while it trains.
+
+    Args:
+        task: The task.
+        where: Where it trains.
+        asked: As the user calls them; "none" for none; None for the simulator, where it is installed and training is
+            elsewhere.
+
+    Raises:
+        InputError: There are no such dynamics.
+    """
+    if asked == "none" or (asked is None and (where.name == ANALYTIC or find_spec("newton") is None)):
+        return None
+    return open_dynamics(task, asked or ANALYTIC)
 
 
 def _training_log(run: str) -> str:

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn policy train`, `play` and `evaluate`: policies in any dynamics."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+_Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+_Policy = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
+
+
+def train(
+    task: _Task,
+    /,
+    *,
+    dynamics: str,
+    out: Path,
+    settings: Path | None = None,
+    starts: str | None = None,
+    minutes: float | None = None,
+    iterations: int | None = None,
+    worlds: int | None = None,
+    penalty: float | None = None,
+    reference: str | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+) -> None:
+    """Train a policy by PPO in a simulator or in a model, and write it to a folder.
+
+    Args:
+        task: Name of a task, as cartpole-swingup.
+        dynamics: Where it is trained: analytic, a run directory, or pretrained:NAME.
+        out: Folder to write.
+        settings: File with settings (YAML, TOML or JSON); by default those of the task.
+        starts: HDF5 store after whose windows episodes start, for models of logs; by default the model's own log.
+        minutes: Time budget; by default the task's number of updates.
+        iterations: Number of updates.
+        worlds: Worlds that run at once.
+        penalty: Weight (lambda) of a world model's uncertainty that is subtracted from the reward.
+        reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
+            the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
+        seed: Seed of weights, actions, commands and starts.
+        device: Torch device.
+        resume: Go on with a training that was killed.
+    """
+    from neurodyn.cli.console import TrainingBar
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.policy.needs import require_learner
+
+    require_learner()
+    from neurodyn.policy.opening import open_dynamics, open_reference
+    from neurodyn.policy.settings import load_settings, with_flags
+    from neurodyn.policy.train import train_policy
+    from neurodyn.tasks import load
+
+    wanted = load(task)
+    resolved = with_flags(
+        load_settings(task, settings),
+        minutes=minutes, iterations=iterations, worlds=worlds, penalty=penalty, seed=seed,
+    )  # fmt: skip
+    require_writable(out / "config.yaml")
+    where = open_dynamics(wanted, dynamics, device=device, starts=starts)
+    beside = open_reference(wanted, where, reference)
+    with TrainingBar(f"training {task} in {dynamics}") as bar:
+        end = train_policy(
+            wanted, where, out, resolved, reference=beside, starts=starts, resume=resume, progress=bar
+        )  # fmt: skip
+    print(
+        f"trained {end.iteration} updates on {end.frames:,} frames in {end.seconds:.0f} s "
+        f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
+    )
+    print(f"next: neurodyn policy evaluate {out} --dynamics analytic --dynamics {dynamics}")
+
+
+def play(
+    policy: _Policy,
+    /,
+    *,
+    dynamics: str = "analytic",
+    beside: str | None = None,
+    out: Path | None = None,
+    format: Literal["html", "mp4", "gif"] | None = None,  # noqa: A002
+    seconds: float | None = None,
+    seed: int = 500,
+    starts: str | None = None,
+) -> None:
+    """Record what a policy does in some dynamics, beside others from the same start.
+
+    Args:
+        policy: Folder of a policy.
+        dynamics: Where it acts: analytic, a run directory, or pretrained:NAME.
+        beside: Where it also acts; by default the simulator, or in the simulator a second start.
+        out: File to write; by default POLICY/play.html.
+        format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
+        seconds: Length; by default that of an episode, at most 10 s.
+        seed: Seed of starts and commands.
+        starts: HDF5 store after whose windows episodes start, for models of logs; by default the model's own log.
+    """
+    from neurodyn.core.errors import InputError
+    from neurodyn.fit.recording_files import Format, write_recording
+    from neurodyn.policy.needs import require_learner
+
+    require_learner()
+    from neurodyn.policy.play import record_policy
+
+    path = policy / f"play.{format or 'html'}" if out is None else out
+    kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
+    kind = format or kinds.get(path.suffix.lower().removeprefix("."))
+    if kind is None:
+        raise InputError(
+            f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
+        )
+    recording = record_policy(policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts)
+    write_recording(recording, path, kind)
+    print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
+
+
+def evaluate(
+    policy: _Policy,
+    /,
+    *,
+    dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    episodes: int = 256,
+    seed: int = 500,
+    starts: str | None = None,
+    device: str = "cpu",
+    json: Path | None = None,
+) -> None:
+    """Measure the return of a policy in dynamics, and how far these are apart.
+
+    Args:
+        policy: Folder of a policy.
+        dynamics: Where it acts: analytic, a run directory, or pretrained:NAME; give the flag once for each. By default
+            the simulator, and what it was trained in.
+        episodes: Number of episodes in each.
+        seed: Seed of starts and commands; the same starts in all dynamics that start where the task says.
+        starts: HDF5 store after whose windows episodes start in models of logs; by default the model's own log.
+        device: Torch device.
+        json: File for the result as JSON.
+    """
+    from neurodyn.cli.policy_tables import print_policy
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.policy.needs import require_learner
+
+    require_learner()
+    from neurodyn.policy.evaluation import evaluate_policy
+
+    require_writable(json)
+    result = evaluate_policy(policy, dynamics, episodes=episodes, seed=seed, starts=starts, device=device)
+    print_policy(result)
+    if json is not None:
+        write_json(json, result)
+        print(f"figures: {json}")
+
+
+ACTIONS = {"train": train, "play": play, "evaluate": evaluate}
+"""What can be done with policies, by the word behind `neurodyn policy`."""

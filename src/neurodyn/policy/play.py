@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moving pictures of a policy: what it does in some dynamics, beside others from the same start."""
+
+from pathlib import Path
+
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.interface import Trajectory
+from neurodyn.fit.recording import Recording
+from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.environment import PolicyEnvironment, home_ground
+from neurodyn.policy.evaluate import SEED
+from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.opening import ANALYTIC, Opened, open_dynamics
+from neurodyn.tasks import Task, load
+
+LONGEST = 10.0
+"""Length of a recording where none is asked for, unless an episode is shorter [s]."""
+
+
+def record_policy(
+    folder: str | Path,
+    dynamics: str = ANALYTIC,
+    *,
+    beside: str | None = None,
+    seconds: float | None = None,
+    seed: int = SEED,
+    starts: str | None = None,
+) -> Recording:
+    """Let a policy act in two dynamics from the same start.
+
+    Args:
+        folder: Folder of the policy.
+        dynamics: Where it acts, as the user calls them.
+        beside: Where it also acts; None for the simulator, or in the simulator for a second start.
+        seconds: Length [s]; None for that of an episode, at most `LONGEST`.
+        seed: Seed of starts and commands.
+        starts: Log after whose windows episodes start in models of logs; None for each model's own.
+
+    Raises:
+        InputError: Policy or dynamics are missing or do not fit together, or a state has no pose to be drawn.
+    """
+    if seconds is not None and not seconds > 0:
+        raise InputError(f"--seconds is {seconds:g}; valid: above 0")
+    config, network = load_policy(folder)
+    task = load(config.task)
+    robot = task.declaration()
+    frames = task.frames if seconds is None else min(task.frames, max(1, round(seconds / robot.dt)))
+    if seconds is None:
+        frames = min(frames, round(LONGEST / robot.dt))
+    first = _open(task, dynamics, starts)
+    alone = beside is None and dynamics == ANALYTIC
+    paths = _paths(task, network, first, frames, seed, 2 if alone else 1)
+    if alone:
+        labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
+    else:
+        other = _open(task, beside or ANALYTIC, starts)
+        labels, shown = (dynamics, other.name), (paths[0], _paths(task, network, other, frames, seed, 1)[0])
+    return Recording(
+        robot=robot,
+        title=f"{config.task} by {Path(folder).name}",
+        predicted=shown[0],
+        truth=shown[1],
+        predicted_label=labels[0],
+        truth_label=labels[1],
+        worlds=(f"start 1 of seed {seed}",),
+        ground=home_ground(task).ground,
+    )
+
+
+def _open(task: Task, name: str, starts: str | None) -> Opened:
+    found = open_dynamics(task, name, starts=None if name == ANALYTIC else starts)
+    if found.dynamics.spec.nq != task.declaration().spec.nq:
+        raise InputError(
+            f"{name}: its states hold no pose of the robot's base, so there is nothing to draw; play in another"
+        )
+    return found
+
+
+@torch.no_grad()
+def _paths(task: Task, policy: PolicyNetwork, where: Opened, frames: int, seed: int, worlds: int) -> list[Trajectory]:
+    """Return a path of each world, which rests where its episode ends early."""
+    world = PolicyEnvironment(task, where.dynamics, where.starts(task, seed), worlds, seed=seed)
+    q, qd, running = [world.state.q], [world.state.qd], torch.ones(worlds, 1, dtype=torch.bool)
+    for _ in range(frames):
+        _, _, done, extras = world.step(policy(task.observe(world.now, world.memory)))
+        end = extras["state"]
+        q.append(torch.where(running, end.q, q[-1]))
+        qd.append(torch.where(running, end.qd, qd[-1]))
+        running = running & ~done[:, None]
+    rows = torch.stack(q, 1), torch.stack(qd, 1)
+    return [Trajectory(rows[0][i : i + 1], rows[1][i : i + 1]) for i in range(worlds)]
