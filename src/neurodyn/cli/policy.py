@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.policy_log import log
+
 _Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 _Policy = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
 
@@ -155,5 +157,5 @@ def evaluate(
         print(f"figures: {json}")
 
 
-ACTIONS = {"train": train, "play": play, "evaluate": evaluate}
+ACTIONS = {"train": train, "play": play, "evaluate": evaluate, "log": log}
 """What can be done with policies, by the word behind `neurodyn policy`."""

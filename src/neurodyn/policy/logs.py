@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from neurodyn.data.rows import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Control, Dynamics, State
+from neurodyn.dynamics.interface import Control, Dynamics, State, Step
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.compatibility import require_fit
@@ -227,7 +226,7 @@ class _Batch:
         self.lengths = np.minimum(self.lengths, frames)
         return found
 
-    def _quantities(self, state: State, step: Any, torque: Tensor) -> Quantities:
+    def _quantities(self, state: State, step: Step | None, torque: Tensor) -> Quantities:
         return self._dynamics.quantities(state, step, torque=torque, environment=self._surroundings)
 
     def _act(self, observation: Tensor) -> Tensor:
@@ -248,11 +247,9 @@ class _Batch:
 
     def _row(self, layout: RowLayout, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:
         names = dict.fromkeys(channel.quantity for channel in layout.spec.channels)
-        quantity = {name: name for name in names}
-        channel = [now[quantity[name].partition(".")[0]] for name in names]
         return {
             "q": now["joint_position"],
             "qd": now["joint_velocity"],
-            "channel": torch.cat(channel, dim=-1),
+            "channel": torch.cat([now[name] for name in names], dim=-1),
             "contact": (contacts > 0.5).to(torch.float32),
         }

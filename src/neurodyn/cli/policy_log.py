@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn policy log`: logs of policies at work, to learn models from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def log(
+    policies: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICIES")],
+    /,
+    *,
+    out: Path,
+    transitions: int = 200_000,
+    worlds: int = 256,
+    noise: float = 0.5,
+    seed: int = 0,
+    csv: Path | None = None,
+) -> None:
+    """Record what several policies of one task do in the simulator, as the robot itself would log it.
+
+    Args:
+        policies: Folders of policies; each makes as many episodes as the others.
+        out: File to write (.h5).
+        transitions: Least number of transitions.
+        worlds: Episodes that are made at once.
+        noise: Greatest standard deviation of the noise on actions; each episode has its own.
+        seed: Seed of starts, commands, pushes and noise.
+        csv: File for the same as headerless rows, in the layout that the robot declares.
+    """
+    from neurodyn.cli.console import TrainingBar
+    from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.errors import InputError, choices
+    from neurodyn.data.readers import write_rows
+    from neurodyn.data.store import Store
+    from neurodyn.policy.needs import require_learner
+
+    require_learner()
+    from neurodyn.policy.artifact import load_policy
+    from neurodyn.policy.logs import Behaviour, record_log, row_layout
+    from neurodyn.policy.opening import ANALYTIC, open_dynamics
+    from neurodyn.tasks import load
+
+    if not policies:
+        raise InputError("no policy given; expected at least one folder written by `neurodyn policy train`")
+    require_writable(out, csv)
+    opened = [(str(path), *load_policy(path)) for path in policies]
+    tasks = {config.task for _, config, _ in opened}
+    if len(tasks) != 1:
+        raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
+    task = load(tasks.pop())
+    behaviours = [Behaviour(name, network) for name, _, network in opened]
+    with TrainingBar("recording") as bar:
+        found = record_log(
+            task, open_dynamics(task, ANALYTIC).dynamics, behaviours, out,
+            transitions=transitions, worlds=worlds, noise=noise, seed=seed,
+            progress=lambda done, asked: bar.update(done / asked, ""),
+        )  # fmt: skip
+    print(
+        f"{found.transitions:,} transitions in {found.episodes} episodes, {found.failed:.1%} of which ended in a "
+        f"failure ({found.cpu_seconds:.0f} CPU-s): {out}"
+    )
+    for name, value in found.returns.items():
+        print(f"return of {name}, noise included: {value:.4g}")
+    if csv is not None:
+        write_rows(Store.open(out), csv, row_layout(task))
+        print(f"rows: {csv}")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of policies: what a row says, which control acts on it, and how episodes end."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Status
+from neurodyn.data.readers import read_rows, write_rows
+from neurodyn.data.store import Store
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout
+from neurodyn.rigid.drive import pd_torque
+from neurodyn.tasks.anymal_velocity import KD, KP, AnymalVelocity
+
+pytest.importorskip("rsl_rl")
+pytest.importorskip("newton")
+
+
+class _Short(AnymalVelocity):
+    frames = 60
+
+
+def _still(observation: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(len(observation), 12)
+
+
+def _rolling_over(observation: torch.Tensor) -> torch.Tensor:
+    """Stretch the legs of one side and fold those of the other."""
+    action = torch.zeros(len(observation), 12)
+    action[:, [1, 7]], action[:, [2, 8]] = 4.0, -4.0
+    return action
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[LogSummary, Store]:
+    out = tmp_path_factory.mktemp("log") / "log.h5"
+    task = _Short()
+    dynamics = AnalyticDynamics(task.declaration())
+    behaviours = [Behaviour("still", _still), Behaviour("rolling", _rolling_over)]
+    summary = record_log(task, dynamics, behaviours, out, transitions=400, worlds=8, noise=0.2)
+    return summary, Store.open(out)
+
+
+def test_rows_are_what_a_robot_measures(recorded: tuple[LogSummary, Store]) -> None:
+    summary, store = recorded
+    spec = store.header.spec
+    assert (spec.nq, spec.nv, spec.nx, spec.nu, spec.nc) == (12, 12, 21, 12, 8)
+    assert spec.control_kind == "target"
+    assert store.header.groups == ("still", "rolling")
+    assert summary.transitions == int(store.table["length"].sum())
+    standing = store.table[store.table["group"] == 0]
+    last = standing["start"] + standing["length"]
+    gravity = store.channel[last, 6:9]
+    np.testing.assert_allclose(np.linalg.norm(gravity, axis=1), 1.0, atol=1e-4)
+    assert (gravity[:, 2] < -0.95).all()  # upright, and gravity points down
+    feet = [spec.contacts.index(f"{leg}_FOOT") for leg in ("LF", "RF", "LH", "RH")]
+    assert store.contact[last][:, feet].mean() > 0.6
+    assert store.contact[last].sum(1).max() <= 4.0  # no knee
+
+
+def test_the_control_of_a_row_makes_the_torque_of_the_next(recorded: tuple[LogSummary, Store]) -> None:
+    _, store = recorded
+    spec = store.header.spec
+    torque = [spec.channels.index(c) for c in spec.channels if c.quantity == "joint_torque"]
+    for record in store.table:
+        begin, end = int(record["start"]), int(record["start"] + record["length"])
+        q, qd, target = (torch.from_numpy(x[begin:end].copy()) for x in (store.q, store.qd, store.control))
+        wanted = pd_torque(spec, q, qd, target, KP, KD).numpy()
+        np.testing.assert_allclose(store.channel[begin + 1 : end + 1, torque], wanted, atol=2e-2)
+
+
+def test_failures_end_episodes_and_time_limits_complete_them(recorded: tuple[LogSummary, Store]) -> None:
+    summary, store = recorded
+    status, length = store.table["status"], store.table["length"]
+    assert set(status.tolist()) <= {Status.COMPLETE, Status.TERMINATED}
+    assert (length[status == Status.COMPLETE] == _Short.frames).all()
+    assert (length[status == Status.TERMINATED] < _Short.frames).all()
+    assert summary.failed == pytest.approx(float((status == Status.TERMINATED).mean()))
+
+
+def test_a_log_survives_the_way_through_rows(recorded: tuple[LogSummary, Store], tmp_path: Path) -> None:
+    import msgspec
+
+    _, store = recorded
+    layout = msgspec.structs.replace(row_layout(_Short()), time_out=True, episode_length=None)
+    write_rows(store, tmp_path / "rows.csv", layout)
+    again = read_rows([tmp_path / "rows.csv"], layout)
+    np.testing.assert_allclose(again.frames, store.frames, atol=1e-5)
+    np.testing.assert_array_equal(again.table["status"], store.table["status"])
+    np.testing.assert_array_equal(again.table["length"], store.table["length"])
+
+
+@pytest.mark.parametrize(("given", "message"), [({"noise": -1.0}, "noise is -1"), ({"worlds": 0}, "worlds is 0")])
+def test_bad_settings_are_refused(tmp_path: Path, given: dict, message: str) -> None:
+    task = _Short()
+    with pytest.raises(InputError, match=message):
+        record_log(
+            task, AnalyticDynamics(task.declaration()), [Behaviour("still", _still)], tmp_path / "x.h5",
+            **{"transitions": 10, **given},
+        )  # fmt: skip
+    assert not (tmp_path / "x.h5").exists()
