@@ -6,6 +6,7 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
+from neurodyn.data.inspection import inspect_store
 from neurodyn.data.store import Split, Status, Store, StoreHeader, StoreWriter
 from neurodyn.data.windows import WindowSampler, all_windows
 
@@ -82,3 +83,11 @@ def test_without_failures_there_is_no_mark(tmp_path):
 def test_another_channel_order_is_a_difference():
     other = StateSpec(**{**{f: getattr(SPEC, f) for f in SPEC.__struct_fields__}, "channels": SPEC.channels[::-1]})
     assert SPEC.differences(other) == ["channels: ['gravity.y', 'gravity.x'] instead of ['gravity.x', 'gravity.y']"]
+
+
+def test_inspection_shows_channels_contacts_and_targets_with_units(path):
+    found = {(c["what"], c["name"]): c for c in inspect_store(Store.open(path))["coordinates"]}
+    assert found["channel", "gravity.x"]["unit"] == "1"
+    assert found["channel", "gravity.y"]["mean"] == pytest.approx(Store.open(path).channel[:, 1].mean(), abs=1e-6)
+    assert found["contact", "foot"]["max"] == 1.0
+    assert found["control", "knee"]["unit"] == "rad"

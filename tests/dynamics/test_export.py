@@ -6,9 +6,13 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError, NeurodynError
+from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.export import export_model
+from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.loading import load
+from neurodyn.dynamics.world_model import WorldCarry, WorldModel
 from neurodyn.nets import onnx_file
+from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.onnx_file import read_metadata, write_onnx
 from tests.plant import make_model, make_states, make_torques
 
@@ -79,3 +83,42 @@ def test_a_foreign_file_and_a_missing_package_are_bad_input(tmp_path, monkeypatc
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(InputError, match=r"install neurodyn\[export\]"):
         onnx_file.write_onnx(tmp_path / "y.onnx", Drifting(), [], inputs=[], outputs=[], metadata={})
+
+
+@pytest.mark.parametrize("trunk", ["own", "shared"])
+def test_a_world_model_carries_channels_contacts_and_what_it_is_unsure_of(trunk, tmp_path):
+    spec = StateSpec(
+        robot="walker",
+        joints=(JointSpec(name="knee", kind="revolute", continuous=True),),
+        controls=("knee",),
+        dt=0.02,
+        context=4,
+        channels=(Channel(name="gravity.x", unit="1", frame="base"), Channel(name="gravity.y", unit="1", frame="base")),
+        contacts=("foot",),
+        control_kind="target",
+    )
+    torch.manual_seed(0)
+    net = EnsembleConfig(members=3, width=6, depth=2, head=5, trunk=trunk)
+    model = WorldModel(spec, net, terminates=True).requires_grad_(False)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    assert export_model(model, tmp_path / "world.onnx") < 1e-4
+    session = ort.InferenceSession(tmp_path / "world.onnx")
+    outputs = [x.name for x in session.get_outputs()]
+    assert outputs[:7] == [
+        "q_next", "qd_next", "channels_next", "contacts", "termination", "epistemic", "aleatoric",
+    ]  # fmt: skip
+    state = State(torch.randn(2, 1), torch.randn(2, 1), torch.randn(2, 2))
+    values = {"q": state.q.numpy(), "qd": state.qd.numpy(), "channels": state.channels.numpy()}
+    memory = {x.name: np.zeros((2, *x.shape[1:]), np.float32) for x in session.get_inputs() if "hidden" in x.name}
+    carry = WorldCarry(model.begin(state).hidden, None)
+    for _ in range(4):
+        target = torch.randn(2, 1)
+        carry, step = model.step(carry, state, Control(target=target))
+        state = step.state
+        found = dict(zip(outputs, session.run(None, {**values, **memory, "control": target.numpy()}), strict=True))
+        values = {name: found[f"{name}_next"] for name in values}
+        memory = {name: found[f"{name}_next"] for name in memory}
+        np.testing.assert_allclose(values["channels"], state.channels, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found["contacts"], step.contacts, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found["epistemic"], step.epistemic, rtol=1e-3, atol=1e-5)

@@ -10,7 +10,7 @@ from neurodyn.data.readers.units import control_units, position_units, velocity_
 from neurodyn.data.store import Store
 
 Ranges = dict[str, dict[str, tuple[float, float]]]
-"""For "q", "qd" and "control": the interval that each coordinate is meant to cover, by name."""
+"""For "q", "qd", "control" and "channel": the interval that each coordinate is meant to cover, by name."""
 
 _BINS = 50
 _PLANE_BINS = 20
@@ -46,7 +46,7 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
 
 
 def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
-    """Return, for each coordinate of q, qd and control, its unit, range, moments and coverage.
+    """Return, for each coordinate of q, qd and control, channel and contact, its unit, range, moments and coverage.
 
     Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state.
     """
@@ -55,7 +55,14 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     # The last row of an episode has no control.
     acting = np.ones(len(store.frames), bool)
     acting[store.offsets[1:] - 1] = False
-    columns = {"q": store.q, "qd": store.qd, "control": store.control[acting]}
+    units |= {"channel": {c.name: c.unit for c in spec.channels}, "contact": dict.fromkeys(spec.contacts, "1")}
+    columns = {
+        "q": store.q,
+        "qd": store.qd,
+        "control": store.control[acting],
+        "channel": store.channel,
+        "contact": store.contact,
+    }
     found = []
     for what, values in columns.items():
         for index, (name, unit) in enumerate(units[what].items()):

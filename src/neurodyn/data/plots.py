@@ -27,13 +27,15 @@ def plot_store(store: Store, path: Path, ranges: Ranges | None = None) -> None:
         ("q", store.q, position_units(spec)),
         ("qd", store.qd, velocity_units(spec)),
         ("control", store.control, control_units(spec)),
+        ("channel", store.channel, {channel.name: channel.unit for channel in spec.channels}),
     )
+    columns = [column for column in columns if column[2]]
     rows = min(_MOST_ROWS, max(len(units) for _, _, units in columns))
-    figure = Figure(figsize=(16, 2.2 * rows + 0.8), layout="constrained")
+    figure = Figure(figsize=(16 * len(columns) / 3, 2.2 * rows + 0.8), layout="constrained")
     figure.suptitle(
         f"{spec.robot}: {store.transitions:,} transitions of {spec.dt:.4g} s in {len(store.table):,} episodes"
     )
-    axes = figure.subplots(rows, 6, squeeze=False, width_ratios=(1, 1.6) * 3)
+    axes = figure.subplots(rows, 2 * len(columns), squeeze=False, width_ratios=(1, 1.6) * len(columns))
     for axis in axes.flat:
         axis.set_axis_off()
     samples = np.linspace(0, len(store.table) - 1, min(_SAMPLES, len(store.table))).round().astype(int)
@@ -59,6 +61,7 @@ def _episodes(axis, store: Store, samples: np.ndarray, what: str, row: int, labe
     axis.set_axis_on()
     for index in samples:
         arrays: dict[str, np.ndarray] = dict(zip(("q", "qd", "control"), store.episode(int(index)), strict=True))
+        arrays["channel"] = store.channel[store.offsets[index] : store.offsets[index + 1]]
         axis.plot(store.header.spec.dt * np.arange(len(arrays[what])), arrays[what][:, row], linewidth=0.8)
     axis.set_title(f"{label}, episodes {', '.join(map(str, samples))}", fontsize=8)
     axis.tick_params(labelsize=6)

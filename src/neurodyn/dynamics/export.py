@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.readers.units import control_units, velocity_units
 from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.loading import Model
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.world_model import WorldCarry, WorldModel
 from neurodyn.nets.onnx_file import write_onnx
 from neurodyn.nets.streaming import StreamingPredictor
 from neurodyn.rigid import rotation
@@ -51,11 +54,39 @@ class NeuralFrame(nn.Module):
         return (state.q, state.qd, *memory_next)
 
 
-def export_model(model: Model, path: Path) -> float:
+class WorldFrame(nn.Module):
+    """One frame of a world model: the state by the mean of its members, and what they know about it."""
+
+    def __init__(self, model: WorldModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def outputs(self, memory: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the outputs."""
+        spec = self.model.spec
+        offered = [("channels_next", spec.nx), ("contacts", spec.nc), ("termination", self.model.terminates)]
+        names = ["q_next", "qd_next", *(name for name, there in offered if there), "epistemic", "aleatoric"]
+        return (*names, *(f"{name}_next" for name in memory))
+
+    def forward(self, q: Tensor, qd: Tensor, control: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame; `others` are the channels, where there are any, and the hidden states."""
+        model, spec = self.model, self.model.spec
+        channels, memory = (others[0], others[1:]) if spec.nx else (None, others)
+        hidden = tuple(h.transpose(0, 1) for h in memory)  # members come first within the model
+        state = State(q, qd, channels)
+        given = Control(target=control) if spec.control_kind == "target" else Control(torque=control)
+        carry, step = model.step(WorldCarry(hidden, None), state, given)
+        then = [step.state.q, step.state.qd, step.state.channels, step.contacts, step.termination]
+        known = [x for x in (*then, step.epistemic, step.aleatoric) if x is not None]
+        return (*known, *(h.transpose(0, 1) for h in carry.hidden))
+
+
+def export_model(model: Model | WorldModel, path: Path) -> float:
     """Write a model as an ONNX file, after a check that ONNX Runtime computes the same from it.
 
-    The file maps `q`, `qd`, `control` and the memory at the start of a frame to those at its end; a memory begins as
-    zeros. Its metadata name the columns in order, their units, the frame's length, and what the model is of.
+    The file maps `q`, `qd`, `control` (of a world model also `channels`) and the memory at the start of a frame to
+    those at its end; a memory begins as zeros. Its metadata name the columns in order, their units, the frame's length,
+    and what the model is of.
 
     Returns:
         Largest difference between the file and the model, over the spread of the outputs.
@@ -75,8 +106,10 @@ def export_model(model: Model, path: Path) -> float:
     )
 
 
-def model_frame(model: Model) -> Frame:
+def model_frame(model: Model | WorldModel) -> Frame:
     """Return a frame of a model; errors as of `export_model`."""
+    if isinstance(model, WorldModel):
+        return _world_frame(model)
     if isinstance(model, HybridDynamics):
         raise InputError(
             f"hybrid model of {model.spec.robot!r}: its frame is compiled code, which ONNX cannot hold; valid: neural "
@@ -108,6 +141,18 @@ def _neural_frame(model: NeuralDynamics) -> Frame:
     return Frame(module, {**state, **memory}, outputs)
 
 
+def _world_frame(model: WorldModel) -> Frame:
+    spec, module = model.spec, WorldFrame(model)
+    x = model.state_scale * torch.randn(_EXAMPLES, model.observation.size)
+    q, qd, channels = model.observation.split(x)
+    given = {"q": q, "qd": qd, "control": torch.randn(_EXAMPLES, spec.nu)}
+    if channels is not None:
+        given["channels"] = channels
+    hidden = model.net.begin(_EXAMPLES, x)
+    memory = {f"hidden_{layer}": h.transpose(0, 1).contiguous() for layer, h in enumerate(hidden)}
+    return Frame(module, {**given, **memory}, module.outputs(tuple(memory)))
+
+
 def _positions(spec: StateSpec) -> Tensor:
     """Return example positions; quaternions have unit length."""
     q = torch.randn(_EXAMPLES, spec.nq)
@@ -130,20 +175,13 @@ def describe(spec: StateSpec, kind: str, frame: Frame) -> dict[str, Any]:
         "q_names": list(spec.q_names),
         "q_units": list(spec.q_units),
         "qd_names": list(spec.qd_names),
-        "qd_units": [f"{unit}/s" for unit in spec.tangent_units],
+        "qd_units": list(velocity_units(spec).values()),
         "control_names": list(spec.controls),
         "control_kind": spec.control_kind,
-        "control_units": [_control_unit(spec, dof) for dof in spec.control_dofs],
+        "control_units": list(control_units(spec).values()),
         "channel_names": [channel.name for channel in spec.channels],
         "channel_units": [channel.unit for channel in spec.channels],
         "contact_names": list(spec.contacts),
         "continuous": [name for name, turns in zip(spec.q_names, spec.continuous, strict=True) if turns],
         "memory": memory,
     }
-
-
-def _control_unit(spec: StateSpec, dof: int) -> str:
-    unit = spec.tangent_units[dof]
-    if spec.control_kind == "target":
-        return unit
-    return "N m" if unit == "rad" else "N"

@@ -21,6 +21,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.observation import Observation
 from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.touching import declared, reach
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
 
@@ -243,8 +244,9 @@ class WorldModel(nn.Module):
     ) -> Quantities:
         """Return what is known of a state by name: what the log measures. See `Dynamics.quantities`."""
         return state_quantities(
-            self.spec, state, owner=f"the world model of {self.spec.robot!r}", step=step, torque=torque
-        )
+            self.spec, state, owner=f"the world model of {self.spec.robot!r}", step=step, torque=torque,
+            more=reach(declared(self.spec.robot), state),
+        )  # fmt: skip
 
     def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> Forecast:
         """Let every member follow its own mean.

@@ -54,6 +54,9 @@ def velocity_units(spec: StateSpec) -> dict[str, str]:
 
 
 def control_units(spec: StateSpec) -> dict[str, str]:
-    """Return the SI unit of each control."""
+    """Return the SI unit of each control: of a torque or force, or of a position where controls are targets."""
+    if spec.control_kind == "target":
+        positions = position_units(spec)
+        return {name: positions[name] for name in spec.controls}
     kinds = {joint.name: joint.kind for joint in spec.joints}
     return {name: _EFFORT.get(kinds.get(name, ""), "N m") for name in spec.controls}
