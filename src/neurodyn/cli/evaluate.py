@@ -58,11 +58,8 @@ def evaluate(
 
 def _report(run: str, result: dict, path: Path | None) -> Path | None:
     from neurodyn.core.artifacts import PRETRAINED, resolve_run
-    from neurodyn.dynamics.loading import run_field
     from neurodyn.fit.report import write_report
 
     if path is None and run.startswith(PRETRAINED):
         return None  # what ships with the package is not written to
-    if run_field(run, "kind") == "hybrid":
-        return None  # its page is that of its identification
     return write_report(resolve_run(run), result, path=path)

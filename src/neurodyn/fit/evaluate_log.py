@@ -20,6 +20,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
 from neurodyn.dynamics.loading import Model
+from neurodyn.fit.as_evaluated import without_past
 from neurodyn.fit.errors import (
     Columns,
     constant_velocity,
@@ -91,8 +92,9 @@ def evaluate_log(
     """
     spec = robot.spec
     if spec.joints[0].kind == "free":
-        model = model.dynamics if isinstance(model, FromPast) else model
-        return evaluate_floating(model, robot, store, split=split, horizon=horizon, rollouts=rollouts, seed=seed)
+        return evaluate_floating(
+            without_past(model), robot, store, split=split, horizon=horizon, rollouts=rollouts, seed=seed
+        )
     frames = horizon or round(SECONDS[-1] / spec.dt)
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / spec.dt)) <= frames} | {frames})
     context = model.spec.context

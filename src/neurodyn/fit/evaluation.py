@@ -4,24 +4,18 @@
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from neurodyn.core.artifacts import read_json, resolve_run
-from neurodyn.core.config import read_config
+from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split
-from neurodyn.dynamics.hybrid import HybridDynamics
-from neurodyn.dynamics.loading import load, robot_of
+from neurodyn.dynamics.loading import load_simulator, robot_of
+from neurodyn.fit.as_evaluated import as_evaluated
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.errors import summary_keys
 from neurodyn.fit.evaluate import SEED, default_rollouts, evaluate
 from neurodyn.fit.evaluate_log import evaluate_log
-from neurodyn.fit.identification_record import IdentificationRecord
-from neurodyn.fit.noise import Noise
 from neurodyn.fit.same_robot import require_robot
 from neurodyn.fit.situation import ALL, situation, situations
 from neurodyn.fit.stability import stability
-from neurodyn.fit.starts import FromPast
 from neurodyn.fit.train import read_run_config, require_data
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -65,7 +59,7 @@ def evaluate_run(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    model, robot = load(run), load_robot(robot_of(run))
+    model, robot = load_simulator(run), load_robot(robot_of(run))
     if data is None and model.fingerprint is None:
         data = training_log(run)
     if data is not None:
@@ -74,9 +68,9 @@ def evaluate_run(
         store = open_robot_data(robot, data)
         require_data(robot, store)
         chosen = _split(split, len(store.episodes(Split.TEST)))
-        if isinstance(model, HybridDynamics):
-            model = as_identified(run, model)
-        return evaluate_log(model, robot, store, split=chosen, horizon=horizon, rollouts=rollouts, seed=seed)
+        return evaluate_log(
+            as_evaluated(run), robot, store, split=chosen, horizon=horizon, rollouts=rollouts, seed=seed
+        )
     if split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
@@ -116,19 +110,6 @@ def training_log(run: str) -> str:
     if not path.exists():
         raise InputError(f"{resolve_run(run)}: was trained on the log {path}, which is gone; name one with --data")
     return str(path)
-
-
-def as_identified(run: str, model: HybridDynamics) -> HybridDynamics | FromPast:
-    """Return a model of an identification that starts its forecasts as that run's held-out ones started."""
-    folder = resolve_run(run)
-    if not (folder / "identification.json").is_file():
-        return model
-    found = read_json(folder / "identification.json")
-    if found["held_out"]["start"] == "logged":
-        return model
-    context = read_config(folder / "config.yaml", IdentificationRecord).settings.context
-    sizes = torch.tensor(list(found["noise"].values()), dtype=torch.float64)
-    return FromPast(model, context, Noise(*sizes.chunk(2)))
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:

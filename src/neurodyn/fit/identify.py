@@ -22,7 +22,7 @@ from neurodyn.core.scene import Scene
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.hybrid_artifact import save_hybrid
-from neurodyn.dynamics.loading import load
+from neurodyn.dynamics.loading import load_simulator
 from neurodyn.fit.augment import Augmenter, Task, has_networks
 from neurodyn.fit.basin_hopping import Population, basin_hopping, rounds_done
 from neurodyn.fit.finite import require_finite
@@ -110,7 +110,7 @@ class _Identification:
         self.mechanism, self.fingerprint, self.scene = _built(given.robot, settings.contact)
         self.specs = select_parameters(nominal(self.mechanism, settings.contact), given.parameters)
         self.hybrid = self.model(given.blueprint) if given.blueprint and given.blueprint.augmentations else None
-        self.beside = {name: load(name) for name in given.beside}
+        self.beside = {name: load_simulator(name) for name in given.beside}
         self.surroundings = Surroundings(given.store)
         self.start: Start = start_of(given.store, settings.start)
         self.frames = max(1, round(settings.horizon / given.robot.spec.dt))

@@ -18,11 +18,12 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.interface import Trajectory, Window
-from neurodyn.dynamics.loading import Model, load, robot_of
+from neurodyn.dynamics.loading import Model, load_simulator, robot_of
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.evaluate import SEED, roll_out
 from neurodyn.fit.evaluate_log import MOVING
 from neurodyn.fit.situation import Situation, situation
+from neurodyn.fit.starts import FromPast
 from neurodyn.fit.surroundings import Surroundings
 from neurodyn.rigid.ground import Ground
 from neurodyn.robots import Robot
@@ -111,7 +112,7 @@ def record(
 
 @torch.no_grad()
 def record_log(
-    model: Model,
+    model: Model | FromPast,
     robot: Robot,
     store: Store,
     *,
@@ -200,7 +201,7 @@ def record_run(
 
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    model, robot = load(run), load_robot(robot_of(run))
+    model, robot = load_simulator(run), load_robot(robot_of(run))
     if data is None and model.fingerprint is None:
         data = training_log(str(run))
     if data is None:

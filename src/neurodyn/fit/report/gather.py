@@ -15,13 +15,15 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.store import Split
 from neurodyn.data.writer import open_store_file
-from neurodyn.dynamics.artifact import ModelConfig, load, read_model_config
-from neurodyn.dynamics.loading import Model
+from neurodyn.dynamics.artifact import ModelConfig, read_model_config
+from neurodyn.dynamics.loading import Model, run_field
+from neurodyn.fit.as_evaluated import as_evaluated, without_past
 from neurodyn.fit.data import open_robot_data
 from neurodyn.fit.metrics import read_metrics
 from neurodyn.fit.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
 from neurodyn.fit.recording_pictures import pictures
 from neurodyn.fit.situation import situation
+from neurodyn.fit.starts import FromPast
 from neurodyn.fit.train import RunConfig, read_run_config
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -38,7 +40,7 @@ class Material:
         run: Run directory.
         name: The run as the command line names it.
         report: What the evaluation returned.
-        model: What the model's files say.
+        model: What a neural model's files say; None for a hybrid one.
         robot: The robot; None where its declaration is gone.
         config: How the run was made; None where it does not say.
         config_text: RUN/config.yaml.
@@ -54,7 +56,7 @@ class Material:
     run: Path
     name: str
     report: dict[str, Any]
-    model: ModelConfig
+    model: ModelConfig | None
     robot: Robot | None = None
     config: RunConfig | None = None
     config_text: str = ""
@@ -88,14 +90,16 @@ def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Materia
     Raises:
         InputError: There is no such run, or its model is damaged.
     """
-    material = Material(run, _name(run), report, read_model_config(run)[0], metrics=read_metrics(run))
-    model = load(run)
+    hybrid = run_field(run, "kind") == "hybrid"
+    material = Material(run, _name(run), report, None if hybrid else read_model_config(run)[0])
     if (run / "config.yaml").is_file():
-        material.config = read_run_config(run)
         material.config_text = (run / "config.yaml").read_text(encoding="utf-8")
-        _read_data_header(material, material.config.data)
+        if not hybrid:
+            material.metrics, material.config = read_metrics(run), read_run_config(run)
+            _read_data_header(material, material.config.data)
+    model = as_evaluated(str(run))
     try:
-        material.robot = load_robot(material.model.robot)
+        material.robot = load_robot(run_field(run, "robot"))
         _record(material, model, material.robot)
         if moving and material.recordings:
             material.frames, material.interval = pictures(_short(material.recordings[0]))
@@ -104,13 +108,21 @@ def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Materia
     return material
 
 
-def _record(material: Material, model: Model, robot: Robot) -> None:
+def _record(material: Material, model: Model | FromPast, robot: Robot) -> None:
     report, seed = material.report, material.report["seed"]
     if not material.of_log:
         frames = report["horizon"]
         where = situation(robot, report.get("ground"))
         for driven in (False, True) if robot.spec.nu else (False,):
-            made = record(model, robot, frames=frames, seed=seed + driven, worlds=SAMPLES, driven=driven, where=where)
+            made = record(
+                without_past(model),
+                robot,
+                frames=frames,
+                seed=seed + driven,
+                worlds=SAMPLES,
+                driven=driven,
+                where=where,
+            )
             material.recordings.append(made)
         return
     files = report.get("notes", {}).get("files") or []

@@ -37,13 +37,13 @@ def headline(material: Material) -> str:
 def about(material: Material) -> str:
     """Return the facts: robot, network, data, seeds, times, versions."""
     report, config = material.report, material.config
-    net = material.model.net
+    net = report["network"] if material.model is None else network_name(material.model.net.kind)
     last = material.metrics[-1] if material.metrics else {}
     settings = config.settings if config else None
     entries = [
         ("Robot", _robot(material)),
         ("Frame", f"{digits(1e3 * report['dt'])} ms ({digits(1 / report['dt'])} Hz)"),
-        ("Network", f"{network_name(net.kind)}, {report['parameters']:,} parameters"),
+        ("Network", f"{net}, {report['parameters']:,} parameters"),
         ("Training data", _data(material)),
         ("Trained for", _trained(last)),
         ("Training seed", str(settings.seed) if settings else ""),

@@ -15,6 +15,9 @@ _STYLES = ("-", "--", ":")
 
 def training(material: Material) -> str:
     """Return the training curves."""
+    if material.model is None:
+        return ""
+    name = network_name(material.model.net.kind)
     lines = [line for line in material.metrics if "seconds" in line]
     if len(lines) < 2:
         return ""
@@ -30,7 +33,7 @@ def training(material: Material) -> str:
     note = "; its scale differs from phase to phase" if len(spans) > 1 else ""
     plots.append(_figure("training-loss", lines, [(None, loss)], "", spans, f"Training loss{note}"))
     best = min(measured, default=None)
-    lead = f"A {network_name(material.model.net.kind)}, measured {len(measured)} times on held-out episodes. "
+    lead = f"A {name}, measured {len(measured)} times on held-out episodes. "
     if best is not None:
         at = lines[score.index(best)]
         lead += f"The best, after {at['seconds']:.0f} s ({at['step']:,} steps), is the model that is kept."

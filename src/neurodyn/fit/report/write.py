@@ -18,7 +18,8 @@ def write_report(run: Path, report: dict[str, Any], *, path: Path | None = None,
     Args:
         run: Run directory.
         report: What `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log` returned.
-        path: File to write; None for RUN/report.html.
+        path: File to write; None for RUN/report.html, of a hybrid model, whose identification wrote that, for
+            RUN/evaluation.html.
         moving: Whether the page gets a moving picture, which takes some seconds to render.
 
     Returns:
@@ -28,7 +29,8 @@ def write_report(run: Path, report: dict[str, Any], *, path: Path | None = None,
         InputError: There is no such run, or the file cannot be written.
     """
     material = gather(Path(run), report, moving=moving)
-    path = Path(run) / "report.html" if path is None else path
+    name = "report.html" if material.model is not None else "evaluation.html"
+    path = Path(run) / name if path is None else path
     write_text(path, render_report(material))
     return path
 
