@@ -13,6 +13,7 @@ from neurodyn.core.scene import Scene
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.touching import reach
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class AnalyticDynamics:
         return state_quantities(
             self.spec, state, owner=f"analytic dynamics of {self.spec.robot!r}", step=step, torque=torque,
             com=self._com, gravity=self._gravity if given is None else given, contact_names=tuple(self.robot.contacts),
+            more=reach(self.robot, state),
         )  # fmt: skip
 
     @cached_property

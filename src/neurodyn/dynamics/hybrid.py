@@ -18,7 +18,8 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.parameters import Parameters
-from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
+from neurodyn.dynamics.touching import contact_names, declared, reach, touch
 from neurodyn.rigid import rotation
 from neurodyn.rigid.engine import GROUND, Engine, EngineConfig
 from neurodyn.rigid.ground import Ground
@@ -185,7 +186,8 @@ class HybridDynamics(nn.Module):
         com = state.q.new_tensor(self.mechanism.links[0].com) if self.floating else None
         return state_quantities(
             self.spec, state, owner=f"hybrid dynamics of {self.spec.robot!r}", step=step, torque=torque, com=com,
-            gravity=given,
+            gravity=given, more=self._declared(state, environment),
+            contact_names=contact_names(declared(self.spec.robot)),
         )  # fmt: skip
 
     def simulate(
@@ -207,6 +209,11 @@ class HybridDynamics(nn.Module):
         """
         require_torques(self.spec, controls)
         return self._run(self.begin(state, environment).environment, state, controls, parameters, weights)
+
+    def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
+        """Return the quantities that the robot's declaration adds."""
+        robot, ground = declared(self.spec.robot), self.surroundings(environment).ground
+        return reach(robot, state) | touch(robot, self.probes, ground, state)
 
     def _run(
         self,

@@ -15,7 +15,8 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.encoding import GRAVITY, Anchor, Encoding
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
+from neurodyn.dynamics.touching import contact_names, declared, reach, touch
 from neurodyn.nets.predictor import Predictor
 from neurodyn.rigid.ground import Ground
 
@@ -154,7 +155,8 @@ class NeuralDynamics(nn.Module):
         given = self._home.gravity if environment is None or environment.gravity is None else environment.gravity
         return state_quantities(
             self.spec, state, owner=f"neural dynamics of {self.spec.robot!r}", step=step, torque=torque,
-            com=self.encoding.coordinates.com, gravity=given,
+            com=self.encoding.coordinates.com, gravity=given, more=self._declared(state, environment),
+            contact_names=contact_names(declared(self.spec.robot)),
         )  # fmt: skip
 
     def forward(
@@ -185,6 +187,11 @@ class NeuralDynamics(nn.Module):
             return replace(environment, gravity=self._home.gravity)
         self._require_own_gravity(environment.gravity)
         return environment
+
+    def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
+        """Return the quantities that the robot's declaration adds."""
+        robot, ground = declared(self.spec.robot), self.surroundings(environment).ground
+        return reach(robot, state) | touch(robot, self.probes, ground, state)
 
     def _window_inputs(self, window: Window, environment: Environment) -> Tensor:
         return self._inputs(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)[1]

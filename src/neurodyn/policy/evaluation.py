@@ -33,8 +33,8 @@ def evaluate_policy(
         device: Torch device.
 
     Returns:
-        `task`, `policy`, `episodes`, `seed`, `results` (for each: dynamics, return, return_std, length, episodes, failed,
-        success) and `reward_error` between each two dynamics.
+        `task`, `policy`, `episodes`, `seed`, `results` (of each: dynamics, return, return_std, length, episodes,
+        failed, success) and `reward_error` between each two dynamics.
 
     Raises:
         InputError: Policy or dynamics are missing or do not fit together.

@@ -17,6 +17,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Heightfield, Mesh, Scene
 from neurodyn.core.spec import JointKind, JointSpec, StateSpec
 from neurodyn.robots.sections import (
+    EndEffector,
     Gains,
     GroundSampling,
     Interval,
@@ -116,6 +117,7 @@ class Robot(Config, frozen=True):
         contacts: Bodies of which it matters whether they touch something: patterns (as of a shell) of the labels of
             collision shapes, by name.
         probes: Points that are measured against the ground; None for none.
+        end_effector: The point of the robot that reaches for things; None where there is none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
@@ -152,6 +154,7 @@ class Robot(Config, frozen=True):
     colliders: tuple[str, ...] = ("*",)
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     probes: ProbeSelection | None = None
+    end_effector: EndEffector | None = None
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
     evaluation_horizon: int = 1000
@@ -165,6 +168,10 @@ class Robot(Config, frozen=True):
         self._check_ranges()
         self._check_grounds()
         self._check_controller()
+        if self.end_effector is not None:
+            chain = [joint.name for joint in self.end_effector.joints]
+            if chain != [joint.name for joint in self.joints]:
+                raise ValueError(f"end_effector: joints are {chain}; valid: all of the robot's joints, in order")
 
     def _check_scalars(self) -> None:
         if not (math.isfinite(self.dt) and self.dt > 0):

@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import Config
+from neurodyn.core.probes import ChainJoint
+from neurodyn.core.scene import Vector3
 
 Interval = tuple[float, float]
 """Least and greatest value."""
@@ -133,6 +135,25 @@ class GroundSampling(Config, frozen=True):
             raise ValueError(f"ground_sampling: extent is {self.extent}; valid: at least 0 [m]")
         if not 0 <= self.absent <= 1:
             raise ValueError(f"ground_sampling: absent is {self.absent}; valid: between 0 and 1")
+
+
+class EndEffector(Config, frozen=True):
+    """The point of a robot that reaches for things, and the joints that move it, so that no simulator is needed.
+
+    Attributes:
+        joints: All moving joints of the robot in the order of its coordinates, as they are built.
+        joint: Name of the joint whose child body carries the point.
+        point: Place in that body's frame [m].
+    """
+
+    joints: tuple[ChainJoint, ...]
+    joint: str
+    point: Vector3
+
+    def __post_init__(self) -> None:
+        names = [joint.name for joint in self.joints]
+        if self.joint not in names:
+            raise ValueError(f"end_effector: joint is {self.joint!r}; valid: {', '.join(names)}")
 
 
 class ProbeSelection(Config, frozen=True):

@@ -9,8 +9,15 @@ from neurodyn.tasks.task import Memory, Task
 __all__ = ["Memory", "Task", "load", "names"]
 
 _TASKS = {
+    "ant-run": "ant:AntRun",
+    "ant-spin": "ant:AntSpin",
+    "ant-spin-track": "ant:AntSpinTrack",
+    "anymal-forward": "anymal:AnymalForward",
+    "anymal-side": "anymal:AnymalSide",
     "anymal-velocity": "anymal_velocity:AnymalVelocity",
     "cartpole-swingup": "cartpole:CartpoleSwingUp",
+    "franka-position": "franka:FrankaPosition",
+    "franka-torque": "franka:FrankaTorque",
 }
 """Module of this room and class of each task."""
 

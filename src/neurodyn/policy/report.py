@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POLICY/report.html: return where the policy was trained beside return in a reference, and what it does in each."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.artifacts import write_text
+from neurodyn.core.errors import InputError
+from neurodyn.fit.metrics import read_metrics
+from neurodyn.fit.recording_pictures import pictures, still_bytes, webp_bytes
+from neurodyn.fit.report.page import cards, code, figure, folded, grid, moving_picture, page, paragraph, section, table
+from neurodyn.fit.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
+from neurodyn.policy.opening import ANALYTIC
+from neurodyn.policy.play import record_policy
+
+SECONDS = 6.0
+"""Length of a moving picture on the page [s]."""
+
+
+def write_policy_report(folder: Path, result: Mapping[str, Any], *, starts: str | None = None) -> Path:
+    """Write the page of a policy, atomically.
+
+    Args:
+        folder: Folder of the policy.
+        result: What `policy.evaluation.evaluate_policy` returns.
+        starts: Log after whose windows episodes start in models of logs, as of `record_policy`.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        InputError: The page cannot be written.
+    """
+    path = folder / "report.html"
+    write_text(path, render_policy_report(folder, result, moving(folder, result, starts)))
+    return path
+
+
+def render_policy_report(folder: Path, result: Mapping[str, Any], motion: Sequence[str] = ()) -> str:
+    """Return the page as HTML; `motion` are moving pictures, or remarks why there is none."""
+    lines = read_metrics(folder)
+    body = [
+        f"<header><h1>A policy for {result['task']}</h1></header>",
+        paragraph(_lead(result)),
+        cards(_headline(result)),
+        _results(result),
+        _training(lines),
+        section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
+        _config(folder),
+    ]
+    return page(f"{result['task']}: {folder.name}", body)
+
+
+def moving(folder: Path, result: Mapping[str, Any], starts: str | None = None) -> list[str]:
+    """Return a moving picture of the policy in each of its dynamics beside the simulator, or why there is none."""
+    names = [row["dynamics"] for row in result["results"]]
+    others = [name for name in names if name != ANALYTIC] or names
+    parts = []
+    for name in others:
+        try:
+            recording = record_policy(folder, name, seconds=SECONDS, seed=result["seed"], starts=starts)
+            frames, interval = pictures(recording)
+        except InputError as error:
+            parts.append(paragraph(str(error)))
+            continue
+        caption = f"{result['task']}: {recording.predicted_label} beside {recording.truth_label}, {recording.worlds[0]}"
+        size = (frames.shape[2], frames.shape[1])
+        still = still_bytes(frames[len(frames) // 3])
+        parts.append(moving_picture(webp_bytes(frames, interval), still, size, caption))
+    return parts
+
+
+def _lead(result: Mapping[str, Any]) -> str:
+    names = ", ".join(row["dynamics"] for row in result["results"])
+    return f"{result['episodes']} episodes each, seed {result['seed']}, without exploration noise, in: {names}."
+
+
+def _headline(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    entries = []
+    for row in result["results"]:
+        remark = f"± {row['return_std']:.3g} between episodes; {row['failed']:.0%} failed"
+        entries.append((f"{row['return']:.5g}", f"return in {row['dynamics']}", remark))
+    return entries
+
+
+def _results(result: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            row["dynamics"], f"{row['return']:.5g}", f"{row['return_std']:.3g}", f"{row['length']:.4g}",
+            f"{row['failed']:.0%}", f"{row['success']:.0%}" if "success" in row else "–",
+        ]
+        for row in result["results"]
+    ]  # fmt: skip
+    head = ["Dynamics", "Return", "Deviation", "Length [frames]", "Failed", "Success"]
+    pairs = [
+        [f"{pair['a']} to {pair['b']}", f"{pair['difference']:+.4g}", f"{pair['relative']:.2%}"]
+        for pair in result["reward_error"]
+    ]
+    errors = table(["Reward error", "Difference of mean returns", "Relative"], pairs, strong=2) if pairs else ""
+    return section("Returns", table(head, rows, strong=1), errors)
+
+
+def _training(lines: Sequence[Mapping[str, Any]]) -> str:
+    played = [line for line in lines if "return_training" in line]
+    if not played:
+        return ""
+    names = {
+        "return_training": ("where it is trained", PREDICTED),
+        "return_reference": ("in the reference", TRUTH),
+        "penalised_training": ("where it is trained, less the penalty", SECOND),
+    }
+    curves = []
+    for key, (label, colour) in names.items():
+        ys = [line.get(key) for line in played]
+        differs = key != "penalised_training" or ys != [line.get("return_training") for line in played]
+        if differs and any(y is not None for y in ys):
+            points = [(line["frames"], y) for line, y in zip(played, ys, strict=True) if y is not None]
+            curves.append(Curve(label, [x for x, _ in points], [y for _, y in points], colour, "-", 1.6))
+    caption = "Return without exploration noise as training goes on"
+    shown = [figure(plot("returns", curves, x_label="frames", unit="", bars=True, description=caption), caption)]
+    for key, text in (("length", "Mean length of episodes in training [frames]"), ("noise", "Exploration noise")):
+        points = [(line["frames"], line[key]) for line in lines if line.get(key) is not None]
+        curve = Curve(None, [x for x, _ in points], [y for _, y in points], THIRD, "-", 1.3)
+        shown.append(figure(plot(key, [curve], x_label="frames", unit="", description=text), text))
+    last = next((line for line in reversed(lines) if "cpu_seconds" in line), {})
+    lead = (
+        f"{last.get('frames', 0):,} frames in {last.get('cpu_seconds', 0.0):.0f} CPU-s. The policy that is kept is the "
+        "best one where it was trained; the reference is watched, never used."
+    )
+    return section("Training", grid(shown), lead=lead)
+
+
+def _config(folder: Path) -> str:
+    with contextlib.suppress(OSError):
+        return section("Configuration", folded("config.yaml", code((folder / "config.yaml").read_text("utf-8"))))
+    return ""

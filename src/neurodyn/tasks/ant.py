@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ant: running forward, spinning, and spinning at a given rate (NeRD, arXiv 2508.15755)."""
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.rigid import rotation
+from neurodyn.tasks.resets import reset_states
+from neurodyn.tasks.task import Memory, Task
+
+TORQUE = 400.0
+"""Greatest torque of a joint [N m]."""
+LOWEST = 0.3
+"""Height of the base below which the ant has fallen [m]."""
+SPIN = 5.0
+"""Rate that is to be tracked [rad/s]."""
+_JOINTS = ("hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3", "hip_4", "ankle_4")
+
+
+class Ant(Task):
+    """What the ant's tasks share: torques, what is seen, falling, and starts that look along x."""
+
+    robot = "ant"
+    needs = (
+        "base_position", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
+        "joint_velocity",
+    )  # fmt: skip
+    observations = (
+        "height", "qx", "qy", "qz", "qw", "vx", "vy", "vz", "wx", "wy", "wz", *_JOINTS,
+        *(f"{joint}_velocity" for joint in _JOINTS), "up", "heading",
+    )  # fmt: skip
+    actions = _JOINTS
+    action_scale = (TORQUE,) * len(_JOINTS)
+    action_meaning = "joint torque [N m]"
+    frames = 500
+
+    def start(self, worlds: int, generator: torch.Generator) -> State:
+        """Draw the robot's resets, looking along x."""
+        return reset_states(self.declaration(), worlds, generator, heading=(0.0, 0.0))
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return joint torques."""
+        return Control(torque=TORQUE * action)
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
+        turn = quantities["base_orientation"]
+        linear, angular = world_velocity(quantities)
+        return torch.cat(
+            [
+                quantities["base_position"][:, 2:], turn, linear, angular, quantities["joint_position"],
+                quantities["joint_velocity"], up(turn)[:, None], heading(turn)[:, None],
+            ],
+            dim=-1,
+        )  # fmt: skip
+
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return where the base is too low."""
+        return quantities["base_position"][:, 2] < LOWEST
+
+
+class AntRun(Ant):
+    """r = v_x + .1 up + heading, along the world's x."""
+
+    name = "ant-run"
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return progress, uprightness and heading."""
+        turn = quantities["base_orientation"]
+        return {"progress": world_velocity(quantities)[0][:, 0], "up": 0.1 * up(turn), "heading": heading(turn)}
+
+
+class AntSpin(Ant):
+    """r = w_up + up."""
+
+    name = "ant-spin"
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return the rate about the vertical, and uprightness."""
+        return {"spin": world_velocity(quantities)[1][:, 2], "up": up(quantities["base_orientation"])}
+
+
+class AntSpinTrack(Ant):
+    """r = 5 exp(-(w_up - 5)^2 - .1 w_x^2 - .1 w_y^2) + .1 up."""
+
+    name = "ant-spin-track"
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return how well the rate is tracked, and uprightness."""
+        wx, wy, wz = world_velocity(quantities)[1].unbind(-1)
+        off = (wz - SPIN).square() + 0.1 * wx.square() + 0.1 * wy.square()
+        return {"track": 5.0 * torch.exp(-off), "up": 0.1 * up(quantities["base_orientation"])}
+
+
+def world_velocity(quantities: Quantities) -> tuple[Tensor, Tensor]:
+    """Return linear velocity of the base's origin and angular velocity, world axes, each of shape [worlds, 3]."""
+    turn = quantities["base_orientation"]
+    linear, angular = quantities["base_linear_velocity"], quantities["base_angular_velocity"]
+    return rotation.rotate(turn, linear), rotation.rotate(turn, angular)
+
+
+def up(orientation: Tensor) -> Tensor:
+    """Return the vertical component of the base's z axis, shape [worlds]: R_zz of its quaternion."""
+    x, y, _, _ = orientation.unbind(-1)
+    return 1.0 - 2.0 * (x.square() + y.square())
+
+
+def heading(orientation: Tensor) -> Tensor:
+    """Return the component along the world's x of the base's x axis, shape [worlds]: R_xx of its quaternion."""
+    _, y, z, _ = orientation.unbind(-1)
+    return 1.0 - 2.0 * (y.square() + z.square())

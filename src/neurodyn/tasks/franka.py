@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.tasks.resets import uniform
+from neurodyn.tasks.task import Memory, Task
+
+TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
+"""Greatest torques [N m]."""
+STEP = 0.03125
+"""Greatest change of a joint's target in a frame, from where the joint is [rad]."""
+KP = (600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0)
+KD = (5.0, 5.0, 5.0, 5.0, 3.0, 2.5, 1.5)
+TARGETS = ((0.3, 0.7), (-0.35, 0.35), (0.05, 0.45))
+"""Where targets lie [m]."""
+SPREAD = 0.1
+"""Greatest offset of a joint from the usual pose at a start [rad]."""
+NEAR = 0.02
+"""Distance at which a target counts as reached [m]."""
+_JOINTS = tuple(f"panda_joint{number}" for number in range(1, 8))
+
+
+class FrankaReach(Task):
+    """r = -d + 1/(e^50d + e^-50d + 1e-4) + 1/(e^300d + e^-300d + 1e-4), d the distance to the target."""
+
+    robot = "franka"
+    needs = ("joint_position", "joint_velocity", "end_effector_position")
+    observations = (*_JOINTS, "end_x", "end_y", "end_z", "target_x", "target_y", "target_z")
+    actions = _JOINTS
+    frames = 128
+
+    def __init__(self) -> None:
+        self._nominal = torch.tensor(self.declaration().nominal_q())
+
+    def start(self, worlds: int, generator: torch.Generator) -> State:
+        """Draw poses about the usual one, at rest."""
+        device = generator.device
+        offset = uniform((-SPREAD, SPREAD), worlds * len(_JOINTS), generator).view(worlds, -1)
+        return State(self._nominal.to(device) + offset, torch.zeros(worlds, len(_JOINTS), device=device))
+
+    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw targets [m], shape [worlds, 3]."""
+        return torch.stack([uniform(interval, worlds, generator) for interval in TARGETS], dim=-1)
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return the joints (modulo 2 pi), the end effector and the target."""
+        q = torch.remainder(quantities["joint_position"] + math.pi, 2 * math.pi) - math.pi
+        return torch.cat([q, quantities["end_effector_position"], memory.command], dim=-1)
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return the distance, and two bumps at the target."""
+        d = distance(quantities, memory)
+        return {"distance": -d, "near": _bump(d, 50.0), "at": _bump(d, 300.0)}
+
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return false everywhere: only time ends an episode."""
+        return torch.zeros_like(memory.frame, dtype=torch.bool)
+
+    def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return where the target is reached."""
+        return distance(quantities, memory) < NEAR
+
+
+class FrankaTorque(FrankaReach):
+    """Reaching by joint torques."""
+
+    name = "franka-torque"
+    action_scale = TORQUE
+    action_meaning = "joint torque [N m]"
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return joint torques."""
+        return Control(torque=action * action.new_tensor(TORQUE))
+
+
+class FrankaPosition(FrankaReach):
+    """Reaching by joint targets a little away from where the joints are."""
+
+    name = "franka-position"
+    action_scale = (STEP,) * len(_JOINTS)
+    action_meaning = "joint target from the present position [rad]"
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return joint targets."""
+        target = quantities["joint_position"] + STEP * action
+        return Control(target=target, kp=action.new_tensor(KP), kd=action.new_tensor(KD))
+
+
+def distance(quantities: Quantities, memory: Memory) -> Tensor:
+    """Return the distance of the end effector to the target [m], shape [worlds]."""
+    return torch.linalg.vector_norm(quantities["end_effector_position"] - memory.command, dim=-1)
+
+
+def _bump(d: Tensor, rate: float) -> Tensor:
+    # Far away the exponential overflows to infinity, and the bump is zero as it should be.
+    return 1.0 / (torch.exp(rate * d) + torch.exp(-rate * d) + 1e-4)
