@@ -89,3 +89,19 @@ def test_files_that_are_no_npz(tmp_path, npz_file):
     for name in ("text", "one", "cut", "pickled", "missing"):
         with pytest.raises(InputError, match=rf"{name}\.npz"):
             read(tmp_path / f"{name}.npz")
+
+
+def test_columns_are_subtracted(npz_file):
+    plain = read(npz_file).episode(0)[0]
+    turn = {"column": "pos[1]", "minus": "pos[0]"}
+    relative = read(npz_file, q={"lift": {"column": "pos[0]"}, "turn": turn}).episode(0)[0]
+    assert np.allclose(relative[:, 1], plain[:, 1] - plain[:, 0], atol=1e-6)
+    with pytest.raises(InputError, match="has no array 'no'"):
+        read(npz_file, q={"lift": {"column": "pos[0]"}, "turn": {"column": "pos[1]", "minus": "no[0]"}})
+
+
+def test_velocities_from_the_past_need_no_logged_ones(npz_file):
+    with pytest.raises(InputError, match="add qd: differentiate"):
+        read(npz_file, velocity="past")
+    store = read(npz_file, qd="differentiate", velocity="past")
+    assert np.allclose(store.episode(0)[1][3:], smooth_motion(0.02 * np.arange(101))[1][3:], atol=5e-3)

@@ -86,3 +86,19 @@ def test_repeated_time_stamps_are_dropped(tmp_path):
 
 def test_too_short_a_run_has_no_frame():
     assert resample(run(np.array([0.0, 0.005, 0.01])), SPEC, delay=0.0, averaged=False) is None
+
+
+def test_past_velocities_are_slopes_of_parabolas_and_see_nothing_later():
+    time = 0.004 * np.arange(200)
+    motion = np.stack((1 + 2 * time - 3 * time**2, 500 + 4 * time), axis=1)
+    logged = RawRun("r", "", None, time, motion, None, np.zeros((len(time), 2)))
+    frames = resample(logged, SPEC, delay=0.0, averaged=False, past=True)
+    at = 0.02 * np.arange(len(frames.q))
+    assert np.allclose(frames.qd[1:], np.stack((2 - 6 * at, 4 + 0 * at), axis=1)[1:], atol=1e-8)
+    later = motion + 10.0 * (time > at[20] + 1e-9)[:, None]
+    changed = resample(
+        RawRun("r", "", None, time, later, None, logged.control), SPEC, delay=0.0, averaged=False, past=True
+    )
+    assert np.allclose(changed.qd[2:21], frames.qd[2:21], atol=1e-9)
+    assert np.allclose(changed.q[:21], frames.q[:21], atol=1e-9)
+    assert not np.allclose(changed.qd[21], frames.qd[21])
