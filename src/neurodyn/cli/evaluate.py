@@ -18,6 +18,7 @@ def evaluate(
     split: Literal["train", "validation", "test", "all"] | None = None,
     ground: str | None = None,
     stability: bool = False,
+    beside: tuple[str, ...] = (),
     json: Path | None = None,
     report: Path | None = None,
 ) -> None:
@@ -36,14 +37,24 @@ def evaluate(
         ground: One of the robot's grounds by name, a YAML file with a scene, or "all" for a table of all of the robot's
             grounds; by default the one that the robot declares.
         stability: Also roll out 64 worlds for 10,000 frames, and count what stays finite and above ground.
+        beside: Runs of other world models (one trained on single frames, say), measured from the same starts.
         json: File for the result as JSON.
         report: Write a report page to this file as well as to the run directory.
     """
     from neurodyn.cli.tables import print_evaluation
     from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.errors import InputError
+    from neurodyn.dynamics.loading import run_field
     from neurodyn.fit.evaluation import evaluate_run
 
     require_writable(json, report)
+    if run_field(run, "kind") == "world-model":
+        if ground is not None or stability:
+            raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
+        _evaluate_world_model(run, horizon, rollouts, seed, data, split, beside, json, report)
+        return
+    if beside:
+        raise InputError("--beside compares world models; valid: RUN of a world model")
     result = evaluate_run(
         run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, stable=stability
     )
@@ -63,3 +74,30 @@ def _report(run: str, result: dict, path: Path | None) -> Path | None:
     if path is None and run.startswith(PRETRAINED):
         return None  # what ships with the package is not written to
     return write_report(resolve_run(run), result, path=path)
+
+
+def _evaluate_world_model(
+    run: str,
+    horizon: int | None,
+    rollouts: int | None,
+    seed: int,
+    data: str | None,
+    split: str | None,
+    beside: tuple[str, ...],
+    json: Path | None,
+    report: Path | None,
+) -> None:
+    from neurodyn.cli.world_model_tables import print_world_model
+    from neurodyn.core.artifacts import PRETRAINED, write_json
+    from neurodyn.fit.evaluate_world_run import evaluate_world_run
+    from neurodyn.fit.report.world_model import write_world_report
+
+    result = evaluate_world_run(
+        run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, beside=beside
+    )
+    print_world_model(result)
+    if json is not None:
+        write_json(json, result)
+        print(f"figures: {json}")
+    if report is not None or not run.startswith(PRETRAINED):
+        print(f"report: {write_world_report(run, result, data=data, split=split, path=report)}")

@@ -93,7 +93,7 @@ def train_world_model(
 
 
 def require_log(robot: Robot, store: Store) -> None:
-    """Refuse data of another robot. What they measure beside the joints, and how controls act, is theirs to say.
+    """Refuse data of another robot. What they measure beside the joints, how often, and how controls act is theirs to say.
 
     The robot's floating base may be missing in the data: logs have channels in its place.
 
@@ -104,7 +104,7 @@ def require_log(robot: Robot, store: Store) -> None:
     if not any(joint.kind == "free" for joint in theirs.joints):
         mine = msgspec.structs.replace(mine, joints=tuple(joint for joint in mine.joints if joint.kind != "free"))
     mine = msgspec.structs.replace(
-        mine, channels=theirs.channels, contacts=theirs.contacts, control_kind=theirs.control_kind
+        mine, dt=theirs.dt, channels=theirs.channels, contacts=theirs.contacts, control_kind=theirs.control_kind
     )
     differences = mine.differences(theirs)
     if store.header.robot != robot.name:
