@@ -93,7 +93,7 @@ def train_world_model(
 
 
 def require_log(robot: Robot, store: Store) -> None:
-    """Refuse data of another robot. What they measure beside the joints, how often, and how controls act is theirs to say.
+    """Refuse data of another robot. What else they measure, how often, and how controls act is theirs to say.
 
     The robot's floating base may be missing in the data: logs have channels in its place.
 

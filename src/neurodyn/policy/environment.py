@@ -186,7 +186,7 @@ class PolicyEnvironment(VecEnv):
         if not self._penalty or step.epistemic is None or self._spread is None:
             return reward
         uncertain = (step.epistemic / self._spread).sum(-1)
-        return torch.where(broken, reward, reward - self._penalty * uncertain)
+        return torch.where(broken, reward, reward - self._penalty * self.task.penalty_scale * uncertain)
 
     def _count(self, rows: Tensor, failed: Tensor) -> None:
         returns, penalised, lengths = self._returns[:, rows].tolist()

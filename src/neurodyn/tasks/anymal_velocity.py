@@ -78,6 +78,7 @@ class AnymalVelocity(Task):
     frames = 500
     limit = 4.0
     dt = 0.02
+    penalty_scale = 0.02  # as all terms of the reward, it is a rate
 
     def __init__(self) -> None:
         robot = super().declaration()

@@ -66,6 +66,7 @@ class Task(ABC):
         action_meaning: What the scaled action is, in words.
         frames: Length of an episode in frames.
         dt: Length of a frame [s]; None for the robot's own.
+        penalty_scale: What a world model's uncertainty of 1 takes from the reward of a frame, at lambda = 1.
         limit: Size beyond which components of an action are cut off.
         noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
     """
@@ -80,6 +81,7 @@ class Task(ABC):
     action_meaning: str
     frames: int
     dt: float | None = None
+    penalty_scale: float = 1.0
     limit: float = 1.0
     noise: tuple[float, ...] = ()
 
