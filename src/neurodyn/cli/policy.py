@@ -148,6 +148,7 @@ def evaluate(
 
     require_learner()
     from neurodyn.policy.evaluation import evaluate_policy
+    from neurodyn.policy.report import write_policy_report
 
     require_writable(json)
     result = evaluate_policy(policy, dynamics, episodes=episodes, seed=seed, starts=starts, device=device)
@@ -155,6 +156,7 @@ def evaluate(
     if json is not None:
         write_json(json, result)
         print(f"figures: {json}")
+    print(f"report: {write_policy_report(policy, result, starts=starts)}")
 
 
 ACTIONS = {"train": train, "play": play, "evaluate": evaluate, "log": log}

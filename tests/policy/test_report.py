@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a policy shows what was measured, and nothing that was not."""
+
+import json
+
+import pytest
+
+from neurodyn.policy.report import render_policy_report, write_policy_report
+
+RESULT = {
+    "task": "cartpole-swingup",
+    "policy": "somewhere",
+    "episodes": 12,
+    "seed": 7,
+    "results": [
+        {"dynamics": "analytic", "return": 1200.5, "return_std": 3.0, "length": 300.0, "episodes": 12, "failed": 0.25},
+        {"dynamics": "runs/<x>", "return": 900.0, "return_std": 4.0, "length": 280.0, "episodes": 12, "failed": 0.0},
+    ],
+    "reward_error": [{"a": "analytic", "b": "runs/<x>", "difference": -300.5, "relative": 0.25, "by_episode": 310.0}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    lines = [
+        {"step": 1, "frames": 100, "cpu_seconds": 1.0, "length": 20.0, "noise": 1.0},
+        {"step": 2, "frames": 200, "cpu_seconds": 2.0, "length": 40.0, "noise": 0.9,
+         "return_training": 10.0, "penalised_training": 8.0, "return_reference": 5.0},
+        {"step": 3, "frames": 300, "cpu_seconds": 3.5, "length": 60.0, "noise": 0.8,
+         "return_training": 20.0, "penalised_training": 15.0, "return_reference": 12.0},
+    ]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "config.yaml").write_text("task: cartpole-swingup\n")
+    return tmp_path
+
+
+def test_returns_and_reward_errors_are_shown_and_escaped(folder):
+    page = render_policy_report(folder, RESULT)
+    for text in ("1200.5", "25%", "-300.5", "25.00%", "300 frames in 4 CPU-s", "runs/&lt;x&gt;"):
+        assert text in page
+    assert "runs/<x>" not in page
+
+
+def test_real_and_imagined_return_are_on_one_plot(folder):
+    plots = [part.split("</svg>")[0] for part in render_policy_report(folder, RESULT).split("<svg")[1:]]
+    labels = ("where it is trained", "in the reference", "less the penalty")
+    assert [plot for plot in plots if all(label in plot for label in labels)]
+
+
+def test_without_metrics_and_config_the_page_is_shorter(tmp_path):
+    page = render_policy_report(tmp_path, {**RESULT, "reward_error": []})
+    assert "Training" not in page
+    assert "Reward error" not in page
+    assert "Configuration" not in page
+
+
+def test_a_page_is_written_even_where_nothing_can_be_drawn(folder):
+    (folder / "policy.safetensors").write_bytes(b"")  # no policy: nothing moves
+    path = write_policy_report(folder, RESULT)
+    assert "holds no policy" in path.read_text()
