@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""First states are within the ranges that the robot declares."""
+
+import math
+
+import torch
+
+from neurodyn.rigid import rotation
+from neurodyn.robots import load
+from neurodyn.tasks.resets import reset_states
+
+COUNT = 2000
+
+
+def test_a_floating_base_is_lifted_tilted_and_turned_within_its_ranges():
+    robot = load("ant")
+    state = reset_states(robot, COUNT, torch.Generator().manual_seed(0), heading=(-0.5, 0.5))
+    assert state.q[:, :2].abs().max() == 0.0
+    assert 0.8 <= float(state.q[:, 2].min()) < 0.81
+    assert 0.89 < float(state.q[:, 2].max()) <= 0.9
+    matrix = rotation.matrix(state.q[:, 3:7])
+    tilt = torch.arccos(matrix[:, 2, 2].clamp(-1, 1))
+    assert 0.09 < float(tilt.max()) < 0.1 + 1e-3
+    heading = torch.atan2(matrix[:, 1, 0], matrix[:, 0, 0])
+    assert 0.45 < float(heading.max()) < 0.52
+    names = [joint.name for joint in robot.joints[1:]]
+    for column, name in zip(state.q[:, 7:].unbind(-1), names, strict=True):
+        lower, upper = robot.reset.q[name]
+        assert lower <= float(column.min())
+        assert float(column.max()) <= upper
+    assert 0.09 < float(state.qd.abs().max()) <= 0.1
+
+
+def test_a_bolted_robot_has_a_number_for_each_joint():
+    state = reset_states(load("cartpole"), COUNT, torch.Generator().manual_seed(0))
+    assert 0.99 < float(state.q[:, 0].abs().max()) <= 1.0
+    assert 3.1 < float(state.q[:, 1].abs().max()) <= math.pi
