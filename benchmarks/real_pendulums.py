@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real double pendulums: nominal, identified, hybrid and neural models of the same logs, and the floor of their noise.
+
+IBM's free pendulum (400 Hz) and DFKI's driven one, design by design, over runs logged at 400 Hz and more, with
+measured torques and with the command. Forecasts of hybrid models start from past positions alone. Needs the logs;
+`benchmarks/real_pendulums.py --only ibm-pendulum` measures one of them. What is trained can be kept (--keep); it is
+then not trained again.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from _common import require, single_thread, write_result
+from neurodyn.core.artifacts import read_json, write_json
+from neurodyn.core.blueprint import Blueprint
+from neurodyn.core.config import read_config
+from neurodyn.data.readers import open_data
+from neurodyn.data.store import Store
+from neurodyn.fit.identification_settings import IdentificationSettings, changed, load_identification
+from neurodyn.fit.identify import Given, identify
+from neurodyn.fit.settings import load_settings, with_budget
+from neurodyn.fit.train import train
+from neurodyn.robots import Robot
+from neurodyn.robots import load as load_robot
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+FILES = {"ibm": SHARED / "ibm_double_pendulum" / "ibm_double_pendulum.npz",
+         "dfki": SHARED / "dfki_double_pendulum" / "dfki_double_pendulum.npz"}  # fmt: skip
+MAPS = {"measured": "log_measured.yaml", "command": "log.yaml"}
+FAST = ("sysid_*", "*_ilqr_*", "*_sac_*")
+"""Groups logged at 400 Hz and more, of the logs that the map of a robot reads."""
+
+
+def main() -> None:
+    """Measure all, or what was asked for, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="file for the result")
+    parser.add_argument("--ibm", type=Path, default=FILES["ibm"], help="npz file of IBM's pendulum")
+    parser.add_argument("--dfki", type=Path, default=FILES["dfki"], help="npz file of DFKI's pendulum")
+    parser.add_argument("--only", nargs="+", default=["ibm-pendulum", "dfki-c1", "dfki-c0", "dfki-a0"])
+    parser.add_argument("--torques", nargs="+", choices=tuple(MAPS), default=["measured", "command"])
+    parser.add_argument("--steps", type=int, help="optimiser steps of the networks; by default the robots' own")
+    parser.add_argument("--neural-steps", type=int, default=0, help="steps of a GRU on the same store; 0 for none")
+    parser.add_argument("--keep", type=Path, help="folder for runs")
+    options = parser.parse_args()
+    single_thread()
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch)
+        for name in options.only:
+            free = name.startswith("ibm")
+            log = options.ibm if free else options.dfki
+            if not log.exists():
+                print(f"{name} skipped: there is no {log}")
+                continue
+            for torque in ["measured"] if free else options.torques:
+                robot = load_robot(name)
+                store = open_data(log, robot.spec, robot.log_path if free else Path(robot.folder) / MAPS[torque])
+                label = name if torque == "measured" else f"{name}_{torque}"
+                found = _measured(robot, store if free else _fast(store), str(log), folder / label, options)
+                figures |= {f"{label}_{key}": value for key, value in _figures(found).items()}
+    write_result(options.json, "real_pendulums", figures, {})
+
+
+def _fast(store: Store) -> Store:
+    """Return a store without the groups that were logged too slowly."""
+    from fnmatch import fnmatchcase
+
+    kept = [k for k, name in enumerate(store.group_names) if any(fnmatchcase(name, pattern) for pattern in FAST)]
+    table = store.table[[int(group) in kept for group in store.table["group"]]]
+    return Store(store.header, store.frames, table, store.ground)
+
+
+def _settings(robot: Robot, steps: int | None) -> IdentificationSettings:
+    settings = load_identification(robot)
+    if steps is None:
+        return settings
+    return changed(settings, network=msgspec.structs.replace(settings.network, steps=steps))
+
+
+def _measured(robot: Robot, store: Store, data: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the identification of a robot says, with the CPU time that it and a GRU took."""
+    if (out / "found.json").is_file():
+        return read_json(out / "found.json")
+    beside, cpu = [], 0.0
+    if options.neural_steps:
+        settings = with_budget(load_settings(robot, "small", None, log=True), None, options.neural_steps, 0)
+        cpu = train(robot, robot.name, data, store, out / "neural", settings).cpu_seconds
+        beside = [str(out / "neural")]
+    given = Given(
+        robot, robot.name, data, store, load_identification(robot).parameters,
+        read_config(Path(robot.folder) / "blueprint.yaml", Blueprint), beside,
+    )  # fmt: skip
+    start = time.process_time()
+    found = identify(given, out / "hybrid", _settings(robot, options.steps))
+    found["cpu_s"], found["neural_cpu_s"] = time.process_time() - start, cpu
+    write_json(out / "found.json", found)
+    return found
+
+
+def _figures(found: dict[str, Any]) -> dict[str, float]:
+    errors = found["errors"]
+    require(all(entry["finite_fraction"] == 1.0 for entry in errors["hybrid"].values()), "a roll-out is not finite")
+    rows = {**errors, "noise_floor": found["noise_floor"]}
+    figures = {"cpu_s": found["cpu_s"], "neural_cpu_s": found["neural_cpu_s"], "starts": found["held_out"]["starts"]}
+    for model, by_horizon in rows.items():
+        name = "neural" if model.endswith("neural") else model.replace("-", "_")
+        for mark, entry in by_horizon.items():
+            figures[f"{name}_{mark}s_rad"] = entry["q_mean"]
+            if entry["moving"]["q_mean"] is not None:
+                figures[f"{name}_{mark}s_moving_rad"] = entry["moving"]["q_mean"]
+    for mark in ("0.1", "0.25", "1"):
+        for what, pick in (("", lambda e: e["q_mean"]), ("_moving", lambda e: e["moving"]["q_mean"])):
+            if mark in errors["hybrid"] and pick(errors["hybrid"][mark]):
+                ratio = pick(errors["hybrid"][mark]) / pick(errors["identified"][mark])
+                figures[f"hybrid_over_identified_{mark}s{what}"] = ratio
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far ahead can a real, chaotic double pendulum be forecast?
+
+Identifies IBM's free double pendulum from its film (or takes a run of `neurodyn identify`), starts forecasts of its
+test runs from past angles alone, and draws their error over time between two bounds: the pendulum as it is declared, of
+which little but the lengths is known, and what the camera's noise alone would leave of a perfect model.
+
+    python examples/real_pendulum.py --data ibm_double_pendulum.npz --out forecast.png
+    python examples/real_pendulum.py --data ibm_double_pendulum.npz --run runs/hybrid --out forecast.png
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import matplotlib
+import torch
+
+import neurodyn
+from neurodyn.core.artifacts import read_json
+from neurodyn.data.store import Split, Store
+from neurodyn.dynamics import HybridDynamics
+from neurodyn.fit.data import open_robot_data
+from neurodyn.fit.fit_windows import FitWindows, fit_windows
+from neurodyn.fit.forecast_errors import forecast_errors, hybrid_forecast
+from neurodyn.fit.identification_settings import IdentificationSettings, changed, load_identification
+from neurodyn.fit.identify import Given, identify
+from neurodyn.fit.noise import Noise
+from neurodyn.fit.noise_floor import noise_floor
+from neurodyn.fit.surroundings import Surroundings
+from neurodyn.robots import Robot
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+Curves = dict[str, list[float]]
+
+
+def forecasts(
+    run: Path, robot: Robot, store: Store, settings: IdentificationSettings, seconds: tuple[float, ...], count: int
+) -> Curves:
+    """Return mean angle errors of nominal and identified model and of the noise, at each of `seconds` [rad]."""
+    found = read_json(run / "identification.json")
+    noise = Noise(*torch.tensor(list(found["noise"].values()), dtype=torch.float64).chunk(2))
+    windows, past = held_out(store, settings.context, round(seconds[-1] / robot.dt), count), settings.context
+    model = neurodyn.load(run)
+    assert isinstance(model, HybridDynamics)
+    nowhere = Surroundings(store)
+    models = {"nominal": as_declared(model), "hybrid" if found["weights"] else "identified": model}
+    made = {name: hybrid_forecast(m, "past", past, noise, nowhere) for name, m in models.items()}
+    by_model = forecast_errors(made, robot.spec, windows, past, seconds)["by_model"]
+    by_model["the camera's noise alone"] = noise_floor(
+        model, windows, past, noise, nowhere, start="past", context=past, seconds=seconds, seed=0
+    )
+    return {name: [entry["q_mean"] for entry in by_horizon.values()] for name, by_horizon in by_model.items()}
+
+
+def as_declared(model: HybridDynamics) -> HybridDynamics:
+    """Return the model without networks and with the parameters of the robot's declaration."""
+    from neurodyn.rigid.engine import EngineConfig
+
+    config = EngineConfig(substeps=model.config.substeps)
+    return HybridDynamics(model.spec, model.mechanism, config, (), model.fingerprint)
+
+
+def held_out(store: Store, past: int, frames: int, count: int) -> FitWindows:
+    """Return windows of the test runs, or of all where the log does not say which those are."""
+    return fit_windows(store, Split.TEST if len(store.episodes(Split.TEST)) else None, past + frames, most=count)
+
+
+def draw(curves: Curves, seconds: tuple[float, ...], out: Path) -> None:
+    """Draw errors over time."""
+    figure, axes = plt.subplots(figsize=(7, 4.2))
+    for name, errors in curves.items():
+        axes.semilogy(seconds, errors, "--" if "noise" in name else "-", label=name)
+    axes.set(xlabel="time from the start of the forecast [s]", ylabel="mean angle error [rad]")
+    axes.grid(alpha=0.3, which="both")
+    axes.legend()
+    figure.savefig(out, dpi=120, bbox_inches="tight")
+
+
+def main() -> None:
+    """Identify where there is no run, forecast, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", required=True, help="npz file of the film, or of others in the same layout")
+    parser.add_argument("--robot", default="ibm-pendulum")
+    parser.add_argument("--run", type=Path, help="run of `neurodyn identify`; by default one is made")
+    parser.add_argument("--windows", type=int, default=500, help="forecasts")
+    parser.add_argument("--horizon", type=float, default=1.0, help="length of a forecast [s]")
+    parser.add_argument("--out", type=Path, default=Path("forecast.png"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    robot = neurodyn.robots.load(options.robot)
+    store = open_robot_data(robot, options.data)
+    settings = changed(load_identification(robot), rollouts=options.windows)
+    marks = tuple(round(k * options.horizon / 20, 6) for k in range(1, 21))
+    with tempfile.TemporaryDirectory() as scratch:
+        run = options.run or Path(scratch) / "run"
+        if options.run is None:
+            found = identify(Given(robot, robot.name, options.data, store, settings.parameters), run, settings)
+            for entry in found["parameters"]:
+                print(f"{entry['name']:24s} {entry['value']:.5g}")
+        curves = forecasts(run, robot, store, settings, marks, options.windows)
+    for name, errors in curves.items():
+        print(
+            f"{name:26s}", " ".join(f"{s:g} s {e:.2g}" for s, e in zip(marks, errors, strict=True) if s in marks[1::6])
+        )
+    draw(curves, marks, options.out)
+    print(f"picture: {options.out}")
+
+
+if __name__ == "__main__":
+    main()
