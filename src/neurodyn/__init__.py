@@ -15,10 +15,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from neurodyn import core, data, dynamics, fit, nets, robots, sim, solvers
+    from neurodyn import core, data, dynamics, fit, nets, policy, robots, sim, solvers, tasks
     from neurodyn.dynamics.loading import load
 
-__all__ = ["core", "data", "dynamics", "fit", "load", "nets", "robots", "sim", "solvers"]
+__all__ = ["core", "data", "dynamics", "fit", "load", "nets", "policy", "robots", "sim", "solvers", "tasks"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,15 +3,33 @@
 
 import json
 
+import pytest
+
 from neurodyn.cli.robots import robots
+from neurodyn.core.errors import InputError
 from neurodyn.robots import names
 
 
 def test_every_robot_is_listed_and_written(tmp_path, capsys):
-    robots(tmp_path / "robots.json")
+    robots(json=tmp_path / "robots.json")
     printed = capsys.readouterr().out
     found = {robot["name"]: robot for robot in json.loads((tmp_path / "robots.json").read_text())["robots"]}
     assert sorted(found) == names()
     assert all(name in printed for name in found)
     assert found["cartpole"]["controls"] == ["slider"]
     assert found["cartpole"]["teacher"] == "featherstone"
+
+
+def test_one_robot_shows_its_quantities(tmp_path, capsys):
+    robots("cartpole", json=tmp_path / "cartpole.json")
+    printed = capsys.readouterr().out
+    found = {q["name"]: q for q in json.loads((tmp_path / "cartpole.json").read_text())["quantities"]}
+    assert "slider.mass = 50" in printed
+    assert found["hinge.com.z"] == {"name": "hinge.com.z", "role": "parameter", "value": 0.5}
+    assert found["torque.hinge"]["role"] == "computed"
+    assert found["velocity.hinge.x"]["role"] == "seen"
+
+
+def test_an_unknown_robot_is_bad_input():
+    with pytest.raises(InputError, match="valid"):
+        robots("cartpoles")

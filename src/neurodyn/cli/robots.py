@@ -1,15 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn robots`: the robots that ship with the package, and what is pretrained for each."""
+"""`neurodyn robots`: the robots that ship with the package, and what is pretrained for each; or one robot in full."""
 
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 
-def robots(json: Path | None = None) -> None:
-    """List the robots, and what is pretrained for each.
+def robots(
+    robot: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")] = None,
+    /,
+    *,
+    json: Path | None = None,
+) -> None:
+    """List the robots, and what is pretrained for each; or show all that has a name in the dynamics of one.
 
     Args:
+        robot: Name of a robot, or the path of your own declaration; by default all that ship with the package.
         json: File to write the list to, as JSON.
     """
+    if robot is None:
+        _list(json)
+    else:
+        _show(robot, json)
+
+
+def _list(json: Path | None) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -41,6 +57,32 @@ def robots(json: Path | None = None) -> None:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")
     if json is not None:
         write_json(json, {"robots": [to_dict(robot) for robot in found]})
+
+
+def _show(name: str, json: Path | None) -> None:
+    from rich.console import Console
+
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.config import to_dict
+    from neurodyn.fit.discovery_run import nominal_dynamics
+    from neurodyn.fit.quantities import list_quantities
+    from neurodyn.robots import load
+
+    require_writable(json)
+    declared = load(name)
+    found = list_quantities(nominal_dynamics(declared))
+    console = Console(markup=False, highlight=False)
+    console.print(f"{declared.name}: {declared.description}", soft_wrap=True)
+    console.print(f"frame {declared.dt:.4g} s; grounds: {', '.join(declared.grounds) or 'none'}")
+    console.print(
+        "parameters (SI units; free with identify --parameters; a network may act on them, too):", soft_wrap=True
+    )
+    console.print(*(f"  {item.name} = {item.value:.6g}" for item in found if item.value is not None), sep="\n")
+    for role, text in (("computed", "on which networks may act besides"), ("seen", "that networks may see besides")):
+        names = ", ".join(item.name for item in found if item.role == role)
+        console.print(f"quantities {text}: {names}", soft_wrap=True)
+    if json is not None:
+        write_json(json, {"robot": declared.name, "quantities": [to_dict(item) for item in found]})
 
 
 _UNITS = {
