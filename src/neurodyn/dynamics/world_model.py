@@ -210,6 +210,21 @@ class WorldModel(nn.Module):
         following = (carry.member + 1) % self.members if members is None else members
         return WorldCarry(hidden, torch.where(mask, following, carry.member))
 
+    def graft(self, carry: WorldCarry, rows: Tensor, source: WorldCarry, chosen: Tensor) -> WorldCarry:
+        """Give some worlds the history of others, as `reset` does with histories that were read beforehand.
+
+        Args:
+            carry: History of all worlds; it stays valid.
+            rows: Worlds that begin anew; each follows the next member from now on.
+            source: Histories to take from.
+            chosen: Row of `source` for each of `rows`.
+        """
+        pairs = zip(carry.hidden, source.hidden, strict=True)
+        hidden = tuple(h.index_copy(1, rows, s[:, chosen]) for h, s in pairs)
+        if carry.member is None:
+            return WorldCarry(hidden, None)
+        return WorldCarry(hidden, carry.member.index_copy(0, rows, (carry.member[rows] + 1) % self.members))
+
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under controls of the spec's control_kind, shape [worlds, T, nu].
 
@@ -335,7 +350,10 @@ def _softly(log_std: Tensor) -> Tensor:
 
 def _deviation(values: Tensor) -> Tensor:
     """Return the standard deviation over the first axis; zero where it has length 1."""
-    return values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
+    if len(values) == 1:
+        return torch.zeros_like(values[0])
+    # torch.std along a short first axis takes as long as the trunk.
+    return ((values - values.mean(0)).square().sum(0) / (len(values) - 1)).sqrt()
 
 
 def _followed(values: Tensor, member: Tensor | None) -> Tensor:

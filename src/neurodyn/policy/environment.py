@@ -22,6 +22,7 @@ from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model import WorldModel
 from neurodyn.policy.compatibility import require_fit
+from neurodyn.policy.reserve import Reserve
 from neurodyn.policy.starts import Starts, widened
 from neurodyn.rigid.ground import Ground
 from neurodyn.tasks import Memory, Task
@@ -98,6 +99,7 @@ class PolicyEnvironment(VecEnv):
             surroundings = home_ground(task)
         self._surroundings = surroundings
         self._spread = dynamics.state_scale if isinstance(dynamics, WorldModel) else None
+        self._reserve = Reserve(dynamics, starts) if isinstance(dynamics, WorldModel) else None
         context = starts.draw(worlds)
         self._carry = dynamics.begin(context, self._surroundings)
         self.state = present_state(context)
@@ -198,13 +200,15 @@ class PolicyEnvironment(VecEnv):
 
     def _renew(self, done: Tensor, rows: Tensor) -> None:
         """Start anew in some worlds; the others keep their state, history and memory."""
-        context = widened(self._starts.draw(len(rows)), rows, self.num_envs)
-        self._carry = self.dynamics.reset(self._carry, context, done)
-        fresh, old, chosen = present_state(context), self.state, done[:, None]
-        channels = None if old.channels is None else torch.where(chosen, fresh.channels, old.channels)  # pyright: ignore
-        self.state = State(torch.where(chosen, fresh.q, old.q), torch.where(chosen, fresh.qd, old.qd), channels)
+        if self._reserve is not None:
+            self._carry, self.state = self._reserve.take(self._carry, self.state, rows)
+        else:
+            context = widened(self._starts.draw(len(rows)), rows, self.num_envs)
+            self._carry = self.dynamics.reset(self._carry, context, done)
+            fresh, old, chosen = present_state(context), self.state, done[:, None]
+            self.state = State(torch.where(chosen, fresh.q, old.q), torch.where(chosen, fresh.qd, old.qd))
         if self._torque is not None:
-            self._torque = torch.where(chosen, 0.0, self._torque)
+            self._torque = torch.where(done[:, None], 0.0, self._torque)
         self.episode_length_buf = torch.where(done, 0, self.episode_length_buf)
         self.now = self._quantities(None)
         self.memory = self.memory.renewed(done, self.task.begin(self.now, self._generator))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imagination at the sizes of Robotic World Model: policy, world model, reward and storage, beside the networks alone.
+
+    python benchmarks/imagination.py --json benchmarks/results/imagination.json
+
+The networks' own time is what the ensemble, the actor and the critic need for a frame of all worlds, with nothing
+around them. The peer's rate was measured with the authors' code on one thread: 14.9 thousand frames per CPU-second.
+"""
+
+import argparse
+import contextlib
+import io
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from rsl_rl.runners import OnPolicyRunner
+
+from _common import compare, require, single_thread, write_result
+from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.store import Store, StoreWriter
+from neurodyn.dynamics.interface import present_state
+from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.logs import row_layout
+from neurodyn.policy.settings import NetworkSettings, PolicySettings
+from neurodyn.policy.starts import LoggedStarts
+from neurodyn.tasks import Task, load
+
+PEER_RATE = 14_900.0
+"""Frames per CPU-second of the authors' code, at 512 and at 8192 worlds."""
+WARM_UP = 32
+HORIZON = 24
+_EPISODES = 64
+
+
+class Work:
+    """A world model, worlds in it, and a learner that collects frames from them."""
+
+    def __init__(self, folder: Path, worlds: int, trunk: str, horizon: int = HORIZON) -> None:
+        torch.manual_seed(0)
+        self.task, self.worlds, self.horizon = load("anymal-velocity"), worlds, horizon
+        spec = row_layout(self.task).spec.with_context(WARM_UP)
+        sizes = EnsembleConfig(kind="gru", members=5, trunk=trunk, width=256, depth=2, head=128)  # type: ignore[arg-type]
+        self.model = WorldModel(spec, sizes, terminates=True).requires_grad_(False)
+        self.model.fitted.fill_(True)
+        assert self.model.net.logits is not None
+        self.model.net.logits.bias[..., -1] = -12.0  # nobody falls, so that episodes end by their time alone
+        self.model.net.mean.weight.normal_(std=1e-3)  # members that disagree
+        self.log = _log(folder / "log.h5", self.task)
+        self.starts = LoggedStarts(self.log, WARM_UP, 0)
+        self.env = PolicyEnvironment(self.task, self.model, self.starts, worlds, penalty=1.0, noisy=True)
+        self.env.episode_length_buf = torch.randint(0, self.task.frames, (worlds,))
+        settings = PolicySettings(
+            worlds=worlds, horizon=horizon, network=NetworkSettings(hidden=(128, 128, 128), initial_std=0.1)
+        )
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.learner = OnPolicyRunner(self.env, settings.runner(), None, "cpu").alg
+        self.observation = self.env.get_observations()
+        self.ended = 0
+        self.hidden = self.model.begin(self.starts.draw(worlds)).hidden
+        self.inputs = torch.randn(1, worlds, self.model.observation.inputs)
+
+    @torch.inference_mode()
+    def collect(self) -> None:
+        """Act, imagine, reward and store a horizon of frames, as PPO does before an update."""
+        for _ in range(self.horizon):
+            actions = self.learner.act(self.observation)
+            self.observation, reward, done, extras = self.env.step(actions)
+            self.learner.process_env_step(self.observation, reward, done, extras)
+            self.ended += int(done.sum())
+        self.learner.storage.clear()
+
+    @torch.inference_mode()
+    def networks(self) -> None:
+        """Run ensemble, actor and critic for as many frames."""
+        net, hidden = self.model.net, self.hidden
+        for _ in range(self.horizon):
+            self.learner.actor(self.observation, stochastic_output=False)
+            self.learner.critic(self.observation)
+            top, hidden = net.advance(self.inputs, hidden)
+            net.means(self.inputs, top)
+            net.log_stds(top)
+            net.event_logits(top)
+
+
+def _log(path: Path, task: Task) -> Store:
+    """Return a log of a robot that stands and trembles."""
+    layout, rng = row_layout(task), np.random.default_rng(0)
+    spec, frames = layout.spec, 200
+    nominal = np.array(layout.nominal)
+
+    def noise(*shape: int) -> np.ndarray:
+        return 0.01 * rng.standard_normal(shape)
+
+    channel = noise(_EPISODES, frames + 1, spec.nx)
+    channel[..., 8] -= 1.0  # gravity points down
+    with StoreWriter(path, StoreHeader(spec=spec, source="log")) as writer:
+        writer.append(
+            nominal + noise(_EPISODES, frames + 1, spec.nq),
+            noise(_EPISODES, frames + 1, spec.nv),
+            nominal + noise(_EPISODES, frames, spec.nu),
+            channel=channel,
+            contact=np.ones((_EPISODES, frames + 1, spec.nc)),
+            status=Status.COMPLETE,
+        )
+    return Store.open(path)
+
+
+def check(work: Work) -> float:
+    """Compare the environment with the model's own roll-out of the same world, and look for the penalty."""
+    task, model = work.task, work.model
+    env = PolicyEnvironment(task, model, LoggedStarts(work.log, WARM_UP, 1), 4, penalty=1.0)
+    free = PolicyEnvironment(task, model, LoggedStarts(work.log, WARM_UP, 1), 4)
+    context = LoggedStarts(work.log, WARM_UP, 1).draw(4)
+    carry, state = model.begin(context), present_state(context)
+    worst, penalty = 0.0, 0.0
+    for _ in range(20):  # before the first push
+        action = 0.1 * torch.randn(4, len(task.actions))
+        control = task.control(action, env.now, env.memory)
+        carry, step = model.step(carry, state, control)
+        state = step.state
+        _, punished, _, _ = env.step(action)
+        _, reward, _, _ = free.step(action)
+        worst = max(worst, float((env.state.q - state.q).abs().max()), float((env.state.qd - state.qd).abs().max()))
+        penalty = max(penalty, float((reward - punished).max()))
+    require(worst < 1e-5, f"imagined worlds leave the model's own roll-out by {worst:.1e}")
+    require(penalty > 0.0, "uncertainty is not subtracted from the reward")
+    return worst
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description="Imagination beside its networks alone, and beside the authors' rate.")
+    parser.add_argument("--json", type=Path, help="file for the result")
+    parser.add_argument("--worlds", type=int, nargs="+", default=[512])
+    parser.add_argument("--trunks", nargs="+", default=["shared", "own"], choices=["shared", "own"])
+    parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds per piece of work and round")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    single_thread()
+    figures: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    with TemporaryDirectory() as folder:
+        for trunk in options.trunks:
+            for worlds in options.worlds:
+                work, key = Work(Path(folder), worlds, trunk), f"{trunk}_b{worlds}"
+                figures[f"largest_deviation_{key}"] = check(work)
+                works = {"imagination": work.collect, "networks": work.networks}
+                times = compare(works, seconds=options.seconds, rounds=options.rounds)
+                rate = worlds * HORIZON / times["imagination"]
+                for name, seconds in times.items():
+                    figures[f"{name}_ms_{key}"] = 1e3 * seconds / HORIZON
+                figures[f"env_steps_per_cpu_second_{key}"] = rate
+                figures[f"ended_episodes_{key}"] = float(work.ended)
+                ratios[f"imagination_{trunk}_vs_networks_b{worlds}"] = times["imagination"] / times["networks"]
+                if trunk == "shared":
+                    ratios[f"imagination_vs_authors_b{worlds}"] = PEER_RATE / rate
+    write_result(options.json, "imagination", figures, ratios)
+
+
+if __name__ == "__main__":
+    main()
