@@ -32,7 +32,7 @@ def train(
     """Train a policy by PPO in a simulator or in a model, and write it to a folder.
 
     Args:
-        task: Name of a task, as cartpole-swingup.
+        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
         dynamics: Where it is trained: analytic, a run directory, or pretrained:NAME.
         out: Folder to write.
         settings: File with settings (YAML, TOML or JSON); by default those of the task.
@@ -73,7 +73,8 @@ def train(
         f"trained {end.iteration} updates on {end.frames:,} frames in {end.seconds:.0f} s "
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
-    print(f"next: neurodyn policy evaluate {out} --dynamics analytic --dynamics {dynamics}")
+    beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
+    print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
 
 
 def play(

@@ -128,12 +128,15 @@ class PolicySettings(Config, frozen=True):
 
 
 def load_settings(task: str, path: Path | None = None) -> PolicySettings:
-    """Return the settings of a task: those of a file, or the preset.
+    """Return the settings of a task: those of a file, or the preset; of a task of your own, the defaults.
 
     Raises:
         InputError: The file is missing or bad.
     """
-    return read_config(_PRESETS / f"{task}.yaml" if path is None else path, PolicySettings)
+    preset = _PRESETS / f"{task}.yaml"
+    if path is None and ".py:" in task:
+        return PolicySettings()
+    return read_config(preset if path is None else path, PolicySettings)
 
 
 def with_flags(settings: PolicySettings, **flags: Any) -> PolicySettings:

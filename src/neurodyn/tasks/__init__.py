@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks by name."""
+"""Tasks by name, and tasks of your own by file and class."""
 
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.tasks.task import Memory, Task
@@ -28,12 +30,41 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Task:
-    """Return a task by name.
+    """Return a task.
+
+    Args:
+        name: Name of a task that ships with the package, or "FILE.py:CLASS" for one of your own: a subclass of `Task`.
 
     Raises:
         InputError: There is no such task.
     """
+    if ".py:" in name:
+        return _own(name)
     if name not in _TASKS:
-        raise InputError(f"unknown task {name!r}; valid: {choices(_TASKS)}")
+        raise InputError(f"unknown task {name!r}; valid: {choices(_TASKS)}, or FILE.py:CLASS for a task of your own")
     module, kind = _TASKS[name].split(":")
     return getattr(import_module(f"neurodyn.tasks.{module}"), kind)()
+
+
+def _own(name: str) -> Task:
+    """Return a task from a file; it is called by the file's full path, so that a policy for it finds it again."""
+    file, _, kind = name.rpartition(":")
+    path = Path(file).resolve()
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InputError(f"{path}: no such file; expected Python with a subclass of neurodyn.tasks.Task")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises is about that file
+        raise InputError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
+    found = getattr(module, kind, None)
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        valid = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Task)]
+        raise InputError(f"{path}: has no task {kind!r}; valid: {choices(key for key in valid if key != 'Task')}")
+    try:
+        task = found()
+    except TypeError as error:  # an abstract method is missing, or the constructor asks for arguments
+        raise InputError(f"{path}: task {kind!r} cannot be made ({error})") from None
+    task.name = f"{path}:{kind}"
+    return task

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task of your own: turn the joints of an arm to where a command says, and hold them there.
+
+    neurodyn policy train examples/own_task/hold.py:Hold --dynamics analytic --out runs/hold
+    neurodyn policy play runs/hold --out hold.html
+
+A task reads named quantities and knows no dynamics, so the same file trains in a simulator, in a neural model and in a
+world model of the robot.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics import Control
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.tasks import Memory, Task
+
+TORQUE = 2.0
+"""Torque of an action of 1 [N m]."""
+
+
+class Hold(Task):
+    """r = exp(-|q - q*|^2) - .01 |action|^2, with q* drawn at the start of an episode."""
+
+    robot = str(Path(__file__).resolve().parent.parent / "own_robot")
+    needs = ("joint_position", "joint_velocity")
+    observations = ("shoulder", "elbow", "shoulder_velocity", "elbow_velocity", "shoulder_asked", "elbow_asked")
+    actions = ("shoulder", "elbow")
+    action_scale = (TORQUE, TORQUE)
+    action_meaning = "torque of the joint [N m]"
+    frames = 200
+
+    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw the angles that are asked for [rad], shape [worlds, 2]."""
+        return 2.0 * torch.rand(worlds, 2, generator=generator) - 1.0
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        """Return torques."""
+        return Control(torque=TORQUE * action)
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return angles, their rates, and what is asked."""
+        return torch.cat([quantities["joint_position"], quantities["joint_velocity"], memory.command], dim=-1)
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        """Return what nearness earns and effort costs."""
+        away = (quantities["joint_position"] - memory.command).square().sum(-1)
+        return {"near": torch.exp(-away), "effort": -0.01 * action.square().sum(-1)}
+
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return where a joint is far too fast."""
+        return (quantities["joint_velocity"].abs() > 50.0).any(-1)
