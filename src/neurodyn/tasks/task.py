@@ -13,6 +13,7 @@ in the air) is in a `Memory` that the caller holds. One frame of a world is
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import msgspec
 import torch
@@ -87,8 +88,7 @@ class Task(ABC):
 
     def declaration(self) -> Robot:
         """Return the robot at the task's frame length."""
-        robot = load(self.robot)
-        return robot if self.dt is None else msgspec.structs.replace(robot, dt=self.dt)
+        return _declared(self.robot, self.dt)
 
     def require(self, quantities: Quantities) -> None:
         """Refuse dynamics that do not offer what the task reads.
@@ -161,3 +161,10 @@ class Task(ABC):
     def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor | None:
         """Return in which worlds the task is done as it should be, shape [worlds], bool; None where it never is."""
         return None
+
+
+@lru_cache(maxsize=16)
+def _declared(robot: str, dt: float | None) -> Robot:
+    """Return a declared robot at a frame length; read once, because starts are drawn in every frame."""
+    found = load(robot)
+    return found if dt is None else msgspec.structs.replace(found, dt=dt)

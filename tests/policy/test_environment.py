@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment: rewards by hand, ends of episodes, and history that is reset only where a world is."""
+
+import msgspec
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.interface import Control
+from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.starts import SampledStarts
+from tests.policy.worlds import SPEC, Fixed, Hold, Mass
+
+
+def world(places, dynamics=None, **options):
+    return PolicyEnvironment(Hold(), dynamics or Mass(), Fixed(places), len(places), **options)
+
+
+def test_a_frame_by_hand():
+    env = world([0.5, -0.5], reward_scale=2.0)
+    seen = env.get_observations()["policy"]
+    assert seen.tolist() == [[0.5, 0.0, 0.0], [-0.5, 0.0, 0.0]]
+    seen, reward, done, extras = env.step(torch.tensor([[1.0], [-0.5]]))
+    # Forces 3 and -1.5 for 0.1 s: velocities .3 and -.15, places .53 and -.515.
+    torch.testing.assert_close(seen["policy"], torch.tensor([[0.53, 0.3, 1.0], [-0.515, -0.15, -0.5]]))
+    torch.testing.assert_close(reward, 2.0 * torch.tensor([1 - 0.53 - 0.1, 1 - 0.515 - 0.05]))
+    assert not done.any()
+    assert not extras["time_outs"].any()
+    assert float(extras["log"]["/reward/effort"]) == pytest.approx(-0.075)
+    # The previous action is the one of the frame before.
+    _, reward, _, _ = env.step(torch.tensor([[1.0], [0.5]]))
+    place = env.state.q[:, 0].abs()
+    torch.testing.assert_close(reward, 2.0 * (1.0 - place - torch.tensor([0.0, 0.1])))
+
+
+def test_actions_are_cut_off():
+    env = world([0.0])
+    env.step(torch.tensor([[100.0]]))
+    assert float(env.state.qd) == pytest.approx(0.3)
+
+
+def test_time_outs_are_told_from_failures():
+    env = world([0.0, 1.95])
+    ends = []
+    for _ in range(5):
+        # Full force to the right: the second world leaves its range in the third frame.
+        _, _, done, extras = env.step(torch.tensor([[0.0], [1.0]]))
+        ends.append((done.tolist(), extras["time_outs"].tolist()))
+    assert ends[1] == ([False, True], [False, False])
+    assert ends[4][0][0] is True
+    assert ends[4][1][0] is True
+    found = env.collect()
+    assert found.lengths[:1] == [2.0]
+    assert found.failed[:1] == [True]
+    assert (5.0, False) in list(zip(found.lengths, found.failed, strict=True))
+    assert found.returns[found.lengths.index(5.0)] == pytest.approx(5.0)
+    assert env.collect().returns == []
+
+
+def test_a_model_may_say_that_a_world_failed():
+    mass = Mass()
+    mass.termination = torch.tensor([0.4, 0.6])
+    env = world([0.0, 0.0], mass)
+    _, _, done, extras = env.step(torch.zeros(2, 1))
+    assert done.tolist() == [False, True]
+    assert extras["time_outs"].tolist() == [False, False]
+
+
+def test_what_blows_up_ends_and_leaves_nothing_behind():
+    mass = Mass()
+    mass.spoil = torch.tensor([False, True])
+    env = world([0.0, 0.0], mass)
+    seen, reward, done, _ = env.step(torch.zeros(2, 1))
+    assert done.tolist() == [False, True]
+    assert reward.isfinite().all()
+    assert seen["policy"].isfinite().all()
+    assert float(reward[1]) == 0.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from([0.0, 1.9, 1.99]), min_size=1, max_size=6), st.integers(1, 20))
+def test_history_is_reset_exactly_where_a_world_is(places, frames):
+    mass = Mass()
+    env = world(places, mass)
+    ages = torch.zeros(len(places), dtype=torch.long)
+    for _ in range(frames):
+        calls = len(mass.resets)
+        _, _, done, _ = env.step(torch.ones(len(places), 1))
+        ages = torch.where(done, 0, ages + 1)
+        assert torch.equal(env._carry.frames, ages)
+        assert torch.equal(env.memory.frame, ages)
+        assert torch.equal(env.episode_length_buf, ages)
+        assert mass.resets[calls:] == ([done.tolist()] if done.any() else [])
+        # Whoever starts anew has no last action, and the others have theirs.
+        assert torch.equal(env.memory.action[:, 0], (~done).float())
+    assert mass.begun == 1
+
+
+def test_worlds_that_go_on_are_left_bitwise_alone():
+    alone, beside = world([0.3]), world([0.3, 1.99])
+    for _ in range(4):
+        alone.step(torch.tensor([[0.7]]))
+        beside.step(torch.tensor([[0.7], [1.0]]))
+        assert torch.equal(alone.state.q[0], beside.state.q[0])
+        assert torch.equal(alone.memory.action[0], beside.memory.action[0])
+    assert beside.collect().failed  # the other one did start anew
+
+
+def test_seeds_repeat():
+    def rolled(seed):
+        env = PolicyEnvironment(Hold(), Mass(), SampledStarts(Hold(), seed), 3, seed=seed)
+        for _ in range(7):
+            env.step(torch.full((3, 1), 0.5))
+        return env.state.q
+
+    assert torch.equal(rolled(1), rolled(1))
+    assert not torch.equal(rolled(1), rolled(2))
+
+
+class TestImagination:
+    def model(self, spec=SPEC, fitted=True):
+        torch.manual_seed(0)
+        model = WorldModel(spec.with_context(4), EnsembleConfig(kind="mlp", members=3)).requires_grad_(False)
+        for weights in model.parameters():  # unlike fresh ones, so that members disagree
+            weights.normal_(0.0, 0.3)
+        model.fitted.fill_(fitted)
+        return model
+
+    def test_uncertainty_is_subtracted_in_units_of_the_data(self):
+        model = self.model()
+        model.state_scale.copy_(torch.tensor([2.0, 0.5]))
+        plain, careful = (world([0.2, 0.4], model, penalty=penalty) for penalty in (0.0, 3.0))
+        action = torch.tensor([[0.5], [-0.5]])
+        start, carry = careful.state, careful._carry
+        _, step = model.step(carry, start, Control(torque=3.0 * action))
+        assert step.epistemic is not None
+        wanted = 3.0 * (step.epistemic / torch.tensor([2.0, 0.5])).sum(-1)
+        paid = plain.step(action)[1] - careful.step(action)[1]
+        torch.testing.assert_close(paid, wanted)
+        assert (paid > 0).all()
+
+    @pytest.mark.parametrize("penalty", [-0.1, float("nan"), float("inf")])
+    def test_a_bad_penalty_is_refused(self, penalty):
+        with pytest.raises(InputError, match=r"lambda.*valid: a finite number of at least 0"):
+            world([0.0], self.model(), penalty=penalty)
+
+    def test_a_penalty_needs_a_model_that_knows_its_uncertainty(self):
+        with pytest.raises(InputError, match="only world models"):
+            world([0.0], penalty=1.0)
+
+    def test_an_unfitted_model_is_refused(self):
+        with pytest.raises(InputError, match="never fitted"):
+            world([0.0], self.model(fitted=False))
+
+    def test_another_frame_length_is_refused(self):
+        with pytest.raises(MismatchError, match=r"dt is 0\.05 s instead of 0\.1 s"):
+            world([0.0], self.model(msgspec.structs.replace(SPEC, dt=0.05)))
+
+    def test_other_controls_are_refused(self):
+        with pytest.raises(MismatchError, match=r"controls are \[\] instead of \['line'\]"):
+            world([0.0], Mass(msgspec.structs.replace(SPEC, controls=())))
+
+
+def test_a_missing_quantity_is_named():
+    class Tall(Hold):
+        needs = ("base_position",)
+
+    with pytest.raises(
+        InputError, match="task 'hold': a mass does not offer 'base_position'; it offers joint_position"
+    ):
+        PolicyEnvironment(Tall(), Mass(), Fixed([0.0]), 1)
+
+
+def test_no_worlds_are_refused():
+    with pytest.raises(InputError, match="worlds is 0; valid: at least 1"):
+        world([])

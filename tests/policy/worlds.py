@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task and dynamics that are small enough to be checked by hand: a mass on a line, pushed by a force."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.dynamics.interface import Control, State, Step, Window, present_state
+from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.robots.declaration import Joint, Robot
+from neurodyn.tasks import Memory, Task
+
+SPEC = StateSpec(robot="mass", joints=(JointSpec(name="line", kind="prismatic"),), controls=("line",), dt=0.1)
+
+
+@dataclass(frozen=True)
+class Carry:
+    """How many frames each world's history holds."""
+
+    frames: Tensor
+
+
+class Mass:
+    """qd' = qd + dt u, q' = q + dt qd'; remembers its resets."""
+
+    differentiable = True
+    kind = "fake"
+
+    def __init__(self, spec: StateSpec = SPEC) -> None:
+        self.spec = spec
+        self.resets: list[list[bool]] = []
+        self.begun = 0
+        self.termination: Tensor | None = None
+        self.spoil: Tensor | None = None
+
+    def begin(self, context, environment=None):
+        self.begun += 1
+        frames = context.torque.shape[1] if isinstance(context, Window) else 0
+        return Carry(torch.full((present_state(context).worlds,), frames))
+
+    def step(self, carry, state, control):
+        qd = state.qd + self.spec.dt * control.torque
+        q = state.q + self.spec.dt * qd
+        if self.spoil is not None:
+            q = torch.where(self.spoil[:, None], torch.nan, q)
+        return replace(carry, frames=carry.frames + 1), Step(State(q, qd), termination=self.termination)
+
+    def reset(self, carry, context, mask):
+        self.resets.append(mask.tolist())
+        fresh = context.torque.shape[1] if isinstance(context, Window) else 0
+        return Carry(torch.where(mask, fresh, carry.frames))
+
+    def rollout(self, context, controls, environment=None):
+        raise NotImplementedError
+
+    def quantities(self, state, step=None, *, torque=None, environment=None) -> Quantities:
+        return state_quantities(self.spec, state, owner="a mass", step=step, torque=torque)
+
+
+class Hold(Task):
+    """r = 1 - |x| - |u| / 10; fails beyond 2."""
+
+    name = "hold"
+    robot = "mass"
+    needs = ("joint_position", "joint_velocity")
+    observations = ("x", "v", "last")
+    actions = ("force",)
+    action_scale = (3.0,)
+    action_meaning = "force [N]"
+    frames = 5
+
+    def declaration(self) -> Robot:
+        return Robot(name="mass", asset="mass.urdf", joints=(Joint(name="line", kind="prismatic", lower=-9, upper=9),),
+                     actuated={"line": 3.0}, dt=0.1)  # fmt: skip
+
+    def start(self, worlds: int, generator: torch.Generator) -> State:
+        q = torch.rand(worlds, 1, generator=generator) - 0.5
+        return State(q, torch.zeros(worlds, 1))
+
+    def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
+        return Control(torque=3.0 * action)
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        return torch.cat([quantities["joint_position"], quantities["joint_velocity"], memory.action], -1)
+
+    def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
+        place = 1.0 - quantities["joint_position"][:, 0].abs()
+        return {"place": place, "effort": -0.1 * (action - memory.action)[:, 0].abs()}
+
+    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
+        return quantities["joint_position"][:, 0].abs() > 2.0
+
+
+class Fixed:
+    """Starts at given places, one after the other."""
+
+    def __init__(self, places: list[float]) -> None:
+        self.places, self.at = places, 0
+
+    def draw(self, count: int) -> State:
+        rows = [self.places[(self.at + i) % len(self.places)] for i in range(count)]
+        self.at += count
+        return State(torch.tensor(rows)[:, None], torch.zeros(count, 1))
