@@ -65,10 +65,11 @@ class MemberGRU(nn.Module):
         Returns:
             Hidden states after each frame, shape [members, time, rows, width].
         """
+        if self._tracked(x, h):
+            weights = (self.project.weight, self.project.bias, self.weight, self.bias)
+            return _Recurrence.apply(x, h, *weights)  # type: ignore[return-value]
         gates = self.project(x.flatten(1, 2)).unflatten(1, x.shape[1:3])
-        if not self._tracked(x, h):
-            return torch.stack([h := self.advance(g, h) for g in gates.unbind(1)], 1)
-        return _Recurrence.apply(gates, h, self.weight, self.bias)  # type: ignore[return-value]
+        return torch.stack([h := self.advance(g, h) for g in gates.unbind(1)], 1)
 
     def step(self, x: Tensor, h: Tensor) -> Tensor:
         """Map one frame, shape [members, rows, inputs]; returns the hidden state, shape [members, rows, width]."""
@@ -88,53 +89,76 @@ class MemberGRU(nn.Module):
         return torch.lerp(n, h, rz[..., width:])
 
 
+def _activations(
+    x: Tensor, h: Tensor, weight_in: Tensor, bias_in: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return r, z and n side by side [members, time, rows, 3 width], what r multiplies, and the hidden states."""
+    members, frames, rows, width = *x.shape[:3], h.shape[-1]
+    acts = torch.baddbmm(bias_in, x.flatten(1, 2), weight_in).view(members, frames, rows, 3 * width)
+    inner = acts.new_empty(members, frames, rows, width)
+    out = acts.new_empty(members, frames, rows, width)
+    for t in range(frames):
+        act = acts[:, t]
+        recurrent = torch.bmm(h, weight)
+        rz = act[..., : 2 * width].add_(recurrent[..., : 2 * width]).sigmoid_()
+        torch.add(recurrent[..., 2 * width :], bias, out=inner[:, t])
+        n = act[..., 2 * width :].addcmul_(rz[..., :width], inner[:, t]).tanh_()
+        h = torch.lerp(n, h, rz[..., width:], out=out[:, t])
+    return acts, inner, out
+
+
 class _Recurrence(torch.autograd.Function):
-    """The recurrence of a layer over time, with the gradients of its weights as one product over all frames."""
+    """A layer over time, with the gradients of its weights as one product over all frames.
+
+    The backward pass writes over what the forward pass left, because fresh memory for long sequences costs more time
+    than it takes to fill; a second backward pass through the same graph computes the forward pass again.
+    """
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[override]
-        members, frames, rows, width = *gates.shape[:3], h.shape[-1]
-        acts = gates.new_empty(frames, members, rows, 4 * width)  # r, z, n, and what r multiplies
-        out = gates.new_empty(members, frames, rows, width)
-        first = h
-        for t in range(frames):
-            act = acts[t]
-            recurrent = torch.bmm(h, weight)
-            torch.add(gates[:, t, :, : 2 * width], recurrent[..., : 2 * width], out=act[..., : 2 * width]).sigmoid_()
-            inner = torch.add(recurrent[..., 2 * width :], bias, out=act[..., 3 * width :])
-            n = act[..., 2 * width : 3 * width]
-            torch.addcmul(gates[:, t, :, 2 * width :], act[..., :width], inner, out=n).tanh_()
-            h = torch.lerp(n, h, act[..., width : 2 * width], out=out[:, t])
-        ctx.save_for_backward(acts, out, first, weight)
+    def forward(ctx: Any, *given: Tensor) -> Tensor:
+        acts, inner, out = _activations(*given)
+        ctx.save_for_backward(*given, out)
+        ctx.left = (acts, inner)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        acts, out, first, weight = ctx.saved_tensors
-        members, frames, rows, width = out.shape
-        d_input = out.new_empty(members, frames, rows, 3 * width)
-        d_recurrent = out.new_empty(members, frames, rows, 3 * width)
-        transposed = weight.mT
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, first, weight_in, bias_in, weight, bias, out = ctx.saved_tensors
+        if ctx.left is None:
+            ctx.left = _activations(x, first, weight_in, bias_in, weight, bias)[:2]
+        (acts, inner), ctx.left = ctx.left, None
+        members, frames, _, width = out.shape
+        into_rz, into_n = weight[..., : 2 * width].mT, weight[..., 2 * width :].mT
         dh = torch.zeros_like(first)
         for t in reversed(range(frames)):
             before = out[:, t - 1] if t else first
-            r, z, n, inner = acts[t].split(width, -1)
+            r, z, n = acts[:, t].split(width, -1)
+            hidden = inner[:, t]
             dh = dh + grad[:, t]
             dn = torch.addcmul(dh, dh, z, value=-1.0)
             dn = torch.addcmul(dn, dn * n, n, value=-1.0)  # through the tanh
             dz = (before - n).mul_(dh).mul_(z)
-            dr = (dn * inner).mul_(r)
-            into = d_recurrent[:, t]
-            into[..., :width] = dr.addcmul_(dr, r, value=-1.0)
-            into[..., width : 2 * width] = dz.addcmul_(dz, z, value=-1.0)
-            torch.mul(dn, r, out=into[..., 2 * width :])
-            d_input[:, t, :, : 2 * width] = into[..., : 2 * width]
-            d_input[:, t, :, 2 * width :] = dn
-            dh = torch.baddbmm(dh * z, into, transposed)
-        d_weight = torch.bmm(first.mT, d_recurrent[:, 0])
-        if frames > 1:
-            earlier = out[:, :-1].reshape(members, -1, width)
-            d_weight.baddbmm_(earlier.mT, d_recurrent[:, 1:].reshape(members, -1, 3 * width))
-        d_bias = d_recurrent[..., 2 * width :].sum((1, 2)).unsqueeze(1)
-        return d_input, dh, d_weight, d_bias
+            dr = (dn * hidden).mul_(r)
+            torch.mul(dn, r, out=hidden)
+            n.copy_(dn)
+            kept = dh.mul_(z)
+            torch.addcmul(dr, dr, r, value=-1.0, out=r)
+            torch.addcmul(dz, dz, z, value=-1.0, out=z)
+            dh = torch.baddbmm(kept, acts[:, t, :, : 2 * width], into_rz).baddbmm_(hidden, into_n)
+        d_acts, d_inner = acts.view(members, -1, 3 * width), inner.view(members, -1, width)
+        d_weight = torch.empty_like(weight)
+        for columns, values in ((slice(2 * width), acts[..., : 2 * width]), (slice(2 * width, None), inner)):
+            part = torch.bmm(first.mT, values[:, 0])
+            if frames > 1:
+                earlier = out[:, :-1].flatten(1, 2)
+                part.baddbmm_(earlier.mT, values[:, 1:].flatten(1, 2))
+            d_weight[..., columns] = part
+        return (
+            torch.bmm(d_acts, weight_in.mT).view_as(x) if ctx.needs_input_grad[0] else None,
+            dh,
+            torch.bmm(x.flatten(1, 2).mT, d_acts),
+            d_acts.sum(1, keepdim=True),
+            d_weight,
+            d_inner.sum(1, keepdim=True),
+        )
