@@ -281,3 +281,22 @@ def test_what_does_not_fit_the_run_is_not_resumed(found: tuple[dict, Path], stor
     other = dataclasses.replace(store, frames=store.frames + np.float32(1e-3))
     with pytest.raises(InputError, match="needs the data"):
         identify(given(other), out, SETTINGS, resume=True)
+
+
+def test_parameters_come_from_the_settings_where_none_are_asked_for(log_file: Path, tmp_path: Path, capsys):
+    words = ["identify", ARM, "--data", log_file, "--settings", tmp_path / "quick.yaml"]
+    quick = "horizon: 0.2\nwindows: 20\niterations: 3\nseconds: [0.1]\nrollouts: 20\n"
+    (tmp_path / "quick.yaml").write_text(quick)
+    assert call(*words, "--out", tmp_path / "none") == 2
+    assert "name no parameters" in capsys.readouterr().err
+    (tmp_path / "quick.yaml").write_text(quick + 'parameters: ["*.damping"]\nstart: past\n')
+    assert call(*words, "--out", tmp_path / "run") == 0
+    found = json.loads((tmp_path / "run" / "identification.json").read_text())
+    assert [entry["name"] for entry in found["parameters"]] == ["shoulder.damping", "elbow.damping"]
+    assert 0 < found["noise_floor"]["0.1"]["q_mean"] < found["errors"]["identified"]["0.1"]["q_mean"] * 1.5
+    # Its evaluation starts from the past, too, and has a page of its own.
+    assert call("evaluate", tmp_path / "run", "--data", log_file, "--horizon", 5, "--json", tmp_path / "e.json") == 0
+    assert json.loads((tmp_path / "e.json").read_text())["context_frames"] == 10
+    page = (tmp_path / "run" / "evaluation.html").read_text()
+    assert "hybrid dynamics beside" in page
+    assert "Sample trajectories" in page

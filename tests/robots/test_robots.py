@@ -15,7 +15,8 @@ from neurodyn.robots.listing import list_robots
 
 
 def test_every_shipped_robot_reads_and_is_named_like_its_folder():
-    shipped = {"ant", "anymal-c", "cartpole", "cube", "dfki-a0", "dfki-c0", "dfki-c1", "franka", "pendulum"}
+    pendulums = {"dfki-a0", "dfki-c0", "dfki-c1", "ibm-pendulum", "pendulum"}
+    shipped = {"ant", "anymal-c", "cartpole", "cube", "franka"} | pendulums
     assert shipped <= set(robots.names())
     for name in robots.names():
         assert robots.load(name).name == name

@@ -16,6 +16,7 @@ from neurodyn.fit.evaluate_log import evaluate_log
 from neurodyn.fit.same_robot import require_robot
 from neurodyn.fit.situation import ALL, situation, situations
 from neurodyn.fit.stability import stability
+from neurodyn.fit.starts import FromPast
 from neurodyn.fit.train import read_run_config, require_data
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -50,7 +51,8 @@ def evaluate_run(
         stable: Whether roll-outs of 10,000 frames are made to see what becomes of them.
 
     Returns:
-        The report of `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log`. With all grounds, the report on the
+        The report of `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log`, the latter with its "data" and how
+        roll-outs "start": as "logged", or where "past" positions make likely. With all grounds, the report on the
         default ground (or the first), reports on each under "grounds", and means over them under "grounds_mean".
 
     Raises:
@@ -68,9 +70,9 @@ def evaluate_run(
         store = open_robot_data(robot, data)
         require_data(robot, store)
         chosen = _split(split, len(store.episodes(Split.TEST)))
-        return evaluate_log(
-            as_evaluated(run), robot, store, split=chosen, horizon=horizon, rollouts=rollouts, seed=seed
-        )
+        model = as_evaluated(run)
+        found = evaluate_log(model, robot, store, split=chosen, horizon=horizon, rollouts=rollouts, seed=seed)
+        return {**found, "data": data, "start": "past" if isinstance(model, FromPast) else "logged"}
     if split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)

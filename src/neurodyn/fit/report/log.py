@@ -23,8 +23,9 @@ def at_horizons(material: Material) -> str:
     for name, title in titles.items():
         result = report["at_horizon"][name]
         parts += [heading(f"{title}: {count(result['starts'], 'start')}"), _summary(result, units)]
+    begin = "the state that past positions make likely" if report.get("start") == "past" else "a recorded state"
     lead = (
-        "Open loop: from a recorded state, under recorded torques, without any later look at the recording. Absolute "
+        f"Open loop: from {begin}, under recorded torques, without any later look at the recording. Absolute "
         "errors of joints at the horizon itself, mean over joints and starts; percentiles over starts. Better: error "
         "of the better baseline over the model's."
     )
