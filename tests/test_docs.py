@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from neurodyn.cli.main import VERBS, _function, _parse, run
+from neurodyn.cli.policy import ACTIONS
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
 from neurodyn.core.scene import Scene
@@ -61,6 +62,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = [str(path) for path in sorted((folder / "logs").glob("*.csv"))]
         assert run(["import", *files, "--reader", f"{logs}/map.yaml", "--out", "pendulum.h5"]) == 0
         assert run(["train", logs, "--data", "pendulum.h5", "--out", "runs/pendulum", "--steps", "8"]) == 0
+        world = ["train", logs, "--kind", "world-model", "--data", "pendulum.h5", "--out", "runs/pendulum-world"]
+        assert run([*world, "--steps", "3"]) == 0
         ground = "examples/own_ground"
         assert run(["generate", ground, "--transitions", "1500", "--out", "crawler.h5", "--worlds", "15"]) == 0
         assert run(["train", ground, "--data", "crawler.h5", "--out", "runs/crawler", "--steps", "2"]) == 0
@@ -129,7 +132,8 @@ def test_every_key_is_in_a_table(page: str, kind: type):
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
 def test_commands_parse(page: Path):
     for verb, *arguments in commands(page):
-        _parse(_function(verb), verb, arguments)  # raises InputError where a flag does not exist
+        function = _function(verb) if verb != "policy" else ACTIONS[arguments.pop(0)]
+        _parse(function, verb, arguments)  # raises InputError where a flag does not exist
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
@@ -146,7 +150,8 @@ def test_verbs_and_flags_in_the_text_exist(page: Path):
 
 
 def flags(verb: str) -> set[str]:
-    return {f"--{name.replace('_', '-')}" for name in inspect.signature(_function(verb)).parameters}
+    functions = ACTIONS.values() if verb == "policy" else [_function(verb)]
+    return {f"--{name.replace('_', '-')}" for f in functions for name in inspect.signature(f).parameters}
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
