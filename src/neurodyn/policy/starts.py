@@ -14,6 +14,9 @@ from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.interface import State, Window
 from neurodyn.tasks import Task
 
+_TRIES = 100
+"""Draws in which enough windows must be found that do not end in a failure."""
+
 
 class Starts(Protocol):
     """Draws starts of episodes."""
@@ -62,21 +65,43 @@ class LoggedStarts:
         self._sampler = WindowSampler(store, frames, split=split, batch=1, seed=seed, device=device)
 
     def draw(self, count: int) -> Window:
-        """Return `count` windows."""
-        for _ in range(100):
-            # Some more than are asked for, to have enough without those that ended in a failure.
-            self._sampler.batch = count + count // 8 + 4
+        """Return `count` windows.
+
+        Raises:
+            InputError: Nearly all windows of the log end in a failure.
+        """
+        parts: list[Window] = []
+        missing = count
+        for _ in range(_TRIES):
+            self._sampler.batch = missing
             batch = self._sampler.draw()
-            if batch.failed is None:
-                rows = slice(count)
-                break
-            rows = (~batch.failed[:, -1]).nonzero()[:count, 0]
-            if len(rows) == count:
-                break
-        else:
-            raise InputError("starts: nearly all windows of the log end in a failure; give longer episodes")
-        channels = None if batch.channels is None else batch.channels[rows]
-        return Window(batch.q[rows], batch.qd[rows], batch.control[rows], channels)
+            window = Window(batch.q, batch.qd, batch.control, batch.channels)
+            if batch.failed is not None:
+                window = picked(window, (~batch.failed[:, -1]).nonzero()[:, 0])
+            parts.append(window)
+            missing -= len(window.q)
+            if not missing:
+                return joined(parts)
+        raise InputError("starts: nearly all windows of the log end in a failure; give longer episodes")
+
+
+def picked(window: Window, rows: Tensor) -> Window:
+    """Return the windows of some worlds."""
+    channels = None if window.channels is None else window.channels[rows]
+    return Window(window.q[rows], window.qd[rows], window.torque[rows], channels)
+
+
+def joined(parts: list[Window]) -> Window:
+    """Return windows one after another as one batch."""
+    if len(parts) == 1:
+        return parts[0]
+    channels = [part.channels for part in parts if part.channels is not None]
+    return Window(
+        torch.cat([part.q for part in parts]),
+        torch.cat([part.qd for part in parts]),
+        torch.cat([part.torque for part in parts]),
+        torch.cat(channels) if channels else None,
+    )
 
 
 @dataclass(frozen=True)

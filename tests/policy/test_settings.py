@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of policies: presets, flags, and what is refused."""
+
+import pytest
+
+from neurodyn import tasks
+from neurodyn.core.errors import InputError
+from neurodyn.policy.settings import PolicySettings, load_settings, with_flags
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_every_task_has_settings(name):
+    assert load_settings(name).iterations is not None
+
+
+def test_minutes_replace_updates_unless_both_are_given():
+    settings = PolicySettings(iterations=10)
+    assert with_flags(settings, minutes=None).iterations == 10
+    assert with_flags(settings, minutes=2.0).iterations is None
+    assert with_flags(settings, minutes=2.0, iterations=7).iterations == 7
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [({"worlds": 0}, "worlds is 0; valid: at least 1"), ({"penalty": -1.0}, "penalty is -1.0; valid: at least 0"),
+     ({"minutes": 0.0}, "minutes is 0.0; valid: above 0"), ({"iterations": 0}, "iterations is 0")],
+)  # fmt: skip
+def test_bad_values_are_refused(flags, message):
+    with pytest.raises(InputError, match=message):
+        with_flags(PolicySettings(), **flags)
+
+
+def test_a_file_with_an_unknown_key_is_refused(tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text("wolds: 3\n")
+    with pytest.raises(InputError, match="wolds"):
+        load_settings("cartpole-swingup", path)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts from logs: whole windows of one episode, and none that ends in a failure."""
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.interface import State, Window
+from neurodyn.policy.starts import LoggedStarts, SampledStarts, widened
+from neurodyn.tasks import load
+from tests.policy.worlds import SPEC
+
+LENGTH, EPISODES = 6, 8
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Episodes in which q counts 100 x episode + frame; all of them end in a failure."""
+    path = tmp_path / "log.h5"
+    with StoreWriter(path, StoreHeader(source="log", spec=SPEC)) as writer:
+        for episode in range(EPISODES):
+            q = (100.0 * episode + np.arange(LENGTH + 1, dtype=np.float32))[None, :, None]
+            control = np.full((1, LENGTH, 1), float(episode), np.float32)
+            writer.append(q, 0.0 * q, control, status=[Status.TERMINATED])
+    return Store.open(path)
+
+
+def test_windows_are_whole_and_never_end_in_a_failure(store):
+    starts = LoggedStarts(store, 4, seed=0, split=None)
+    window = starts.draw(200)
+    assert window.q.shape == (200, 5, 1)
+    assert window.torque.shape == (200, 4, 1)
+    frames = window.q[..., 0] % 100
+    assert torch.equal(frames.diff(dim=1), torch.ones(200, 4))
+    assert set(window.present.q[:, 0].remainder(100).tolist()) == {4.0, 5.0}  # 6 is where the episode failed
+    assert torch.equal(window.torque[:, 0, 0], window.q[:, 0, 0].div(100).floor())
+    assert torch.equal(LoggedStarts(store, 4, seed=0, split=None).draw(200).q, window.q)
+
+
+def test_a_log_of_failures_alone_is_refused(store):
+    with pytest.raises(InputError, match="end in a failure; give longer episodes"):
+        LoggedStarts(store, LENGTH, seed=0, split=None).draw(3)
+
+
+def test_too_short_a_log_is_refused(store):
+    with pytest.raises(InputError, match="no episode of 'mass' holds a window of 7 frames; the longest"):
+        LoggedStarts(store, 7, seed=0, split=None)
+
+
+def test_sampled_starts_repeat_by_seed():
+    task = load("cartpole-swingup")
+    one, same, other = (SampledStarts(task, seed).draw(10).q for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_contexts_are_spread_over_all_worlds():
+    rows = torch.tensor([2, 0])
+    state = widened(State(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [4.0]])), rows, 4)
+    assert state.q[:, 0].tolist() == [2.0, 0.0, 1.0, 0.0]
+    window = Window(torch.ones(2, 3, 1), torch.ones(2, 3, 1), torch.ones(2, 2, 1), torch.ones(2, 3, 5))
+    wide = widened(window, rows, 4)
+    assert isinstance(wide, Window)
+    assert wide.channels is not None
+    assert wide.channels.shape == (4, 3, 5)
+    assert wide.torque[:, 0, 0].tolist() == [1.0, 0.0, 1.0, 0.0]

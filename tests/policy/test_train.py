@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training: it learns, it goes on where it was killed, it writes no pickle, and a policy is for one task alone."""
+
+import json
+
+import pytest
+import torch
+
+from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.policy import train as training
+from neurodyn.policy.artifact import load_policy, policy_config, require_task
+from neurodyn.policy.evaluate import play
+from neurodyn.policy.opening import Opened
+from neurodyn.policy.settings import NetworkSettings, PolicySettings
+from neurodyn.policy.starts import SampledStarts
+from neurodyn.policy.train import PolicyTrainer, train_policy
+from neurodyn.tasks import load
+from tests.policy.worlds import Hold, Mass
+
+TINY = PolicySettings(
+    worlds=16, horizon=8, iterations=4, evaluations=2, evaluation_worlds=8, minibatches=2, epochs=2,
+    network=NetworkSettings(hidden=(8,)), rate=5e-3,
+)  # fmt: skip
+
+
+class _Here(Opened):
+    """The mass, whose starts are its task's."""
+
+    def starts(self, task, seed):
+        return SampledStarts(task, seed)
+
+
+def here():
+    return _Here("mass", Mass())
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_policy_gets_better(tmp_path):
+    class Long(Hold):
+        frames = 30
+
+    settings = PolicySettings(
+        worlds=64, horizon=16, iterations=40, evaluations=0, minibatches=2, rate=1e-3, gamma=0.95,
+        network=NetworkSettings(hidden=(16,), initial_std=0.5),
+    )  # fmt: skip
+    trainer = PolicyTrainer(tmp_path, Long(), here(), settings)
+    starts = [SampledStarts(Long(), 5) for _ in range(2)]
+    before = play(trainer.network, Long(), Mass(), starts[0], 64).returns.mean()
+    trainer.run()
+    after = play(trainer.network, Long(), Mass(), starts[1], 64).returns.mean()
+    assert before < 15.0
+    assert after > 20.0  # 30 is where nothing moves and nothing is to do
+
+
+def test_what_is_written(tmp_path):
+    out = tmp_path / "policy"
+    end = train_policy(Hold(), here(), out, TINY, reference=here())
+    assert end.iteration == 4
+    assert end.frames == 4 * 16 * 8
+    found = lines(out)
+    assert [line["step"] for line in found] == [1, 2, 3, 4, 4]
+    played = [line for line in found if "return_training" in line]
+    assert [line["step"] for line in played] == [2, 4]
+    # The reference is the same mass from the same starts.
+    for line in played:
+        assert line["return_reference"] == pytest.approx(line["return_training"], abs=1e-5)
+    assert found[-1]["finished"] is True
+    for path in out.rglob("*"):
+        assert path.suffix in {"", ".json", ".jsonl", ".yaml", ".safetensors"} or "tfevents" in path.name
+    config = json.loads((out / "config.json").read_text())
+    assert config["observations"] == ["x", "v", "last"]
+    assert config["actions"] == ["force"]
+    assert config["action_scale"] == [3.0]
+    assert config["dt"] == 0.1
+
+
+def test_a_killed_training_goes_on(tmp_path, monkeypatch):
+    out = tmp_path / "policy"
+    monkeypatch.setattr(training, "SAVE_SECONDS", 0.0)
+    learn = training.OnPolicyRunner.learn
+
+    def killed(self, *args, **options):
+        if self.env.task.frames and (out / "state").exists() and len(lines(out)) == 2:
+            raise RuntimeError("killed")
+        return learn(self, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.OnPolicyRunner, "learn", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            train_policy(Hold(), here(), out, TINY)
+    saved = artifacts.read_tree(out / "state", "training")
+    assert saved["position"]["iteration"] == 2
+    end = train_policy(Hold(), here(), out, TINY, resume=True)
+    assert end.iteration == 4
+    assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 4]
+
+
+def test_an_interrupted_training_loses_nothing(tmp_path, monkeypatch):
+    out = tmp_path / "policy"
+    learn = training.OnPolicyRunner.learn
+
+    def interrupted(self, *args, **options):
+        if len(lines(out)) == 3:
+            raise KeyboardInterrupt
+        return learn(self, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.OnPolicyRunner, "learn", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_policy(Hold(), here(), out, TINY)
+    assert artifacts.read_tree(out / "state", "training")["position"]["iteration"] == 3
+
+
+def test_folders_that_hold_something_else_are_refused(tmp_path):
+    out = tmp_path / "policy"
+    with pytest.raises(InputError, match="holds no training to resume"):
+        train_policy(Hold(), here(), out, TINY, resume=True)
+    train_policy(Hold(), here(), out, TINY)
+    with pytest.raises(InputError, match="already holds a policy; add --resume"):
+        train_policy(Hold(), here(), out, TINY)
+    with pytest.raises(InputError, match="--resume needs the settings"):
+        train_policy(Hold(), here(), out, PolicySettings(), resume=True)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(InputError, match="is a file; give a folder"):
+        train_policy(Hold(), here(), file, TINY)
+
+
+def test_a_damaged_state_is_refused(tmp_path):
+    out = tmp_path / "policy"
+    train_policy(Hold(), here(), out, TINY)
+    artifacts.write_tree(out / "state", "training", {"position": {"iteration": 1}})
+    with pytest.raises(InputError, match="state does not fit its configuration"):
+        train_policy(Hold(), here(), out, TINY, resume=True)
+
+
+def test_policies_are_for_one_task():
+    cartpole, ant = load("cartpole-swingup"), load("ant-run")
+    config = policy_config(cartpole, TINY.network)
+    require_task(config, cartpole, "here")
+    with pytest.raises(MismatchError, match=r"its task is cartpole-swingup; valid here: ant-run"):
+        require_task(config, ant, "here")
+
+
+def test_what_is_loaded_acts_as_what_was_trained(tmp_path, monkeypatch):
+    trainer = PolicyTrainer(tmp_path, load("cartpole-swingup"), Opened("mass", _Cart()), TINY)
+    trainer._runner.learn(2)
+    network = trainer.network
+    from neurodyn.policy.artifact import save_policy
+
+    save_policy(tmp_path, policy_config(load("cartpole-swingup"), TINY.network), network)
+    _, loaded = load_policy(tmp_path)
+    seen = torch.randn(5, 4)
+    actor = trainer._runner.get_inference_policy()
+    wanted = actor({"policy": seen}).detach().clamp(-1, 1)
+    torch.testing.assert_close(loaded(seen), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_missing_and_damaged_policies_are_refused(tmp_path):
+    with pytest.raises(InputError, match="is no folder; expected a folder written by"):
+        load_policy(tmp_path / "none")
+    with pytest.raises(InputError, match="holds no policy"):
+        load_policy(tmp_path)
+    (tmp_path / "config.json").write_text('{"version": 99}')
+    with pytest.raises(InputError, match="version 99; valid: 1"):
+        load_policy(tmp_path)
+
+
+class _Cart(Mass):
+    """Two masses, under the names of the cartpole's joints."""
+
+    def __init__(self):
+        super().__init__(load("cartpole-swingup").declaration().spec)
