@@ -70,6 +70,7 @@ class PolicyEnvironment(VecEnv):
         reward_scale: float = 1.0,
         surroundings: Environment | None = None,
         noisy: bool = False,
+        frames: int | None = None,
     ) -> None:
         """Start all worlds.
 
@@ -83,6 +84,7 @@ class PolicyEnvironment(VecEnv):
             reward_scale: Factor on the reward that the learner sees.
             surroundings: What the worlds are in; None for the robot's default ground.
             noisy: Whether observations have the task's noise.
+            frames: Length of an episode; None for the task's.
 
         Raises:
             InputError: Task and dynamics do not fit together, or the penalty is below 0 or has no meaning.
@@ -92,7 +94,7 @@ class PolicyEnvironment(VecEnv):
             raise InputError(f"worlds is {worlds}; valid: at least 1")
         self.task, self.dynamics = task, dynamics
         self.num_envs, self.num_actions = worlds, len(task.actions)
-        self.max_episode_length = task.frames
+        self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._penalty, self._scale = starts, penalty, reward_scale
         if surroundings is None and not isinstance(dynamics, WorldModel):  # which knows that of its logs alone

@@ -32,6 +32,7 @@ class PolicySettings(Config, frozen=True):
     Attributes:
         worlds: Worlds that run at once.
         horizon: Frames in each world between two updates.
+        frames: Length of an episode in training; None for the task's. Models of logs are best not followed for long.
         iterations: Updates; None where `minutes` alone say when to end.
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
@@ -56,6 +57,7 @@ class PolicySettings(Config, frozen=True):
 
     worlds: int = 512
     horizon: int = 32
+    frames: int | None = None
     iterations: int | None = 300
     minutes: float | None = None
     seed: int = 0
@@ -78,7 +80,7 @@ class PolicySettings(Config, frozen=True):
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("worlds", "horizon", "iterations", "epochs", "minibatches", "evaluation_worlds"):
+        for name in ("worlds", "horizon", "frames", "iterations", "epochs", "minibatches", "evaluation_worlds"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; valid: at least 1")

@@ -121,6 +121,7 @@ class PolicyTrainer:
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed), settings.worlds,
             seed=seed, penalty=settings.penalty, reward_scale=settings.reward_scale, noisy=True,
+            frames=settings.frames,
         )  # fmt: skip
         torch.manual_seed(derive_seed(seed, "policy"))
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
