@@ -12,6 +12,7 @@ that share a trunk (one thread, another machine).
 import argparse
 import math
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from neurodyn.fit.member_parameters import MemberParameters
 from neurodyn.fit.world_model_loss import EventWeights, negative_log_likelihood, world_model_loss
 from neurodyn.fit.world_model_settings import WorldPhase, WorldSettings
 from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.nets.members import MemberGRU, MemberLinear
 
 CONTEXT, FORECAST, BATCH, MEMBERS = 32, 8, 256, 5
 PHASE = WorldPhase(share=1.0, rate=1e-4, batch=BATCH, context=CONTEXT, forecast=FORECAST)
@@ -81,7 +83,7 @@ class Plain(nn.Module):
     def __init__(self, model: WorldModel, member: int) -> None:
         super().__init__()
         self.model, self.member = model, member
-        width, layers = model.net.config.width, list(model.net.trunk)
+        width, layers = model.net.config.width, cast(list[MemberGRU], list(model.net.trunk))
         self.cells = nn.GRU(model.net.inputs, width, len(layers), batch_first=True).to(model.scale.dtype)
         with torch.no_grad():
             for k, layer in enumerate(layers):
@@ -94,7 +96,7 @@ class Plain(nn.Module):
 
     def head(self, hidden: str, out: str, top: Tensor) -> Tensor:
         """Return what a head of the member says."""
-        first, last = getattr(self.model.net, hidden), getattr(self.model.net, out)
+        first, last = (cast(MemberLinear, getattr(self.model.net, name)) for name in (hidden, out))
         m = self.member
         middle = functional.silu(top @ first.weight[m] + first.bias[m, 0])
         return middle @ last.weight[m] + last.bias[m, 0]
@@ -138,8 +140,9 @@ def check() -> None:
         expected = plain(batch)
         require(torch.allclose(losses[member], expected, rtol=1e-10), "the loss of a member")
         expected.backward()
-        for k, layer in enumerate(model.net.trunk):
+        for k, layer in enumerate(cast(list[MemberGRU], model.net.trunk)):
             theirs = getattr(plain.cells, f"weight_hh_l{k}").grad.t()
+            assert layer.weight.grad is not None
             require(torch.allclose(layer.weight.grad[member], theirs, rtol=1e-7, atol=1e-12), "a gradient")
 
 

@@ -211,7 +211,9 @@ def _by_group(model: WorldModel, store: Store, found: Forecasts, marks: list[int
 
 def _by_frame(model: WorldModel, found: Forecasts, compared: Mapping[str, Forecasts]) -> dict[str, list[float]]:
     """Return the mean error of all columns in their spreads, frame by frame."""
-    curves = {}
+    curves: dict[str, list[float]] = {}
+    if not bool(found.finite.any()):
+        return curves
     for name, errors in {"model": found.error, "hold_last": found.held, **_of(compared)}.items():
         picked = errors[found.finite].abs().double().mean(0) / model.state_scale
         curves[name] = picked[:, model.varying].mean(-1).nan_to_num(posinf=torch.finfo(torch.float64).max).tolist()
@@ -249,9 +251,13 @@ def _epistemic(model: WorldModel, found: Forecasts, mark: int) -> dict[str, Any]
 def _unlike(model: WorldModel, windows: list[Windows], context: int) -> dict[str, Any]:
     """Return how much more the members disagree where states lie further from their mean than any log had them."""
     usual = _disagreement(model, windows, context, 1.0)
+    if not len(usual):
+        return {"usual_median": None}
     found: dict[str, Any] = {"usual_median": float(usual.median())}
     for factor in _UNLIKE:
         values = _disagreement(model, windows, context, factor)
+        if not len(values):
+            continue
         found[f"{factor:g}"] = {
             "ratio": float(values.median() / usual.median().clamp_min(1e-12)),
             "chance_above_usual": chance_above(values, usual),
@@ -260,7 +266,10 @@ def _unlike(model: WorldModel, windows: list[Windows], context: int) -> dict[str
 
 
 def _disagreement(model: WorldModel, windows: list[Windows], context: int, factor: float) -> Tensor:
-    """Return the disagreement on one frame, mean over columns in their spreads, of states drawn out by a factor."""
+    """Return the disagreement on one frame, mean over columns in their spreads, of states drawn out by a factor.
+
+    What is not finite is left out.
+    """
     values = []
     for batch in windows:
         states = model.observation.join(batch.q, batch.qd, batch.channels)[
@@ -275,7 +284,8 @@ def _disagreement(model: WorldModel, windows: list[Windows], context: int, facto
         path = model.rollout(past, batch.control[:, context : context + 1])
         assert path.epistemic is not None  # a world model says it
         values.append((path.epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1))
-    return torch.cat(values)
+    joined = torch.cat(values)
+    return joined[joined.isfinite()]
 
 
 def _noise(

@@ -123,7 +123,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, first, weight_in, bias_in, weight, bias, out = ctx.saved_tensors
         if ctx.left is None:
             ctx.left = _activations(x, first, weight_in, bias_in, weight, bias)[:2]
