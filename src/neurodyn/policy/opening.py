@@ -103,9 +103,17 @@ def open_reference(task: Task, where: Opened, asked: str | None) -> Opened | Non
     Raises:
         InputError: There are no such dynamics.
     """
-    if asked == "none" or (asked is None and (where.name == ANALYTIC or find_spec("newton") is None)):
+    if asked == "none" or (asked is None and (where.name == ANALYTIC or not _simulator())):
         return None
     return open_dynamics(task, asked or ANALYTIC)
+
+
+def _simulator() -> bool:
+    """Return whether the simulator is installed."""
+    try:
+        return find_spec("newton") is not None
+    except (ImportError, ValueError):  # barred
+        return False
 
 
 def _training_log(run: str) -> str:

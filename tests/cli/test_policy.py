@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn policy`: from training to figures and pictures, and one line for bad input."""
+
+import json
+
+import pytest
+
+from neurodyn.cli.main import run
+
+SMALL = ["--worlds", "8", "--iterations", "2"]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    out = tmp_path_factory.mktemp("policies") / "swing"
+    settings = out.parent / "settings.yaml"
+    settings.write_text("{horizon: 8, minibatches: 2, evaluations: 1, evaluation_worlds: 4, network: {hidden: [8]}}")
+    given = ["policy", "train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", str(out)]
+    assert run([*given, "--settings", str(settings), *SMALL]) == 0
+    return out
+
+
+def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
+    path = tmp_path / "figures.json"
+    flags = ["--dynamics", "analytic", "--dynamics", "pretrained:cartpole", "--episodes", "6", "--json", str(path)]
+    assert run(["policy", "evaluate", str(policy), *flags]) == 0
+    found = json.loads(path.read_text())
+    assert [result["dynamics"] for result in found["results"]] == ["analytic", "pretrained:cartpole"]
+    for result in found["results"]:
+        assert {"dynamics", "return", "return_std", "length", "episodes", "success"} <= set(result)
+        assert result["episodes"] == 6
+    assert found["reward_error"][0]["relative"] < 1e-3
+
+
+def test_a_recording_is_written(policy, tmp_path):
+    path = tmp_path / "play.gif"
+    flags = ["--dynamics", "pretrained:cartpole", "--seconds", "0.1", "--out", str(path)]
+    assert run(["policy", "play", str(policy), *flags]) == 0
+    assert path.read_bytes()[:3] == b"GIF"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["fly"], "unknown action 'fly' of policy; valid: evaluate"),
+        (["train", "hover", "--dynamics", "analytic", "--out", "x"], "unknown task 'hover'"),
+        (["train", "cartpole-swingup", "--dynamics", "moon", "--out", "x"], "'moon': no such dynamics"),
+        (["train", "cartpole-swingup", "--dynamics", "analytic", "--out", "x", "--penalty", "-1"],
+         "penalty is -1.0; valid: at least 0"),
+        (["train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", "x", "--penalty", "1"],
+         "only world models know how uncertain they are"),
+        (["evaluate", "nothing"], "is no folder; expected a folder written by"),
+        (["play", "nothing", "--out", "picture.bmp"], "no known kind of recording"),
+        (["evaluate", "nothing", "--episodes", "0"], "--episodes is 0; valid: at least 1"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(flags, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["policy", *flags]) == 2
+    complaint = capsys.readouterr().err.strip()
+    assert message in complaint
+    assert "\n" not in complaint
+    assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_a_policy_is_not_overwritten(policy, capsys):
+    given = ["policy", "train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", str(policy)]
+    assert run(given) == 2
+    assert "already holds a policy; add --resume" in capsys.readouterr().err
+
+
+def test_actions_are_listed(capsys):
+    assert run(["policy"]) == 0
+    listed = capsys.readouterr().out
+    assert all(word in listed for word in ("train", "play", "evaluate"))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamics by name, and what is refused."""
+
+import pytest
+
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.policy.opening import open_dynamics, open_reference
+from neurodyn.policy.starts import SampledStarts
+from neurodyn.tasks import load
+
+TASK = load("cartpole-swingup")
+
+
+def test_names():
+    real, model = open_dynamics(TASK, "analytic"), open_dynamics(TASK, "pretrained:cartpole")
+    assert isinstance(real.dynamics, AnalyticDynamics)
+    assert isinstance(model.dynamics, NeuralDynamics)
+    assert isinstance(model.starts(TASK, 0), SampledStarts)
+    assert model.device == "cpu"
+
+
+def test_the_reference_is_the_simulator_unless_it_is_what_is_trained_in():
+    real, model = open_dynamics(TASK, "analytic"), open_dynamics(TASK, "pretrained:cartpole")
+    assert open_reference(TASK, real, None) is None
+    found = open_reference(TASK, model, None)
+    assert found is not None
+    assert found.name == "analytic"
+    assert open_reference(TASK, model, "none") is None
+    other = open_reference(TASK, real, "pretrained:cartpole")
+    assert other is not None
+    assert other.name == "pretrained:cartpole"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nowhere", "no such dynamics; valid: analytic, a run directory, or one of .*pretrained:cartpole"),
+     ("pretrained:horse", "no pretrained model 'horse'"),
+     ("pretrained:ant", "task 'cartpole-swingup' is not for these dynamics of 'ant': controls are")],
+)  # fmt: skip
+def test_others_are_refused(name, message):
+    with pytest.raises(InputError, match=message):
+        open_dynamics(TASK, name)
+
+
+def test_starts_are_for_models():
+    with pytest.raises(InputError, match="--starts is for models of logs"):
+        open_dynamics(TASK, "analytic", starts="log.h5")
+
+
+def test_a_log_of_another_robot_is_refused(tmp_path):
+    from neurodyn.data.header import StoreHeader
+    from neurodyn.data.writer import StoreWriter
+    from tests.policy.worlds import SPEC
+
+    path = tmp_path / "log.h5"
+    with StoreWriter(path, StoreHeader(source="log", spec=SPEC)) as writer:
+        writer.append([[[0.0], [1.0]]], [[[0.0], [1.0]]], [[[0.0]]])
+    with pytest.raises(InputError, match=r"its states do not fit the model pretrained:cartpole: joint order"):
+        open_dynamics(TASK, "pretrained:cartpole", starts=str(path))
