@@ -28,6 +28,8 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import State, Step
 from neurodyn.rigid import rotation
 
+_DIRECTION = "projected_gravity"
+
 Maker = Callable[["Quantities"], Tensor]
 """Computes one quantity; may ask for others."""
 
@@ -158,7 +160,7 @@ def _base(state: State, com: Tensor | None, gravity: Tensor | None) -> dict[str,
             direction = (pull / torch.linalg.vector_norm(pull, dim=-1, keepdim=True)).to(state.q)
             return turned(direction.expand(state.worlds, 3), quantities)
 
-        makers["projected_gravity"] = projected
+        makers[_DIRECTION] = projected
     return makers
 
 
@@ -170,7 +172,12 @@ def _channels(spec: StateSpec, channels: Tensor | None) -> dict[str, Maker]:
     if channels is None:
         return {}
     measured = channels
-    return {name: _columns(measured, indices) for name, indices in columns.items()}
+    makers = {name: _columns(measured, indices) for name, indices in columns.items()}
+    if _DIRECTION in makers:
+        # What is measured or predicted has not quite length one; a model far from its data, not at all.
+        raw = makers[_DIRECTION]
+        makers[_DIRECTION] = lambda quantities: torch.nn.functional.normalize(raw(quantities), dim=-1)
+    return makers
 
 
 def _columns(measured: Tensor, indices: list[int]) -> Maker:
