@@ -14,7 +14,11 @@ from neurodyn.fit.settings import Phase, Settings, load_finetuning, load_setting
 from neurodyn.nets.build import NetConfig, build_net, build_predictor
 from neurodyn.robots import Robot
 
-PRESETS = sorted((Path(module.__file__).parent / "presets").glob("*.yaml"))
+PRESETS = sorted(
+    path
+    for path in (Path(module.__file__).parent / "presets").glob("*.yaml")
+    if not path.stem.startswith("world-model")
+)
 ROBOTS = sorted(Path(robots.__file__).parent.glob("*/train-*.yaml"))
 
 
