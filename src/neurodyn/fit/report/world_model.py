@@ -18,7 +18,7 @@ from neurodyn.fit.report.page import cards, code, facts, figure, grid, heading, 
 from neurodyn.fit.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, legend_list, plot
 from neurodyn.fit.world_model_forecasts import window, windows_of
 
-_SAMPLES = 3
+_SAMPLES, _DRAWN = 3, 600
 _MOST_COLUMNS = 8
 _COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
 
@@ -83,9 +83,11 @@ def _header(result: dict[str, Any]) -> str:
 def samples(model: WorldModel, store: Store, split: int | None, horizon: int) -> str:
     """Return forecasts with bands of two standard deviations over the truth, from evenly spread starts."""
     context = model.spec.context
-    picked = windows_of(store, split, context + horizon, _SAMPLES)[0]
+    picked = windows_of(store, split, context + horizon, _DRAWN)[0]
     legend = legend_list([("forecast, mean of the members", PREDICTED), ("recorded", TRUTH), ("two sigma", SECOND)])
-    parts = [_sample(model, picked, world, context, horizon) for world in range(min(_SAMPLES, len(picked.group)))]
+    count = len(picked.group)
+    chosen = sorted({(2 * k + 1) * count // (2 * _SAMPLES) for k in range(_SAMPLES)})
+    parts = [_sample(model, picked, world, context, horizon) for world in chosen]
     lead = "Starts spread evenly over the episodes, not chosen by how well they went."
     return section("Forecasts with bands", legend, *parts, lead=lead)
 
