@@ -25,6 +25,7 @@ def train(
     worlds: int | None = None,
     penalty: float | None = None,
     reference: str | None = None,
+    keep_every: int | None = None,
     seed: int | None = None,
     device: str = "cpu",
     resume: bool = False,
@@ -43,6 +44,7 @@ def train(
         penalty: Weight (lambda) of a world model's uncertainty that is subtracted from the reward.
         reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
+        keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
         seed: Seed of weights, actions, commands and starts.
         device: Torch device.
         resume: Go on with a training that was killed.
@@ -61,6 +63,7 @@ def train(
     resolved = with_flags(
         load_settings(task, settings),
         minutes=minutes, iterations=iterations, worlds=worlds, penalty=penalty, seed=seed,
+        keep_every=keep_every,
     )  # fmt: skip
     require_writable(out / "config.yaml")
     where = open_dynamics(wanted, dynamics, device=device, starts=starts)

@@ -52,6 +52,7 @@ class PolicySettings(Config, frozen=True):
         reward_scale: Factor on rewards before the learner sees them.
         evaluations: How often the policy is played in the reference dynamics while it trains.
         evaluation_worlds: Episodes of such a play.
+        keep_every: Updates between two policies that are kept as they are, in POLICY/kept; None to keep none.
         threads: Threads of torch; None for its default.
     """
 
@@ -77,10 +78,20 @@ class PolicySettings(Config, frozen=True):
     reward_scale: float = 1.0
     evaluations: int = 20
     evaluation_worlds: int = 64
+    keep_every: int | None = None
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("worlds", "horizon", "frames", "iterations", "epochs", "minibatches", "evaluation_worlds"):
+        for name in (
+            "worlds",
+            "horizon",
+            "frames",
+            "iterations",
+            "epochs",
+            "minibatches",
+            "evaluation_worlds",
+            "keep_every",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; valid: at least 1")

@@ -198,6 +198,9 @@ class PolicyTrainer:
         at, alg = self.at, self._runner.alg
         ended = self._world.collect()
         done = self._done()
+        kept = self._settings.keep_every
+        if kept is not None and at.iteration % kept == 0:
+            save_policy(self._out / "kept" / f"{at.iteration:05d}", self._config, self.network)
         values: dict[str, Any] = {
             "frames": at.frames,
             "seconds": round(at.seconds, 3),
