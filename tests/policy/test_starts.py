@@ -42,8 +42,17 @@ def test_windows_are_whole_and_never_end_in_a_failure(store):
 
 
 def test_a_log_of_failures_alone_is_refused(store):
-    with pytest.raises(InputError, match="end in a failure; give longer episodes"):
+    with pytest.raises(InputError, match="end where an episode of the task does"):
         LoggedStarts(store, LENGTH, seed=0, split=None).draw(3)
+
+
+def test_states_in_which_the_task_would_end_are_left_out(store):
+    def ended(state, contacts):
+        assert contacts is None
+        return state.q[:, 0].remainder(100) < 5
+
+    window = LoggedStarts(store, 4, seed=0, split=None, ended=ended).draw(50)
+    assert set(window.present.q[:, 0].remainder(100).tolist()) == {5.0}
 
 
 def test_too_short_a_log_is_refused(store):

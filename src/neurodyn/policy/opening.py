@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics by what a user calls them: "analytic", a run directory, or a model that ships with the package."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.loading import load
 from neurodyn.dynamics.world_model import WorldModel
 from neurodyn.fit.devices import require_device
@@ -43,7 +47,18 @@ class Opened:
         device = self.device
         if self.log is None:
             return SampledStarts(task, seed, device=device)
-        return LoggedStarts(self.log, max(1, self.dynamics.spec.context), seed, device=device)
+        frames = max(1, self.dynamics.spec.context)
+        return LoggedStarts(self.log, frames, seed, device=device, ended=self._ended(task))
+
+    def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
+        """Return a test of states for being such in which an episode of a task ends."""
+        generator = torch.Generator(self.device).manual_seed(0)
+
+        def ended(state: State, contacts: Tensor | None) -> Tensor:
+            quantities = self.dynamics.quantities(state, Step(state, contacts=contacts))
+            return task.terminated(quantities, task.begin(quantities, generator))
+
+        return ended
 
     @property
     def device(self) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where episodes start: at states that a task draws, or after windows of a log."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from neurodyn.dynamics.interface import State, Window
 from neurodyn.tasks import Task
 
 _TRIES = 100
-"""Draws in which enough windows must be found that do not end in a failure."""
+"""Draws in which enough windows must be found from which an episode can start."""
 
 
 class Starts(Protocol):
@@ -43,11 +44,18 @@ class SampledStarts:
 class LoggedStarts:
     """Windows of a log: an episode goes on where the window ends, with all of it as the model's past.
 
-    States in which an episode of the log ended in a failure are left out.
+    States in which an episode of the log ended in a failure are left out, and those in which the task would end.
     """
 
     def __init__(
-        self, store: Store, frames: int, seed: int, *, split: int = Split.TRAIN, device: str | torch.device = "cpu"
+        self,
+        store: Store,
+        frames: int,
+        seed: int,
+        *,
+        split: int = Split.TRAIN,
+        device: str | torch.device = "cpu",
+        ended: Callable[[State, Tensor | None], Tensor] | None = None,
     ) -> None:
         """Prepare the draws.
 
@@ -57,10 +65,13 @@ class LoggedStarts:
             seed: Seed of the draws.
             split: Which episodes to draw from; those for training by default.
             device: Where windows are wanted.
+            ended: From states, and which of the spec's contacts touch something, to those in which an episode would end
+                at once; None where all will do.
 
         Raises:
             InputError: No episode of the split holds a window and more.
         """
+        self._ended = ended
         seed = derive_seed(seed, "starts", "log")
         self._sampler = WindowSampler(store, frames, split=split, batch=1, seed=seed, device=device)
 
@@ -68,7 +79,7 @@ class LoggedStarts:
         """Return `count` windows.
 
         Raises:
-            InputError: Nearly all windows of the log end in a failure.
+            InputError: Nearly all windows of the log end where an episode would.
         """
         parts: list[Window] = []
         missing = count
@@ -76,13 +87,20 @@ class LoggedStarts:
             self._sampler.batch = missing
             batch = self._sampler.draw()
             window = Window(batch.q, batch.qd, batch.control, batch.channels)
+            bad = torch.zeros(missing, dtype=torch.bool, device=batch.q.device)
             if batch.failed is not None:
-                window = picked(window, (~batch.failed[:, -1]).nonzero()[:, 0])
+                bad |= batch.failed[:, -1]
+            if self._ended is not None:
+                bad |= self._ended(window.present, None if batch.contacts is None else batch.contacts[:, -1])
+            if bool(bad.any()):
+                window = picked(window, (~bad).nonzero()[:, 0])
             parts.append(window)
             missing -= len(window.q)
             if not missing:
                 return joined(parts)
-        raise InputError("starts: nearly all windows of the log end in a failure; give longer episodes")
+        raise InputError(
+            "starts: nearly all windows of the log end where an episode of the task does; give --starts another log"
+        )
 
 
 def picked(window: Window, rows: Tensor) -> Window:
