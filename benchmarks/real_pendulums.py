@@ -107,7 +107,9 @@ def _figures(found: dict[str, Any]) -> dict[str, float]:
     errors = found["errors"]
     require(all(entry["finite_fraction"] == 1.0 for entry in errors["hybrid"].values()), "a roll-out is not finite")
     rows = {**errors, "noise_floor": found["noise_floor"]}
-    figures = {"cpu_s": found["cpu_s"], "neural_cpu_s": found["neural_cpu_s"], "starts": found["held_out"]["starts"]}
+    figures = {"cpu_s": found["cpu_s"], "starts": found["held_out"]["starts"]}
+    if found["neural_cpu_s"]:
+        figures["neural_cpu_s"] = found["neural_cpu_s"]
     for model, by_horizon in rows.items():
         name = "neural" if model.endswith("neural") else model.replace("-", "_")
         for mark, entry in by_horizon.items():
