@@ -7,7 +7,8 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Window
-from neurodyn.dynamics.world_model import MARKS, WorldModel
+from neurodyn.dynamics.spread import MARKS
+from neurodyn.dynamics.world_model import WorldModel
 from tests import worlds
 
 W, T = 7, 6

@@ -10,53 +10,21 @@ With x = [q, qd, channels] and n the normalised inputs, member m predicts
 k frames after the last measured state: the exponent g_m says how uncertainty grows in a forecast.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.observation import Observation
 from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.spread import MARKS, between_marks, deviation, softly_bounded
 from neurodyn.dynamics.touching import declared, reach
+from neurodyn.dynamics.world_carry import Forecast, WorldCarry, followed, pick
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
-
-MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-"""Frames into a forecast at which the spread is calibrated."""
-
-_LOG_STD = (-8.0, 8.0)
-
-
-@dataclass(frozen=True)
-class WorldCarry:
-    """History of a batch of worlds.
-
-    Attributes:
-        hidden: Hidden states of the members, shape [streams, worlds, width] each.
-        member: The member whose prediction each world follows, shape [worlds]; None where all follow the mean of all.
-    """
-
-    hidden: Hidden
-    member: Tensor | None
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Roll-outs in which every member follows its own mean.
-
-    Attributes:
-        states: State vectors after each frame, shape [members, worlds, T, size].
-        log_std: Logarithm of the predicted standard deviation in units of `WorldModel.scale`, likewise.
-        logits: Of contacts and, last, of termination, shape [members, worlds, T, events]; None where there are neither.
-    """
-
-    states: Tensor
-    log_std: Tensor
-    logits: Tensor | None
 
 
 class WorldModel(nn.Module):
@@ -168,15 +136,15 @@ class WorldModel(nn.Module):
         changes = torch.addcmul(self.shift, self.net.means(inputs, top), self.scale)
         logits = self.net.event_logits(top)
         spread = self._std(self.net.log_stds(top)) * self.calibration_scales[0]
-        following = x + _followed(changes, carry.member)
+        following = x + followed(changes, carry.member)
         if noise is not None:
-            following = torch.addcmul(following, _followed(spread, carry.member), noise)
+            following = torch.addcmul(following, followed(spread, carry.member), noise)
         chances = None if logits is None else logits.sigmoid().mean(0)
         step = Step(
             self.observation.state(following),
             contacts=None if chances is None or not self.spec.nc else chances[:, : self.spec.nc],
             termination=None if chances is None or not self.terminates else chances[:, -1],
-            epistemic=_deviation(changes),
+            epistemic=deviation(changes),
             aleatoric=spread.mean(0),
         )
         return replace(carry, hidden=hidden), step
@@ -203,7 +171,7 @@ class WorldModel(nn.Module):
         rows = mask.nonzero()[:, 0]
         if not len(rows):
             return carry
-        fresh = self._history(_pick(context, rows))
+        fresh = self._history(pick(context, rows))
         hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
         if carry.member is None:
             return WorldCarry(hidden, None)
@@ -246,7 +214,7 @@ class WorldModel(nn.Module):
                 qd,
                 channels,
                 aleatoric=self.std(found.log_std).square().mean(0).sqrt() * scales,
-                epistemic=_deviation(found.states) * scales,
+                epistemic=deviation(found.states) * scales,
             )
 
     def quantities(
@@ -313,21 +281,16 @@ class WorldModel(nn.Module):
             grows: Whether the T frames are a forecast; else each is one frame after a measured state.
         """
         if not grows:
-            return _softly(log_std)
+            return softly_bounded(log_std)
         frames = torch.arange(1, 1 + log_std.shape[2], device=log_std.device, dtype=log_std.dtype)
-        return _softly(log_std + self.growth * frames.log()[:, None])
+        return softly_bounded(log_std + self.growth * frames.log()[:, None])
 
     def calibration(self, frames: int) -> Tensor:
         """Return by what the spread is multiplied in each frame of a forecast, shape [frames, size]."""
-        marks = torch.tensor(MARKS, device=self.scale.device, dtype=self.scale.dtype).log()
-        at = torch.arange(1, frames + 1, device=marks.device, dtype=marks.dtype).log().clamp_max(marks[-1])
-        right = torch.searchsorted(marks, at).clamp(1, len(marks) - 1)
-        share = ((at - marks[right - 1]) / (marks[right] - marks[right - 1]))[:, None]
-        scales = self.calibration_scales.log()
-        return torch.lerp(scales[right - 1], scales[right], share).exp()
+        return between_marks(self.calibration_scales, frames)
 
     def _std(self, log_std: Tensor) -> Tensor:
-        return torch.exp(_softly(log_std)) * self.scale
+        return torch.exp(softly_bounded(log_std)) * self.scale
 
     def _inputs(self, x: Tensor, control: Tensor) -> Tensor:
         n = self.normaliser(self.observation.features(x, control))
@@ -339,33 +302,6 @@ class WorldModel(nn.Module):
             return self.net.begin(context.q.shape[0], context.q)
         states = self.observation.of_window(context)[:, :-1]
         return self.read(states[None], self.observation.require_controls(context.torque)[None])[2]
-
-
-def _softly(log_std: Tensor) -> Tensor:
-    """Return what lies within the bounds, and approaches them smoothly (Chua et al., arXiv 1805.12114)."""
-    least, most = _LOG_STD
-    below = most - functional.softplus(most - log_std)
-    return least + functional.softplus(below - least)
-
-
-def _deviation(values: Tensor) -> Tensor:
-    """Return the standard deviation over the first axis; zero where it has length 1."""
-    if len(values) == 1:
-        return torch.zeros_like(values[0])
-    # torch.std along a short first axis takes as long as the trunk.
-    return ((values - values.mean(0)).square().sum(0) / (len(values) - 1)).sqrt()
-
-
-def _followed(values: Tensor, member: Tensor | None) -> Tensor:
-    """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
-    return values.mean(0) if member is None else values[member, torch.arange(len(member), device=values.device)]
-
-
-def _pick(context: State | Window, rows: Tensor) -> State | Window:
-    channels = None if context.channels is None else context.channels[rows]
-    if isinstance(context, State):
-        return State(context.q[rows], context.qd[rows], channels)
-    return Window(context.q[rows], context.qd[rows], context.torque[rows], channels)
 
 
 def _require_no_environment(environment: Environment | None) -> None:

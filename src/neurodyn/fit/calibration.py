@@ -9,7 +9,8 @@ on held-out episodes after the training, mends the rest.
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.world_model import MARKS, WorldModel
+from neurodyn.dynamics.spread import MARKS
+from neurodyn.dynamics.world_model import WorldModel
 
 WITHIN_TWO = 0.9545
 """Share of a normal distribution within two standard deviations."""

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.world_model import Forecast, WorldModel
+from neurodyn.dynamics.world_carry import Forecast
+from neurodyn.dynamics.world_model import WorldModel
 from neurodyn.fit.world_model_settings import WorldPhase, WorldSettings
 
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a world model carries from frame to frame, and what its members forecast."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import State, Window
+from neurodyn.nets.ensemble import Hidden
+
+
+@dataclass(frozen=True)
+class WorldCarry:
+    """History of a batch of worlds.
+
+    Attributes:
+        hidden: Hidden states of the members, shape [streams, worlds, width] each.
+        member: The member whose prediction each world follows, shape [worlds]; None where all follow the mean of all.
+    """
+
+    hidden: Hidden
+    member: Tensor | None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Roll-outs in which every member follows its own mean.
+
+    Attributes:
+        states: State vectors after each frame, shape [members, worlds, T, size].
+        log_std: Logarithm of the predicted standard deviation in units of `WorldModel.scale`, likewise.
+        logits: Of contacts and, last, of termination, shape [members, worlds, T, events]; None where there are neither.
+    """
+
+    states: Tensor
+    log_std: Tensor
+    logits: Tensor | None
+
+
+def followed(values: Tensor, member: Tensor | None) -> Tensor:
+    """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
+    return values.mean(0) if member is None else values[member, torch.arange(len(member), device=values.device)]
+
+
+def pick(context: State | Window, rows: Tensor) -> State | Window:
+    """Return the context of some worlds."""
+    channels = None if context.channels is None else context.channels[rows]
+    if isinstance(context, State):
+        return State(context.q[rows], context.qd[rows], channels)
+    return Window(context.q[rows], context.qd[rows], context.torque[rows], channels)
