@@ -26,6 +26,29 @@ class NetworkSettings(Config, frozen=True):
     initial_std: float = 1.0
 
 
+class CloneSettings(Config, frozen=True):
+    """How a first policy imitates a log (`policy.cloning`).
+
+    Attributes:
+        steps: Optimiser steps.
+        batch: Observations in a step.
+        rate: First learning rate.
+        critic: Updates of the training that follows in which the policy stays as it is and only its critic learns.
+    """
+
+    steps: int = 2000
+    batch: int = 1024
+    rate: float = 1e-3
+    critic: int = 10
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("batch", 1), ("critic", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"clone: {name} is {getattr(self, name)}; valid: at least {least}")
+        if not self.rate > 0:
+            raise ValueError(f"clone: rate is {self.rate}; valid: above 0")
+
+
 class PolicySettings(Config, frozen=True):
     """Training of one policy.
 
@@ -37,6 +60,7 @@ class PolicySettings(Config, frozen=True):
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
         penalty: Weight of a world model's epistemic uncertainty (lambda).
+        clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.
         lam: Lambda of generalised advantage estimation.
@@ -63,6 +87,7 @@ class PolicySettings(Config, frozen=True):
     minutes: float | None = None
     seed: int = 0
     penalty: float = 0.0
+    clone: CloneSettings | None = None
     network: NetworkSettings = NetworkSettings()
     gamma: float = 0.99
     lam: float = 0.95

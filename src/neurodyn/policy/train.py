@@ -25,6 +25,7 @@ from neurodyn.data.store import package_versions
 from neurodyn.fit.devices import threads
 from neurodyn.fit.metrics import MetricsLog, Progress
 from neurodyn.policy.artifact import policy_config, save_policy
+from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
@@ -160,8 +161,10 @@ class PolicyTrainer:
             MetricsLog(self._out, self.at.iteration) as log,
         ):
             wall, cpu, saved = time.perf_counter(), time.process_time(), time.perf_counter()
+            self._imitate()
             try:
                 while self._done() < 1.0:
+                    self._hold_actor()
                     self._runner.learn(1, init_at_random_ep_len=self.at.iteration == 0)
                     self.at.iteration += 1
                     self.at.frames += self._settings.worlds * self._settings.horizon
@@ -184,6 +187,20 @@ class PolicyTrainer:
             end = {"seconds": self.at.seconds, "cpu_seconds": self.at.cpu_seconds}
             log.write(self.at.iteration, finished=True, frames=self.at.frames, **end)
         return self.at
+
+    def _imitate(self) -> None:
+        """Begin with what the log shows, where that is asked for and there is one."""
+        settings, where = self._settings, self._where
+        if settings.clone is None or where.log is None or self.at.iteration:
+            return
+        shown = Demonstrations(self._task, where.dynamics, where.log, settings.clone.batch, settings.seed)
+        clone(self._runner.alg.actor, self._runner.alg.critic, shown, settings.clone)
+
+    def _hold_actor(self) -> None:
+        """Keep what was imitated until the critic knows what it is worth."""
+        settings = self._settings
+        held = settings.clone is not None and self._where.log is not None and self.at.iteration < settings.clone.critic
+        self._runner.alg.actor.requires_grad_(not held)
 
     def _done(self) -> float:
         settings, at = self._settings, self.at

@@ -77,6 +77,7 @@ class AnymalVelocity(Task):
     action_meaning = "target of each joint less its nominal position [rad]"
     frames = 500
     limit = 4.0
+    foresight = 25
     dt = 0.02
     penalty_scale = 0.02  # as all terms of the reward, it is a rate
 
@@ -128,6 +129,17 @@ class AnymalVelocity(Task):
         change = PUSH * (2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0)
         change[:, 2] = 0.0
         return torch.where(memory.command[:, _UNTIL_PUSH, None] == 0.0, change.to(memory.command), 0.0)
+
+    def hindsight(self, ahead: Quantities) -> Tensor:
+        """Return the mean velocities of what followed, shape [worlds, 5]."""
+        velocity, spin = ahead["base_linear_velocity"], ahead["base_angular_velocity"]
+        moved = torch.cat([velocity[:, :2], spin[:, 2:]], dim=-1).unflatten(0, (-1, self.foresight)).mean(1)
+        until = moved.new_tensor([COMMAND_FRAMES[0], PUSH_FRAMES[0]]).expand(len(moved), 2)
+        return torch.cat([moved, until], dim=-1)
+
+    def action_of(self, control: Tensor) -> Tensor:
+        """Return the action of which `control` are the targets, shape [worlds, actions]."""
+        return (control - self._nominal.to(control)) / SCALE
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return targets around the nominal pose."""

@@ -68,6 +68,7 @@ class Task(ABC):
         frames: Length of an episode in frames.
         dt: Length of a frame [s]; None for the robot's own.
         penalty_scale: What a world model's uncertainty of 1 takes from the reward of a frame, at lambda = 1.
+        foresight: Frames by which `hindsight` tells what a robot was after.
         limit: Size beyond which components of an action are cut off.
         noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
     """
@@ -83,6 +84,7 @@ class Task(ABC):
     frames: int
     dt: float | None = None
     penalty_scale: float = 1.0
+    foresight: int = 1
     limit: float = 1.0
     noise: tuple[float, ...] = ()
 
@@ -141,6 +143,22 @@ class Task(ABC):
     def push(self, memory: Memory, generator: torch.Generator) -> Tensor | None:
         """Return by how much the base's velocity changes all at once [m/s], axes of the base, shape [worlds, 3]."""
         return None
+
+    def hindsight(self, ahead: Quantities) -> Tensor:
+        """Return the command that what happened would have been right for, shape [worlds, commands].
+
+        Args:
+            ahead: Quantities of the `foresight` frames that followed, one after another for each world in turn.
+        """
+        return torch.zeros(len(ahead["joint_velocity"]) // self.foresight, 0)
+
+    def action_of(self, control: Tensor) -> Tensor:
+        """Return the action that a logged control came from, shape [worlds, actions].
+
+        Raises:
+            InputError: The task has no inverse of `control`.
+        """
+        raise InputError(f"task {self.name!r} cannot imitate a log: it does not say which action a control came from")
 
     @abstractmethod
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:

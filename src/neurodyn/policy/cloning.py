@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A first policy from a log alone: what was done, as if what came of it had been asked for.
+
+A log need not say what its robot was asked to do. But what it did in the next half second is there, and the logged
+control was a right one for that (hindsight relabelling, Andrychowicz et al., arXiv 1707.01495). A policy that imitates
+it is where the training in imagination begins, in place of one that acts at random.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.store import Store
+from neurodyn.data.windows import WindowSampler
+from neurodyn.dynamics.interface import Dynamics, State
+from neurodyn.policy.settings import CloneSettings
+from neurodyn.tasks import Task
+
+_NORMALISING = 20  # batches from which the normalisation of observations is taken
+
+
+class Demonstrations:
+    """Observations and the actions that a log answers them with."""
+
+    def __init__(self, task: Task, dynamics: Dynamics, log: Store, batch: int, seed: int) -> None:
+        """Prepare the draws.
+
+        Args:
+            task: What the policy is to do.
+            dynamics: A model of the log, which says what its quantities are.
+            log: The log.
+            batch: Observations at a time.
+            seed: Seed of the draws.
+
+        Raises:
+            InputError: No episode is long enough.
+        """
+        self._task, self._dynamics = task, dynamics
+        self._sampler = WindowSampler(log, 1 + task.foresight, batch=batch, seed=derive_seed(seed, "demonstrations"))
+        self._generator = torch.Generator().manual_seed(derive_seed(seed, "demonstrations", "noise"))
+        self._noise = torch.tensor(task.noise) if task.noise else None
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Return observations, shape [batch, observations], and actions, shape [batch, actions].
+
+        Raises:
+            InputError: The task cannot say which actions a control came from.
+        """
+        task, batch = self._task, self._sampler.draw()
+        channels = batch.channels
+        now = self._dynamics.quantities(
+            State(batch.q[:, 1], batch.qd[:, 1], None if channels is None else channels[:, 1])
+        )
+        ahead = State(*(None if x is None else x[:, 2:].flatten(0, 1) for x in (batch.q, batch.qd, channels)))  # type: ignore[arg-type]
+        memory = replace(
+            task.begin(now, self._generator),
+            action=task.action_of(batch.control[:, 0]),
+            command=task.hindsight(self._dynamics.quantities(ahead)),
+        )
+        seen = task.observe(now, memory)
+        if self._noise is not None:
+            seen = seen + self._noise * (2.0 * torch.rand(seen.shape, generator=self._generator) - 1.0)
+        return seen, task.action_of(batch.control[:, 1]).clamp(-task.limit, task.limit)
+
+
+def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: CloneSettings) -> float:
+    """Let an actor of rsl_rl imitate demonstrations.
+
+    Args:
+        actor: Its MLPModel.
+        critic: Likewise; it takes over the normalisation of observations alone.
+        demonstrations: What to imitate.
+        settings: How long, and how fast.
+
+    Returns:
+        Root mean square of what is left of the actions' error.
+    """
+    for _ in range(_NORMALISING):
+        seen = _named(demonstrations.draw()[0])
+        actor.update_normalization(seen)
+        critic.update_normalization(seen)
+    optimiser = torch.optim.Adam(actor.mlp.parameters(), lr=settings.rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
+    mean = 0.0
+    for step in range(settings.steps):
+        seen, wanted = demonstrations.draw()
+        loss = (actor(_named(seen)) - wanted).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        mean += (float(loss.detach()) - mean) / min(step + 1, 50)
+    return mean**0.5
+
+
+def _named(seen: Tensor) -> TensorDict:
+    return TensorDict({"policy": seen}, batch_size=[len(seen)])
