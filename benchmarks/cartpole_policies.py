@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cartpole swing-up: policies trained in the simulator, in the neural dynamics, and in a world model of a log.
+
+Each policy is trained with the default settings, from three seeds, and played without noise in the simulator, in 1024
+episodes from the same starts, and where it was trained. The world model is trained on 200,000 logged transitions and
+nothing else. No ratio of times is claimed: the figures are returns, whose scale is the paper's 1212 (NeRD, arXiv
+2508.15755), and errors of the reward between dynamics.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from _common import require, single_thread, write_result
+from neurodyn.core.config import read_config
+from neurodyn.fit.metrics import read_metrics
+from neurodyn.policy.evaluation import evaluate_policy
+from neurodyn.policy.train import PolicyRecord
+
+TASK = "cartpole-swingup"
+PAPER = 1212.5
+PRETRAINED = "pretrained:cartpole"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--kinds", nargs="+", default=["analytic", "neural", "world_model"])
+    parser.add_argument("--episodes", type=int, default=1024)
+    parser.add_argument("--minutes", type=float, default=10.0, help="time budget of the world model")
+    parser.add_argument("--keep", type=Path, help="folder in which log, model and policies are kept and found again")
+    arguments = parser.parse_args()
+    single_thread()
+    figures: dict[str, float] = {"paper_return": PAPER}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.keep or Path(scratch)
+        for kind in arguments.kinds:
+            dynamics = where(kind, folder, arguments.minutes)
+            found = [measure(kind, dynamics, folder, seed, arguments.episodes) for seed in arguments.seeds]
+            figures |= {f"{kind}_{seed}_{name}": value for seed, one in zip(arguments.seeds, found, strict=True)
+                        for name, value in one.items()}  # fmt: skip
+            for name in found[0]:
+                figures[f"{kind}_mean_{name}"] = statistics.fmean(one[name] for one in found)
+    real = figures.get("analytic_mean_return")
+    for kind in arguments.kinds:
+        if real is not None and kind != "analytic":
+            figures[f"{kind}_share_of_analytic"] = figures[f"{kind}_mean_return"] / real
+    write_result(arguments.json, "cartpole_policies", figures, {})
+
+
+def where(kind: str, folder: Path, minutes: float) -> str:
+    """Return the dynamics to train in, made from a log where they are not there yet."""
+    if kind != "world_model":
+        return {"analytic": "analytic", "neural": PRETRAINED}[kind]
+    log, run = folder / "log.h5", folder / "world-model"
+    if not log.exists():
+        neurodyn("generate", "cartpole", "--transitions", "200000", "--out", log, "--seed", "3")
+    if not (run / "model" / "spec.json").exists():
+        neurodyn("train", "cartpole", "--kind", "world-model", "--data", log, "--out", run, "--minutes", minutes)
+    return str(run)
+
+
+def measure(kind: str, dynamics: str, folder: Path, seed: int, episodes: int) -> dict[str, float]:
+    """Train a policy unless it is there, and return what it is worth."""
+    out = folder / f"{kind}-{seed}"
+    if not (out / "policy.safetensors").exists():
+        flags = ["--reference", "none", "--seed", seed]
+        neurodyn("policy", "train", TASK, "--dynamics", dynamics, "--out", out, *flags)
+    trained = read_config(out / "config.yaml", PolicyRecord).dynamics
+    require(trained == dynamics, f"{out} was trained in {trained}, not in {dynamics}")
+    result = evaluate_policy(out, tuple(dict.fromkeys(("analytic", dynamics))), episodes=episodes)
+    by_name = {one["dynamics"]: one for one in result["results"]}
+    real = by_name["analytic"]
+    end = next(line for line in reversed(read_metrics(out)) if line.get("finished"))
+    figures = {"return": real["return"], "success": real["success"], "cpu_s": end["cpu_seconds"]}
+    for error in result["reward_error"]:
+        figures |= {"return_where_trained": by_name[dynamics]["return"], "reward_error": error["relative"]}
+    print(kind, seed, figures, flush=True)
+    return figures
+
+
+def neurodyn(*arguments: object) -> None:
+    """Run a command as a user would."""
+    command = "from neurodyn.cli.main import main; main()"
+    subprocess.run([sys.executable, "-c", command, *map(str, arguments)], check=True)
+
+
+if __name__ == "__main__":
+    main()
