@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics by name, and what is refused."""
 
+import msgspec
 import pytest
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.spec import Channel
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy import opening
 from neurodyn.policy.opening import open_dynamics, open_reference
 from neurodyn.policy.starts import SampledStarts
 from neurodyn.tasks import load
@@ -47,6 +52,23 @@ def test_others_are_refused(name, message):
 def test_starts_are_for_models():
     with pytest.raises(InputError, match="--starts is for models of logs"):
         open_dynamics(TASK, "analytic", starts="log.h5")
+
+
+@pytest.mark.parametrize(("context", "channel", "message"), [(0, False, None), (1, False, None),
+    (8, False, "reads 8 frames of history"), (0, True, "which a task cannot draw")])  # fmt: skip
+def test_a_task_draws_starts_for_models_without_a_memory(context, channel, message, monkeypatch):
+    spec = TASK.declaration().spec.with_context(context)
+    if channel:
+        spec = msgspec.structs.replace(spec, channels=(Channel(name="light", unit="1"),))
+    model = WorldModel(spec, EnsembleConfig(kind="mlp", members=2))
+    model.fitted.fill_(True)
+    monkeypatch.setattr(opening, "load", lambda *_, **__: model)
+    if message is None:
+        found = open_dynamics(TASK, "pretrained:cartpole", starts="task")
+        assert isinstance(found.starts(TASK, 0), SampledStarts)
+        return
+    with pytest.raises(InputError, match=message):
+        open_dynamics(TASK, "pretrained:cartpole", starts="task")
 
 
 def test_a_log_of_another_robot_is_refused(tmp_path):

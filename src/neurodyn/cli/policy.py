@@ -37,7 +37,8 @@ def train(
         dynamics: Where it is trained: analytic, a run directory, or pretrained:NAME.
         out: Folder to write.
         settings: File with settings (YAML, TOML or JSON); by default those of the task.
-        starts: HDF5 store after whose windows episodes start, for models of logs; by default the model's own log.
+        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
+            draws, in models without a memory; by default the model's own log.
         minutes: Time budget; by default the task's number of updates.
         iterations: Number of updates.
         worlds: Worlds that run at once.
@@ -102,7 +103,8 @@ def play(
         format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
         seconds: Length; by default that of an episode, at most 10 s.
         seed: Seed of starts and commands.
-        starts: HDF5 store after whose windows episodes start, for models of logs; by default the model's own log.
+        starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
+            draws, in models without a memory; by default the model's own log.
     """
     from neurodyn.core.errors import InputError
     from neurodyn.fit.recording_files import Format, write_recording

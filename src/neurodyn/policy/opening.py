@@ -11,6 +11,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, State, Step
@@ -22,6 +23,8 @@ from neurodyn.policy.starts import LoggedStarts, SampledStarts, Starts
 from neurodyn.tasks import Task
 
 ANALYTIC = "analytic"
+TASK = "task"
+"""What a user gives for starts that the task draws."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,8 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         task: The task.
         name: "analytic", a run directory, or "pretrained:NAME".
         device: Torch device; of analytic dynamics, Warp's.
-        starts: HDF5 store after whose windows episodes start; None for a world model's own log, and for starts of the
-            task in simulators.
+        starts: HDF5 store after whose windows episodes start, or "task" for starts that the task draws; None for a
+            world model's own log, and for starts of the task in simulators.
 
     Raises:
         InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
@@ -97,7 +100,9 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     require_fit(task, dynamics)
     if starts is None and isinstance(dynamics, WorldModel):
         starts = _training_log(name)
-    if starts is None:
+    if starts == TASK and isinstance(dynamics, WorldModel):
+        _require_samples(task, name, dynamics.spec)
+    if starts in (None, TASK):
         return Opened(name, dynamics)
     log = Store.open(starts)
     differences = dynamics.spec.differences(log.header.spec)
@@ -121,6 +126,20 @@ def open_reference(task: Task, where: Opened, asked: str | None) -> Opened | Non
     if asked == "none" or (asked is None and (where.name == ANALYTIC or not _simulator())):
         return None
     return open_dynamics(task, asked or ANALYTIC)
+
+
+def _require_samples(task: Task, name: str, spec: StateSpec) -> None:
+    """Refuse starts of the task for a model that needs a history, or whose state is not that of a simulator.
+
+    Raises:
+        InputError: It is such a model.
+    """
+    if spec.context > 1:
+        raise InputError(f"{name}: reads {spec.context} frames of history; valid: --starts FILE.h5, or its own log")
+    if spec.nq != task.declaration().spec.nq or spec.nx:
+        raise InputError(
+            f"{name}: its states hold what a log measures, which a task cannot draw; valid: --starts FILE.h5"
+        )
 
 
 def _simulator() -> bool:
