@@ -19,9 +19,9 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.world_model import WorldModel
-from neurodyn.fit.rank import chance_above, rank_correlation
 from neurodyn.fit.world_model_events import event_scores
-from neurodyn.fit.world_model_forecasts import Forecasts, forecast, window, windows_of
+from neurodyn.fit.world_model_forecasts import Forecasts, column_means, forecast, windows_of
+from neurodyn.fit.world_model_honesty import coverage_at, disagreement_at, unlike, with_noise
 
 MOST = 20_000
 """Starts of forecasts, unless told otherwise."""
@@ -29,8 +29,6 @@ MOST = 20_000
 _VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)
 _FRAMES = (1, 10, 50, 100, 200)
-_NOISE = (0.01, 0.03, 0.1)
-_UNLIKE = (1.5, 2.0, 3.0)
 _SUBSET = 1000
 
 
@@ -82,10 +80,10 @@ def evaluate_world_model(
         "at_horizon": {str(m): _at(model, found, compared, m) for m in marks},
         "groups": _by_group(model, store, found, marks),
         "by_frame": _by_frame(model, found, compared),
-        "coverage": {str(m): _coverage(model, found, m) for m in marks},
-        "epistemic": {str(m): _epistemic(model, found, m) for m in marks},
-        "unlike": _unlike(model, few, context),
-        "noise": _noise(model, few, context, marks, seed),
+        "coverage": {str(m): coverage_at(model, found, m) for m in marks},
+        "epistemic": {str(m): disagreement_at(model, found, m) for m in marks},
+        "unlike": unlike(model, few, context),
+        "noise": with_noise(model, few, context, marks, seed),
         "events": event_scores(model, few, context),
         "env_steps_per_second": _speed(model, few, context),
         "notes": store.header.notes,
@@ -147,14 +145,14 @@ def _summary(
         "episodes": len(store.episodes() if split is None else episodes_of(store, split)),
         "base_position_m": 0.0,
         "base_orientation_rad": 0.0,
-        **_joint_means(model, kept),
-        "by_horizon": {str(m): _joint_means(model, kept[:, :m]) for m in _marks(model.spec.dt, frames)},
+        **_jointcolumn_means(model, kept),
+        "by_horizon": {str(m): _jointcolumn_means(model, kept[:, :m]) for m in _marks(model.spec.dt, frames)},
         "finite_fraction": float(found.finite.double().mean()),
         "teacher": None,
     }
 
 
-def _joint_means(model: WorldModel, errors: Tensor) -> dict[str, float | None]:
+def _jointcolumn_means(model: WorldModel, errors: Tensor) -> dict[str, float | None]:
     result: dict[str, float | None] = {}
     for key, unit in (("joint_rad", "rad"), ("joint_m", "m")):
         columns = [i for i, u in enumerate(model.spec.q_units) if u == unit]
@@ -168,27 +166,12 @@ def _at(model: WorldModel, found: Forecasts, compared: Mapping[str, Forecasts], 
     rows = found.finite
     entry: dict[str, Any] = {"seconds": mark * model.spec.dt, "starts": int(rows.sum())}
     for name, errors in {"model": found.error, "hold_last": found.held, **_of(compared)}.items():
-        entry[name] = _means(model, errors[rows, mark - 1])
+        entry[name] = column_means(model, errors[rows, mark - 1])
     return entry
 
 
 def _of(compared: Mapping[str, Forecasts]) -> dict[str, Tensor]:
     return {name: other.error.nan_to_num(torch.inf) for name, other in compared.items()}
-
-
-def _means(model: WorldModel, errors: Tensor) -> dict[str, Any]:
-    """Return mean absolute errors: by column, of positions, of velocities, and of all columns in their spreads."""
-    if not len(errors):
-        return {"columns": None, "q_mean": None, "qd_mean": None, "spreads": None}
-    columns = errors.abs().double().mean(0)
-    columns = columns.nan_to_num(posinf=torch.finfo(torch.float64).max)
-    nq, nv = model.spec.nq, model.spec.nv
-    return {
-        "columns": columns.tolist(),
-        "q_mean": float(columns[:nq].mean()),
-        "qd_mean": float(columns[nq : nq + nv].mean()),
-        "spreads": float((columns / model.state_scale)[model.varying].mean()),
-    }
 
 
 def _by_group(model: WorldModel, store: Store, found: Forecasts, marks: list[int]) -> dict[str, Any]:
@@ -200,8 +183,8 @@ def _by_group(model: WorldModel, store: Store, found: Forecasts, marks: list[int
             "starts": int(rows.sum()),
             **{
                 str(m): {
-                    "model": _means(model, found.error[rows, m - 1]),
-                    "hold_last": _means(model, found.held[rows, m - 1]),
+                    "model": column_means(model, found.error[rows, m - 1]),
+                    "hold_last": column_means(model, found.held[rows, m - 1]),
                 }
                 for m in marks
             },
@@ -218,89 +201,6 @@ def _by_frame(model: WorldModel, found: Forecasts, compared: Mapping[str, Foreca
         picked = errors[found.finite].abs().double().mean(0) / model.state_scale
         curves[name] = picked[:, model.varying].mean(-1).nan_to_num(posinf=torch.finfo(torch.float64).max).tolist()
     return curves
-
-
-def _coverage(model: WorldModel, found: Forecasts, mark: int) -> dict[str, Any]:
-    """Return how often the truth lies within one and two standard deviations; a normal one has .683 and .954."""
-    error, spread = found.error[found.finite, mark - 1], found.spread[found.finite, mark - 1]
-    entry: dict[str, Any] = {"seconds": mark * model.spec.dt}
-    for sigmas in (1, 2):
-        columns = (error.abs() <= sigmas * spread).double().mean(0)
-        entry[str(sigmas)] = float(columns[model.varying].mean()) if len(error) else None
-        entry[f"{sigmas}_columns"] = columns.tolist() if len(error) else None
-    return entry
-
-
-def _epistemic(model: WorldModel, found: Forecasts, mark: int) -> dict[str, Any]:
-    """Return how well disagreement, and the whole spread, order forecasts by their error at a horizon."""
-    rows, scale = found.finite, model.state_scale
-    error, epistemic, spread = (
-        (x[rows, mark - 1].abs() / scale)[:, model.varying].mean(-1)
-        for x in (found.error, found.epistemic, found.spread)
-    )
-    if len(error) < 3:
-        return {"rank_correlation": None, "spread_rank_correlation": None}
-    return {
-        "seconds": mark * model.spec.dt,
-        "rank_correlation": rank_correlation(epistemic, error),
-        "spread_rank_correlation": rank_correlation(spread, error),
-        "mean": float(epistemic.mean()),
-    }
-
-
-def _unlike(model: WorldModel, windows: list[Windows], context: int) -> dict[str, Any]:
-    """Return how much more the members disagree where states lie further from their mean than any log had them."""
-    usual = _disagreement(model, windows, context, 1.0)
-    if not len(usual):
-        return {"usual_median": None}
-    found: dict[str, Any] = {"usual_median": float(usual.median())}
-    for factor in _UNLIKE:
-        values = _disagreement(model, windows, context, factor)
-        if not len(values):
-            continue
-        found[f"{factor:g}"] = {
-            "ratio": float(values.median() / usual.median().clamp_min(1e-12)),
-            "chance_above_usual": chance_above(values, usual),
-        }
-    return found
-
-
-def _disagreement(model: WorldModel, windows: list[Windows], context: int, factor: float) -> Tensor:
-    """Return the disagreement on one frame, mean over columns in their spreads, of states drawn out by a factor.
-
-    What is not finite is left out.
-    """
-    values = []
-    for batch in windows:
-        states = model.observation.join(batch.q, batch.qd, batch.channels)[
-            :, context - min(context, model.spec.context) :
-        ]
-        first = min(context, model.spec.context)
-        states = states[:, : first + 1]
-        mean = states.mean((0, 1))
-        drawn = mean + factor * (states - mean)
-        start = context - first
-        past = window(model.observation, drawn, batch.control[:, start:context])
-        path = model.rollout(past, batch.control[:, context : context + 1])
-        assert path.epistemic is not None  # a world model says it
-        values.append((path.epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1))
-    joined = torch.cat(values)
-    return joined[joined.isfinite()]
-
-
-def _noise(
-    model: WorldModel, windows: list[Windows], context: int, marks: list[int], seed: int
-) -> dict[str, dict[str, Any]]:
-    """Return errors with noise on the history, by its size in spreads of the columns."""
-    found = {}
-    for size in (0.0, *_NOISE):
-        errors = forecast(model, windows, context, noise=size, seed=seed)
-        rows = errors.finite
-        found[f"{size:g}"] = {
-            "finite_fraction": float(rows.double().mean()),
-            **{str(m): _means(model, errors.error[rows, m - 1]) for m in marks},
-        }
-    return found
 
 
 def _speed(model: WorldModel, windows: list[Windows], context: int) -> float:

@@ -6,6 +6,7 @@ recorded control of frame k leads from state k to state k + 1.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,6 +99,21 @@ def difference(observation: Observation, x: Tensor, reference: Tensor) -> Tensor
     for column in observation.continuous.tolist():
         error[..., column] = torch.remainder(error[..., column] + torch.pi, 2 * torch.pi) - torch.pi
     return error
+
+
+def column_means(model: WorldModel, errors: Tensor) -> dict[str, Any]:
+    """Return mean absolute errors: by column, of positions, of velocities, and of all columns in their spreads."""
+    if not len(errors):
+        return {"columns": None, "q_mean": None, "qd_mean": None, "spreads": None}
+    columns = errors.abs().double().mean(0)
+    columns = columns.nan_to_num(posinf=torch.finfo(torch.float64).max)
+    nq, nv = model.spec.nq, model.spec.nv
+    return {
+        "columns": columns.tolist(),
+        "q_mean": float(columns[:nq].mean()),
+        "qd_mean": float(columns[nq : nq + nv].mean()),
+        "spreads": float((columns / model.state_scale)[model.varying].mean()),
+    }
 
 
 def _errors(observation: Observation, found: Trajectory, truth: Tensor, group: np.ndarray) -> Forecasts:
