@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs on the command line: `neurodyn policy log`, and rows through `neurodyn import`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neurodyn.cli.main import run
+from neurodyn.data.store import Store
+from neurodyn.policy.artifact import policy_config, save_policy
+from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.settings import NetworkSettings
+from neurodyn.tasks import load
+
+pytest.importorskip("rsl_rl")
+
+
+def _policy(folder: Path, task: str = "anymal-velocity") -> Path:
+    network = NetworkSettings(hidden=(4,))
+    config = policy_config(load(task), network)
+    save_policy(folder, config, PolicyNetwork(len(config.observations), len(config.actions), network, config.limit))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_log_is_written_as_a_store_and_as_rows(tmp_path: Path) -> None:
+    pytest.importorskip("newton")
+    out, rows = tmp_path / "log.h5", tmp_path / "log.csv"
+    given = ["policy", "log", str(_policy(tmp_path / "still")), "--out", str(out), "--csv", str(rows)]
+    # Without noise a network without training hardly moves, so that nobody falls and all episodes are as declared.
+    assert run([*given, "--transitions", "1000", "--worlds", "2", "--noise", "0"]) == 0
+    store = Store.open(out)
+    assert store.header.spec.control_kind == "target"
+    assert int(store.table["length"].sum()) >= 1000
+    again = tmp_path / "again.h5"
+    assert run(["import", str(rows), "--reader", "rwm-csv", "--robot", "anymal-c", "--out", str(again)]) == 0
+    np.testing.assert_allclose(Store.open(again).frames, store.frames, atol=1e-5)
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "log.h5")]
+    velocity, cartpole = str(_policy(tmp_path / "a")), str(_policy(tmp_path / "b", "cartpole-swingup"))
+    bad = tmp_path / "bad.csv"
+    bad.write_text("1,2,3\n")
+    rows = ["--reader", "rwm-csv", *out]
+    for arguments, message in (
+        (["policy", "log", *out], "no policy given; expected at least one folder"),
+        (["policy", "log", str(tmp_path / "none"), *out], "is no folder; expected a folder written by"),
+        (["policy", "log", velocity, cartpole, *out], "valid: one or more policies for one task"),
+        (["policy", "log", cartpole, *out], "robot 'cartpole' declares no rows to log"),
+        (["import", str(bad), *rows, "--robot", "anymal-c"], "row 0 has 3 columns; valid: 66 (state 45, action 12"),
+        (["import", str(bad), *rows, "--robot", "cartpole"], "robot 'cartpole' declares no rows"),
+        (["import", str(bad), *rows], "reads the rows of a robot; give --robot; valid: anymal-c"),
+        (["import", str(bad), *rows, "--robot", "anymal-c", "--alignment", "0.1"], "--alignment is for column maps"),
+    ):
+        assert run(arguments) == 2
+        complaint = capsys.readouterr().err.strip()
+        assert message in complaint
+        assert "\n" not in complaint
+    assert not (tmp_path / "log.h5").exists()
