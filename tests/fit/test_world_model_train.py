@@ -196,3 +196,9 @@ def test_positive_labels_weigh_the_root_of_how_rare_they_are(robot: Robot):
     failures = np.sum(store.status[:32] == 4)
     rate = failures / (32 * 60)
     torch.testing.assert_close(found.positive[1], torch.tensor(((1 - rate) / rate) ** 0.5).float())
+
+
+def test_settings_that_come_with_a_robot_are_taken_before_the_general_ones():
+    from neurodyn.robots import load as load_robot
+
+    assert load_world_settings(load_robot("dfki-c1"), "small").context == 16
