@@ -3,6 +3,7 @@
 
 import json
 
+import msgspec
 import pytest
 import torch
 
@@ -99,6 +100,15 @@ def test_a_killed_training_goes_on(tmp_path, monkeypatch):
     assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 4]
 
 
+def test_a_training_goes_on_for_longer_than_was_planned(tmp_path):
+    out = tmp_path / "policy"
+    train_policy(Hold(), here(), out, TINY)
+    longer = msgspec.structs.replace(TINY, iterations=6, evaluations=3)
+    assert train_policy(Hold(), here(), out, longer, resume=True).iteration == 6
+    assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 5, 6, 6]
+    assert [line["step"] for line in lines(out) if "return_training" in line] == [2, 4, 6]
+
+
 def test_an_interrupted_training_loses_nothing(tmp_path, monkeypatch):
     out = tmp_path / "policy"
     learn = training.OnPolicyRunner.learn
@@ -123,7 +133,7 @@ def test_folders_that_hold_something_else_are_refused(tmp_path):
     with pytest.raises(InputError, match="already holds a policy; add --resume"):
         train_policy(Hold(), here(), out, TINY)
     with pytest.raises(InputError, match="--resume needs the settings"):
-        train_policy(Hold(), here(), out, PolicySettings(), resume=True)
+        train_policy(Hold(), here(), out, msgspec.structs.replace(TINY, gamma=0.5), resume=True)
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(InputError, match="is a file; give a folder"):

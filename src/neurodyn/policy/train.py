@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import torch
 from rsl_rl.runners import OnPolicyRunner
 
@@ -151,6 +152,7 @@ class PolicyTrainer:
             self.at = PolicyPosition(**saved["position"])
             self._runner.alg.load(saved["learner"], None, True)
             torch.set_rng_state(saved["random"].cpu())
+            self.at.played = int(self._done() * self._settings.evaluations)
         except (KeyError, RuntimeError, TypeError) as error:
             raise InputError(f"{self._out}: state does not fit its configuration ({error})") from None
 
@@ -311,8 +313,7 @@ def train_policy(
     trainer = PolicyTrainer(out, task, where, settings, reference)
     if going_on:
         trainer.resume()
-    else:
-        artifacts.write_text(out / "config.yaml", to_yaml(record))
+    artifacts.write_text(out / "config.yaml", to_yaml(record))
     return trainer.run(progress)
 
 
@@ -329,9 +330,16 @@ def _check_folder(out: Path, record: PolicyRecord, resume: bool) -> bool:
         raise InputError(f"{out}: holds no training to resume (no config.yaml); leave out --resume to start one")
     before = read_config(path, PolicyRecord)
     for name in ("task", "dynamics", "settings", "starts"):
-        if getattr(before, name) != getattr(record, name):
+        if _without_budget(getattr(before, name)) != _without_budget(getattr(record, name)):
             raise InputError(
                 f"{path}: --resume needs the {name} that the policy was started with; leave out the flags that differ, "
                 "or give another --out"
             )
     return (out / "state" / f"{_STATE}.json").is_file()
+
+
+def _without_budget(value: Any) -> Any:
+    """Return settings as they are compared: a training may go on for longer than was planned."""
+    if not isinstance(value, PolicySettings):
+        return value
+    return msgspec.structs.replace(value, iterations=1, minutes=None, evaluations=0)
