@@ -19,7 +19,8 @@ from neurodyn.fit.metrics import read_metrics
 from neurodyn.fit.world_model_settings import WorldPhase, WorldSettings, load_world_settings
 from neurodyn.fit.world_model_train import require_log, train_world_model
 from neurodyn.fit.world_model_trainer import WorldTrainer
-from neurodyn.robots import Joint, Robot
+from neurodyn.robots import Joint, Robot, names
+from neurodyn.robots import load as load_robot
 from tests import worlds
 
 PHASES = (
@@ -174,10 +175,15 @@ def test_members_learn_from_episodes_of_their_own():
 
 
 @pytest.mark.parametrize("size", ["small", "paper"])
-def test_settings_that_ship_are_readable(size: str, cartpole: Robot):
-    settings = load_world_settings(cartpole, size)
+def test_general_settings_are_those_of_the_literature(size: str):
+    settings = load_world_settings(load_robot("pendulum"), size)
     assert settings.net.members == 5
     assert any(phase.context == 32 and phase.forecast == 8 for phase in settings.phases)
+
+
+@pytest.mark.parametrize("name", names())
+def test_settings_that_ship_are_readable(name: str):
+    assert load_world_settings(load_robot(name), "small").phases
 
 
 def test_unknown_settings_are_refused(cartpole: Robot):
@@ -199,6 +205,4 @@ def test_positive_labels_weigh_the_root_of_how_rare_they_are(robot: Robot):
 
 
 def test_settings_that_come_with_a_robot_are_taken_before_the_general_ones():
-    from neurodyn.robots import load as load_robot
-
     assert load_world_settings(load_robot("dfki-c1"), "small").context == 16
