@@ -32,7 +32,7 @@ def measured(medium: str, seconds: float, rates: list[float], count: int = 10) -
     """Train in a medium and return mean errors over the steps, in link lengths and radians."""
     long = record(medium, 10, STEPS, seed=0)
     data: Data = (long[0][:, : TRAINED + 1], long[1][:, : TRAINED + 1], long[2][:, :TRAINED])
-    test = record(medium, count, STEPS, seed=1)
+    test = record(medium, count, STEPS, seed=2)  # on those of seed 1 the scales and the optimiser were chosen
     torch.manual_seed(0)
     model, bare = swimmer(drag()), swimmer(Blueprint())
     fit(model, data, seconds)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the pictures of the README: `python docs/make_images.py RUN...`.
+"""Make the pictures of the README: `python docs/make_images.py RUN...`, or `... --policies POLICY...`.
 
 Each RUN is a run (or pretrained:NAME) of a robot with a simulator. Writes docs/images/ROBOT.gif for each: the neural
 model beside the analytic solver from the first start of seed 500, passive, on the robot's default ground.
+
+Each POLICY is one that was trained in imagination and watched in the simulator. Writes docs/images/imagined.png: both
+returns as training went on.
 """
 
 import sys
@@ -28,7 +31,34 @@ def main(runs: list[str]) -> None:
         print(f"{path}: {size / 1e6:.2f} MB")
 
 
+def imagined(policies: list[str]) -> None:
+    """Draw the returns of policies in imagination and in the simulator."""
+    from matplotlib.figure import Figure
+
+    from neurodyn.fit.metrics import read_metrics
+
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for number, policy in enumerate(policies):
+        lines = [line for line in read_metrics(Path(policy)) if "return_reference" in line]
+        frames = [line["frames"] / 1e6 for line in lines]
+        for key, colour, label in (
+            ("return_training", "#ff922b", "in imagination"),
+            ("return_reference", "#4dabf7", "in the simulator"),
+        ):
+            returns = [line[key] for line in lines]
+            axes.plot(frames, returns, "o-", color=colour, markersize=4, label=None if number else label)
+    axes.set_xlabel("imagined frames [million]")
+    axes.set_ylabel("return of an episode")
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+    figure.savefig(IMAGES / "imagined.png", dpi=110)
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    main(sys.argv[1:])
+    if sys.argv[1] == "--policies":
+        imagined(sys.argv[2:])
+    else:
+        main(sys.argv[1:])

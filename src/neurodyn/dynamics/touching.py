@@ -73,9 +73,7 @@ def _prober(layout: ProbeLayout) -> Prober:
 
 
 @lru_cache(maxsize=16)
-def _members(
-    layout: ProbeLayout, contacts: tuple[tuple[str, ...], ...], device: torch.device
-) -> tuple[Tensor, Tensor]:
+def _members(layout: ProbeLayout, contacts: tuple[tuple[str, ...], ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the radius of each probe, and which contact it belongs to, shape [probes, contacts]."""
     shapes = [probe.name.rpartition("/")[0] for probe in layout.probes]
     with torch.inference_mode(False):
