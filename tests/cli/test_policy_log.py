@@ -48,7 +48,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["policy", "log", *out], "no policy given; expected at least one folder"),
         (["policy", "log", str(tmp_path / "none"), *out], "is no folder; expected a folder written by"),
         (["policy", "log", velocity, cartpole, *out], "valid: one or more policies for one task"),
-        (["policy", "log", cartpole, *out], "robot 'cartpole' declares no rows to log"),
+        (["policy", "log", cartpole, *out, "--csv", "rows.csv"], "robot 'cartpole' declares no rows to log"),
         (["import", str(bad), *rows, "--robot", "anymal-c"], "row 0 has 3 columns; valid: 66 (state 45, action 12"),
         (["import", str(bad), *rows, "--robot", "cartpole"], "robot 'cartpole' declares no rows"),
         (["import", str(bad), *rows], "reads the rows of a robot; give --robot; valid: anymal-c"),

@@ -12,9 +12,11 @@ from neurodyn.data.header import Status
 from neurodyn.data.readers import read_rows, write_rows
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.interface import State
 from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout
 from neurodyn.rigid.drive import pd_torque
 from neurodyn.tasks.anymal_velocity import KD, KP, AnymalVelocity
+from neurodyn.tasks.cartpole import CartpoleSwingUp
 
 pytest.importorskip("rsl_rl")
 pytest.importorskip("newton")
@@ -103,3 +105,21 @@ def test_bad_settings_are_refused(tmp_path: Path, given: dict, message: str) -> 
             **{"transitions": 10, **given},
         )  # fmt: skip
     assert not (tmp_path / "x.h5").exists()
+
+
+def test_a_bolted_robot_logs_joints_and_the_torques_that_moved_them(tmp_path: Path) -> None:
+    class Brief(CartpoleSwingUp):
+        frames = 20
+
+    task = Brief()
+    dynamics = AnalyticDynamics(task.declaration())
+    push = Behaviour("push", lambda observation: torch.full((len(observation), 1), 0.3))
+    summary = record_log(task, dynamics, [push], tmp_path / "log.h5", transitions=40, worlds=4, noise=0.5)
+    store = Store.open(tmp_path / "log.h5")
+    assert summary.transitions == store.transitions
+    assert store.header.spec == dynamics.spec
+    for episode in range(len(store.table)):
+        q, qd, control = (torch.from_numpy(x.copy()) for x in store.episode(episode))
+        if len(control):
+            after = dynamics.rollout(State(q[:-1], qd[:-1]), control[:, None])  # every frame on its own
+            np.testing.assert_allclose(after.qd[:, 1], qd[1:], atol=1e-3)

@@ -50,6 +50,7 @@ def log(
     if len(tasks) != 1:
         raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
     task = load(tasks.pop())
+    layout = None if csv is None else row_layout(task)
     behaviours = [Behaviour(name, network) for name, _, network in opened]
     with TrainingBar("recording") as bar:
         found = record_log(
@@ -63,6 +64,6 @@ def log(
     )
     for name, value in found.returns.items():
         print(f"return of {name}, noise included: {value:.4g}")
-    if csv is not None:
-        write_rows(Store.open(out), csv, row_layout(task))
+    if csv is not None and layout is not None:
+        write_rows(Store.open(out), csv, layout)
         print(f"rows: {csv}")

@@ -88,6 +88,18 @@ def row_layout(task: Task) -> RowLayout:
     return layout
 
 
+def logged_spec(task: Task) -> StateSpec:
+    """Return what the task's robot logs: its declared rows, or all joints and torques of a bolted robot.
+
+    Raises:
+        InputError: The robot floats and declares no rows, or those do not fit the task.
+    """
+    robot = task.declaration()
+    if robot.rows_path is None and all(joint.kind in ("revolute", "prismatic") for joint in robot.spec.joints):
+        return robot.spec
+    return row_layout(task).spec
+
+
 def record_log(
     task: Task,
     dynamics: Dynamics,
@@ -114,7 +126,7 @@ def record_log(
         progress: Called with the transitions so far and those asked for, after each batch.
 
     Raises:
-        InputError: A setting is out of range, the robot declares no rows, or the file cannot be written.
+        InputError: A setting is out of range, the robot floats and declares no rows, or the file cannot be written.
     """
     path = Path(out)
     if path.suffix.lower() not in {".h5", ".hdf5"}:
@@ -125,9 +137,9 @@ def record_log(
     if not 0 <= noise < math.inf:
         raise InputError(f"noise is {noise:g}; valid: a finite number of at least 0")
     require_fit(task, dynamics)
-    layout, begin = row_layout(task), time.process_time()
+    spec, begin = logged_spec(task), time.process_time()
     header = StoreHeader(
-        spec=layout.spec,
+        spec=spec,
         source="log",
         seed=seed,
         versions=package_versions("newton", "torch"),
@@ -138,9 +150,9 @@ def record_log(
     with StoreWriter(path, header) as writer:
         while written < transitions:
             batch = _Batch(task, dynamics, behaviours, worlds, noise, derive_seed(seed, "log", writer.batches))
-            batch.run(layout)
+            batch.run(spec)
             split = assign_splits(worlds, derive_seed(seed, "log split", writer.batches), test=_TEST_FRACTION)
-            arrays = batch.arrays(layout.spec)
+            arrays = batch.arrays()
             writer.append(
                 arrays["q"], arrays["qd"], arrays["control"], channel=arrays["channel"], contact=arrays["contact"],
                 lengths=batch.lengths, split=split, group=batch.policy, world=np.arange(worlds),
@@ -184,7 +196,7 @@ class _Batch:
         self.failed = np.zeros(worlds, dtype=bool)
         self.returns = np.zeros(worlds)
 
-    def run(self, layout: RowLayout) -> None:
+    def run(self, spec: StateSpec) -> None:
         """Make the episodes; the first frame is not kept, as no torque and no contact is known before it."""
         task, worlds = self._task, len(self.policy)
         state = task.start(worlds, self._generator)
@@ -198,7 +210,7 @@ class _Batch:
             carry, step = self._dynamics.step(carry, state, Control(torque=torque))
             state, now = step.state, self._quantities(step.state, step, torque)
             reward = torch.stack(list(task.reward(now, memory, action).values())).sum(0)
-            contacts = now.contacts(layout.contacts)
+            contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
             failed = task.terminated(now, memory) | ~state.q.isfinite().all(-1)
             memory = task.advance(memory, now, action, self._generator)
             change = task.push(memory, self._generator)
@@ -207,13 +219,14 @@ class _Batch:
                 now = self._quantities(state, None, torque)
             self._count(frame, reward, failed)
             if frame:
-                assert control.target is not None  # of a robot with rows, whose layout says so
-                self._rows[-1]["control"] = control.target
-            self._rows.append(self._row(layout, now, contacts))
+                driven = torque if spec.control_kind == "torque" else control.target
+                assert driven is not None  # of a robot with rows, whose layout says so
+                self._rows[-1]["control"] = driven
+            self._rows.append(self._row(spec, now, contacts))
             if frame and self.failed.all():
                 break
 
-    def arrays(self, spec: StateSpec) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray]:
         """Return what the episodes hold, with the axes that a store's writer takes; zeros after a failure."""
         found = {}
         for name in ("q", "qd", "control", "channel", "contact"):
@@ -245,11 +258,12 @@ class _Batch:
         self.lengths[fresh] = frame
         self.failed |= fresh
 
-    def _row(self, layout: RowLayout, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:
-        names = dict.fromkeys(channel.quantity for channel in layout.spec.channels)
+    def _row(self, spec: StateSpec, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:
+        names = dict.fromkeys(channel.quantity for channel in spec.channels)
+        nothing = contacts.new_zeros(len(contacts), 0)
         return {
             "q": now["joint_position"],
             "qd": now["joint_velocity"],
-            "channel": torch.cat([now[name] for name in names], dim=-1),
+            "channel": torch.cat([nothing, *(now[name] for name in names)], dim=-1),
             "contact": (contacts > 0.5).to(torch.float32),
         }
