@@ -16,6 +16,9 @@ from neurodyn.dynamics.encoding import Encoding, EncodingConfig
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.nets.build import NetConfig, build_predictor
 
+KINDS = ("neural", "hybrid", "world-model")
+"""What config.json of a model may say that it is."""
+
 
 class _Known(Protocol):
     """A model that knows of which robot it is."""
@@ -84,22 +87,27 @@ def read_model_config(run: str | Path) -> tuple[ModelConfig, ModelSpec]:
         InputError: There is no such run, its files are malformed, or its model is no neural one.
     """
     folder = artifacts.resolve_run(run) / "model"
-    given = read_kind(folder, "neural", other="hybrid")
+    given = read_kind(folder, "neural")
     config = from_dict(given, ModelConfig, str(folder / "config.json"))
     spec = from_dict(artifacts.read_json(folder / "spec.json"), ModelSpec, str(folder / "spec.json"))
     return config, spec
 
 
-def read_kind(folder: Path, kind: str, *, other: str) -> Any:
-    """Return what config.json of a model says; refuse a model of the other kind.
+def read_kind(folder: Path, kind: str) -> Any:
+    """Return what config.json of a model says; refuse a model of another kind.
 
     Raises:
-        InputError: The file is missing or malformed, or the model is of the other kind.
+        InputError: The file is missing or malformed, or the model is of another kind.
     """
     given = artifacts.read_json(folder / "config.json")
-    if isinstance(given, dict) and given.get("kind") == other:
-        raise InputError(f"{folder}: holds a {other} model; valid here: a {kind} model")
+    found = given.get("kind") if isinstance(given, dict) else None
+    if found in KINDS and found != kind:
+        raise InputError(f"{folder}: holds a {_called(found)}; valid here: a {_called(kind)}")
     return given
+
+
+def _called(kind: str) -> str:
+    return "world model" if kind == "world-model" else f"{kind} model"
 
 
 def load(run: str | Path, *, device: str = "cpu") -> NeuralDynamics:

@@ -90,7 +90,7 @@ def read_hybrid_config(run: str | Path) -> tuple[HybridConfig, HybridSpec]:
         InputError: There is no such run, its files are malformed, or its model is no hybrid one.
     """
     folder = artifacts.resolve_run(run) / "model"
-    given = read_kind(folder, "hybrid", other="neural")
+    given = read_kind(folder, "hybrid")
     config = from_dict(given, HybridConfig, str(folder / "config.json"))
     spec = from_dict(artifacts.read_json(folder / "spec.json"), HybridSpec, str(folder / "spec.json"))
     return config, spec

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import KINDS
 from neurodyn.dynamics.artifact import load as load_neural
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.dynamics.hybrid_artifact import load_hybrid
@@ -14,8 +15,6 @@ from neurodyn.dynamics.world_model_artifact import load_world_model
 
 Model = NeuralDynamics | HybridDynamics
 """Dynamics of a simulator's state that were learned or identified."""
-
-KINDS = ("neural", "hybrid", "world-model")
 
 
 def load(run: str | Path, *, device: str = "cpu") -> Model | WorldModel:

@@ -8,6 +8,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.artifact import read_kind
 from neurodyn.dynamics.world_model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 
@@ -54,10 +55,7 @@ def read_world_model_config(run: str | Path) -> tuple[WorldModelConfig, WorldMod
         InputError: There is no such run, its files are malformed, or its model is of another kind.
     """
     folder = artifacts.resolve_run(run) / "model"
-    given = artifacts.read_json(folder / "config.json")
-    kind = given.get("kind") if isinstance(given, dict) else None
-    if kind != "world-model":
-        raise InputError(f"{folder}: holds a model of kind {kind!r}; valid here: a world-model")
+    given = read_kind(folder, "world-model")
     config = from_dict(given, WorldModelConfig, str(folder / "config.json"))
     return config, from_dict(artifacts.read_json(folder / "spec.json"), WorldModelSpec, str(folder / "spec.json"))
 
