@@ -2,7 +2,9 @@
 """A trained model as files: RUN/model/{model.safetensors, config.json, spec.json}."""
 
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+
+from torch import nn
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
@@ -15,6 +17,10 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.encoding import Encoding, EncodingConfig
 from neurodyn.dynamics.neural import NeuralDynamics
 from neurodyn.nets.build import NetConfig, build_predictor
+
+C = TypeVar("C", bound=Config)
+S = TypeVar("S", bound=Config)
+M = TypeVar("M", bound=nn.Module)
 
 KINDS = ("neural", "hybrid", "world-model")
 """What config.json of a model may say that it is."""
@@ -86,19 +92,37 @@ def read_model_config(run: str | Path) -> tuple[ModelConfig, ModelSpec]:
     Raises:
         InputError: There is no such run, its files are malformed, or its model is no neural one.
     """
-    folder = artifacts.resolve_run(run) / "model"
-    given = read_kind(folder, "neural")
-    config = from_dict(given, ModelConfig, str(folder / "config.json"))
-    spec = from_dict(artifacts.read_json(folder / "spec.json"), ModelSpec, str(folder / "spec.json"))
-    return config, spec
+    return read_described(run, "neural", ModelConfig, ModelSpec)
 
 
-def read_kind(folder: Path, kind: str) -> Any:
-    """Return what config.json of a model says; refuse a model of another kind.
+def read_described(run: str | Path, kind: str, config: type[C], spec: type[S]) -> tuple[C, S]:
+    """Read config.json and spec.json of a run's model, which must be of this kind.
 
     Raises:
-        InputError: The file is missing or malformed, or the model is of another kind.
+        InputError: There is no such run, its files are malformed, or its model is of another kind.
     """
+    folder = artifacts.resolve_run(run) / "model"
+    built = from_dict(_of_kind(folder, kind), config, str(folder / "config.json"))
+    return built, from_dict(artifacts.read_json(folder / "spec.json"), spec, str(folder / "spec.json"))
+
+
+def load_weights(run: str | Path, model: M, device: str) -> M:
+    """Give a model the weights of a run, and return it frozen.
+
+    Raises:
+        InputError: The file is missing, truncated, or does not fit the model.
+    """
+    path = artifacts.resolve_run(run) / "model" / "model.safetensors"
+    try:
+        model.load_state_dict(artifacts.read_tensors(path))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"{path}: weights do not fit config.json beside them ({reason})") from None
+    return model.requires_grad_(False).eval().to(device)
+
+
+def _of_kind(folder: Path, kind: str) -> Any:
+    """Return what config.json of a model says; refuse a model of another kind."""
     given = artifacts.read_json(folder / "config.json")
     found = given.get("kind") if isinstance(given, dict) else None
     if found in KINDS and found != kind:
@@ -121,14 +145,7 @@ def load(run: str | Path, *, device: str = "cpu") -> NeuralDynamics:
         InputError: There is no such run, or its files are missing, truncated or of another version.
     """
     config, spec = read_model_config(run)
-    model = build_model(config, spec)
-    path = artifacts.resolve_run(run) / "model" / "model.safetensors"
-    try:
-        model.load_state_dict(artifacts.read_tensors(path))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise InputError(f"{path}: weights do not fit config.json beside them ({reason})") from None
-    return model.requires_grad_(False).eval().to(device)
+    return load_weights(run, build_model(config, spec), device)
 
 
 def require_match(model: _Known, spec: StateSpec, built: Fingerprint | None, where: str) -> None:

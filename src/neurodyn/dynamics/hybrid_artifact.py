@@ -8,14 +8,14 @@ import msgspec
 import torch
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.config import Config, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import Parameter
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.artifact import read_kind
+from neurodyn.dynamics.artifact import read_described
 from neurodyn.dynamics.hybrid import HybridDynamics
 from neurodyn.rigid.engine import EngineConfig
 
@@ -89,11 +89,7 @@ def read_hybrid_config(run: str | Path) -> tuple[HybridConfig, HybridSpec]:
     Raises:
         InputError: There is no such run, its files are malformed, or its model is no hybrid one.
     """
-    folder = artifacts.resolve_run(run) / "model"
-    given = read_kind(folder, "hybrid")
-    config = from_dict(given, HybridConfig, str(folder / "config.json"))
-    spec = from_dict(artifacts.read_json(folder / "spec.json"), HybridSpec, str(folder / "spec.json"))
-    return config, spec
+    return read_described(run, "hybrid", HybridConfig, HybridSpec)
 
 
 def load_hybrid(run: str | Path, *, threads: int = 1) -> HybridDynamics:

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Literal
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import Config, from_dict, to_dict
-from neurodyn.core.errors import InputError
+from neurodyn.core.config import Config, to_dict
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.artifact import read_kind
+from neurodyn.dynamics.artifact import load_weights, read_described
 from neurodyn.dynamics.world_model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 
@@ -54,10 +53,7 @@ def read_world_model_config(run: str | Path) -> tuple[WorldModelConfig, WorldMod
     Raises:
         InputError: There is no such run, its files are malformed, or its model is of another kind.
     """
-    folder = artifacts.resolve_run(run) / "model"
-    given = read_kind(folder, "world-model")
-    config = from_dict(given, WorldModelConfig, str(folder / "config.json"))
-    return config, from_dict(artifacts.read_json(folder / "spec.json"), WorldModelSpec, str(folder / "spec.json"))
+    return read_described(run, "world-model", WorldModelConfig, WorldModelSpec)
 
 
 def load_world_model(run: str | Path, *, device: str = "cpu") -> WorldModel:
@@ -72,10 +68,4 @@ def load_world_model(run: str | Path, *, device: str = "cpu") -> WorldModel:
     """
     config, spec = read_world_model_config(run)
     model = WorldModel(spec.state, config.net, terminates=config.terminates)
-    path = artifacts.resolve_run(run) / "model" / "model.safetensors"
-    try:
-        model.load_state_dict(artifacts.read_tensors(path))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise InputError(f"{path}: weights do not fit config.json beside them ({reason})") from None
-    return model.requires_grad_(False).eval().to(device)
+    return load_weights(run, model, device)

@@ -166,6 +166,19 @@ class PhasedTraining(ABC):
         self._at.cpu_seconds += cpu_now - cpu
         return wall_now, cpu_now
 
+    def _standing(self, loss: float, rate: float, score: float) -> dict[str, Any]:
+        """Return what every line of a validation says."""
+        at = self._at
+        return {
+            "phase": at.phase,
+            "loss": loss,
+            "rate": rate,
+            "seconds": round(at.seconds, 3),
+            "cpu_seconds": round(at.cpu_seconds, 3),
+            "skipped": at.skipped,
+            "rollout_score": score,
+        }
+
     def _overall(self) -> float:
         before = sum(phase.share for phase in self._plan.phases[: self._at.phase])
         return min(1.0, (before + min(1.0, self._done()) * self._stage.share) / self._shares)

@@ -76,13 +76,7 @@ class Trainer(PhasedTraining):
             at.best = error.score
             save_model(self._run, self._model, self._config)
         values: dict[str, Any] = {
-            "phase": at.phase,
-            "loss": loss,
-            "rate": rate,
-            "seconds": round(at.seconds, 3),
-            "cpu_seconds": round(at.cpu_seconds, 3),
-            "skipped": at.skipped,
-            "rollout_score": error.score,
+            **self._standing(loss, rate, error.score),
             "rollout_q": dict(zip(self._model.spec.tangent_names, error.q, strict=True)),
             "rollout_qd": dict(zip(self._model.spec.qd_names, error.qd, strict=True)),
         }

@@ -104,13 +104,7 @@ class WorldTrainer(PhasedTraining):
             self._model.fitted.fill_(at.step > 0)
             save_world_model(self._run, self._model, self._robot)
         values: dict[str, Any] = {
-            "phase": at.phase,
-            "loss": loss,
-            "rate": rate,
-            "seconds": round(at.seconds, 3),
-            "cpu_seconds": round(at.cpu_seconds, 3),
-            "skipped": at.skipped,
-            "rollout_score": error.score,
+            **self._standing(loss, rate, error.score),
             "rollout": dict(zip(self._model.observation.names, error.columns, strict=True)),
             "within_two_sigma": error.coverage,
         }
