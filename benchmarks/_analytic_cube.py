@@ -14,9 +14,9 @@ from torch import Tensor
 
 from neurodyn.core.seeds import generator
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window, present_state
-from neurodyn.fit.evaluate_floating import evaluate_floating
+from neurodyn.evaluate.tosses import evaluate_floating
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material
 

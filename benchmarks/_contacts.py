@@ -9,9 +9,9 @@ import numpy as np
 import torch
 import warp as wp
 
-from neurodyn.core.probes import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
 from neurodyn.core.scene import IDENTITY, Terrain
-from neurodyn.rigid.terrain import terrain_heights
+from neurodyn.geometry.terrain import terrain_heights
 from neurodyn.sim.engine import import_newton
 
 newton = import_newton()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import load
-from neurodyn.fit.evaluate import evaluate
-from neurodyn.fit.settings import load_settings, with_budget
-from neurodyn.fit.train import train
+from neurodyn.dynamics.neural.artifact import load
+from neurodyn.evaluate.simulator import evaluate
+from neurodyn.learn.neural.settings import load_settings, with_budget
+from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.generate import generate
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from _common import require, single_thread, write_result
 from neurodyn.core.config import read_config
-from neurodyn.fit.metrics import read_metrics
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluation import evaluate_policy
 from neurodyn.policy.train import PolicyRecord
 

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from _common import require, single_thread, write_result
+from neurodyn.core.contact_points import ChainJoint, Probe
 from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.probes import ChainJoint, Probe
-from neurodyn.rigid.articulated import Tree
-from neurodyn.rigid.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
-from neurodyn.rigid.integration import advanced
-from neurodyn.rigid.points import link_poses, touches
-from neurodyn.rigid.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
+from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.points import link_poses, touches
+from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 
 LINKS, LENGTH, DT, SWEEPS, STEPS = 5, 0.5, 1e-3, 50, 5000
 STATE = 2 * LINKS

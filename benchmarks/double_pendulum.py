@@ -12,11 +12,11 @@ from pathlib import Path
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Split
 from neurodyn.dynamics.loading import load
-from neurodyn.fit.data import open_robot_data
-from neurodyn.fit.evaluate_log import evaluate_log
-from neurodyn.fit.settings import load_settings, with_budget
-from neurodyn.fit.train import train
+from neurodyn.evaluate.log import evaluate_log
+from neurodyn.learn.neural.settings import load_settings, with_budget
+from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot
+from neurodyn.robots.data import open_robot_data
 
 LOGS = Path(__file__).resolve().parents[2] / "shared/data/dfki_double_pendulum/dfki_double_pendulum.npz"
 

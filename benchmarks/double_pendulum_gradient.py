@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from _common import compare, require, single_thread, write_result
+from neurodyn.core.contact_points import ChainJoint
 from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.probes import ChainJoint
-from neurodyn.rigid.articulated import Tree
-from neurodyn.rigid.integration import advanced
-from neurodyn.rigid.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 
 STEPS, DT, GRAVITY = 500, 0.002, 9.81
 LENGTHS, MASSES, START = (0.8, 1.1), (1.3, 0.7), (1.0, -0.5, 0.3, 0.8)
@@ -144,7 +144,7 @@ def first_call(cached: bool) -> float:
     """Return the seconds of the first gradient in a new process, imports excluded."""
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); import torch, warp, double_pendulum_gradient as b;"
-        "from neurodyn.rigid.start import start_warp; start_warp();"
+        "from neurodyn.geometry.start_warp import start_warp; start_warp();"
         "t = time.perf_counter(); b.Ours(1)(); print(time.perf_counter() - t)"
     )
     environment = dict(os.environ)

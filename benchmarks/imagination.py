@@ -21,7 +21,7 @@ from _common import compare, require, single_thread, write_result
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.store import Store, StoreWriter
 from neurodyn.dynamics.interface import present_state
-from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.logs import row_layout

@@ -16,11 +16,11 @@ import numpy as np
 
 from _common import require, single_thread, write_result
 from neurodyn.core.scene import Box, Plane, Scene, Terrain
-from neurodyn.dynamics.artifact import load, read_model_config
-from neurodyn.fit.evaluate import SEED, default_rollouts, evaluate
-from neurodyn.fit.same_robot import require_robot
-from neurodyn.fit.situation import Situation, situation, situations
-from neurodyn.fit.stability import stability
+from neurodyn.dynamics.neural.artifact import load, read_model_config
+from neurodyn.dynamics.same_robot import require_robot
+from neurodyn.evaluate.scenario import Situation, situation, situations
+from neurodyn.evaluate.simulator import SEED, default_rollouts, evaluate
+from neurodyn.evaluate.stability import stability
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 

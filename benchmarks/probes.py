@@ -38,16 +38,16 @@ from _contacts import (
 )
 from _shapes import torus
 from neurodyn import robots
-from neurodyn.core.probes import ProbeLayout
+from neurodyn.core.contact_points import ProbeLayout
 from neurodyn.core.scene import Box, Plane, Scene, Terrain
-from neurodyn.rigid.ground import Ground
-from neurodyn.rigid.probing import Prober, Readings
-from neurodyn.rigid.solids import matrix
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.proximity import Prober, Readings
+from neurodyn.geometry.solids import matrix
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ProbeSelection
 from neurodyn.sim.build import build
+from neurodyn.sim.contact_points import probe_layout
 from neurodyn.sim.model_ground import ground_of_model
-from neurodyn.sim.probes import probe_layout
 
 _TOLERANCE = {"convex": 5e-6}  # the hull's own faces, in float32; all others 1e-6
 _LEG = 0.08

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.rigid.engine import Engine, EngineConfig
+from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.robots import Joint, Robot
 from neurodyn.robots.sections import ProbeSelection, Ranges
 from neurodyn.sim.build import build

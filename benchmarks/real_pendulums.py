@@ -21,10 +21,10 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
 from neurodyn.data.readers import open_data
 from neurodyn.data.store import Store
-from neurodyn.fit.identification_settings import IdentificationSettings, changed, load_identification
-from neurodyn.fit.identify import Given, identify
-from neurodyn.fit.settings import load_settings, with_budget
-from neurodyn.fit.train import train
+from neurodyn.identify.identify import Given, identify
+from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
+from neurodyn.learn.neural.settings import load_settings, with_budget
+from neurodyn.learn.neural.train import train
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 
@@ -97,7 +97,7 @@ def _measured(robot: Robot, store: Store, data: str, out: Path, options: argpars
         read_config(Path(robot.folder) / "blueprint.yaml", Blueprint), beside,
     )  # fmt: skip
     start = time.process_time()
-    found = identify(given, out / "hybrid", _settings(robot, options.steps))
+    found = identify(given, out / "hybrid", _settings(robot, options.steps)).figures
     found["cpu_s"], found["neural_cpu_s"] = time.process_time() - start, cpu
     write_json(out / "found.json", found)
     return found

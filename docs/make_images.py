@@ -20,8 +20,9 @@ MOST_BYTES = {"cartpole": 1_500_000}
 def main(runs: list[str]) -> None:
     """Write the pictures."""
     from neurodyn.dynamics.artifact import read_model_config
-    from neurodyn.fit.recording import record_run
-    from neurodyn.fit.recording_files import readme_gif
+
+    from neurodyn.report.recording import record_run
+    from neurodyn.report.recording_files import readme_gif
 
     for run in runs:
         robot = Path(read_model_config(run)[0].robot).stem
@@ -35,7 +36,7 @@ def imagined(policies: list[str]) -> None:
     """Draw the returns of policies in imagination and in the simulator."""
     from matplotlib.figure import Figure
 
-    from neurodyn.fit.metrics import read_metrics
+    from neurodyn.learn.metrics import read_metrics
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()

@@ -14,7 +14,7 @@ import sys
 import torch
 
 import neurodyn
-from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import State
 
 

@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.contact_points import ChainJoint
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.parameter import select_parameters
-from neurodyn.core.probes import ChainJoint
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics import HybridDynamics, State
-from neurodyn.fit.basin_hopping import basin_hopping
-from neurodyn.fit.fit_windows import FitWindows
-from neurodyn.fit.least_squares import levenberg_marquardt
-from neurodyn.fit.noise import Noise
-from neurodyn.fit.residuals import ResidualOptions, Residuals
-from neurodyn.rigid.engine import EngineConfig, nominal
+from neurodyn.identify.basin_hopping import basin_hopping
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.noise import Noise
+from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.multibody.engine import EngineConfig, nominal
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

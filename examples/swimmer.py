@@ -19,12 +19,12 @@ from pytorch_optimizer import SOAP
 from torch import Tensor
 
 from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.contact_points import ChainJoint
 from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.probes import ChainJoint
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics import HybridDynamics, State
-from neurodyn.fit.augment import split_weights
-from neurodyn.rigid.engine import EngineConfig
+from neurodyn.learn.hybrid.trainer import split_weights
+from neurodyn.multibody.engine import EngineConfig
 
 MEDIA = {"water5": (1000.0, 1.518e-3), "water25": (997.0, 8.9e-4), "air25": (1.184, 1.849e-5), "vacuum": (0.0, 0.0)}
 """Density [kg/m^3] and viscosity [Pa s]."""

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from neurodyn.data.store import Store
-from neurodyn.fit.settings import Phase, Settings
-from neurodyn.fit.train import train
+from neurodyn.learn.neural.settings import Phase, Settings
+from neurodyn.learn.neural.train import train
 from neurodyn.nets.build import NetConfig
 from neurodyn.robots import Robot, load
 from tests import plant

@@ -20,9 +20,9 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
-from neurodyn.dynamics.encoding import Encoding, EncodingConfig, Limit
 from neurodyn.dynamics.interface import Control, State, Step, Trajectory, present_state
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit
+from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.robots import Robot, load
 

@@ -20,8 +20,8 @@ ROBOTS = {"arm": "examples/own_robot"}
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_blueprint_fits_its_robot(path: Path):
     pytest.importorskip("newton")
-    from neurodyn.dynamics.hybrid import HybridDynamics
-    from neurodyn.fit.discovery_run import nominal_dynamics
+    from neurodyn.dynamics.hybrid.model import HybridDynamics
+    from neurodyn.identify.discovery_run import nominal_dynamics
 
     robot = robots.load(str(ROOT / ROBOTS[path.stem]) if path.stem in ROBOTS else path.stem)
     bare = nominal_dynamics(robot, substeps=1)

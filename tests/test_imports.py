@@ -65,7 +65,7 @@ except SystemExit as stop:
 """
     modules = loaded(script)
     assert [
-        name for name in ("newton", "warp", "mujoco", "matplotlib", "h5py", "neurodyn.fit") if name in modules
+        name for name in ("newton", "warp", "mujoco", "matplotlib", "h5py", "neurodyn.learn") if name in modules
     ] == []
 
 
@@ -79,7 +79,7 @@ for info in pkgutil.walk_packages(neurodyn.__path__, "neurodyn.", onerror=lambda
 """
     modules = loaded(NO_SIMULATOR + script)
     assert [name for name in ("newton", "mujoco", "mujoco_warp") if name in modules] == []
-    assert "neurodyn.fit.evaluate" in modules
+    assert "neurodyn.evaluate.simulator" in modules
 
 
 LEARN_FROM_LOGS = (
@@ -108,7 +108,7 @@ call("finetune", folder / "run", "--data", data, "--out", folder / "tuned", "--s
 
 import neurodyn
 from neurodyn.data.store import Store
-from neurodyn.fit.evaluate_log import evaluate_log
+from neurodyn.evaluate.log import evaluate_log
 model = neurodyn.load(folder / "tuned")
 report = evaluate_log(model, neurodyn.robots.load("cartpole"), Store.open(data), split=None, horizon=10)
 assert report["finite_fraction"] == 1.0 and report["joint_rad"] > 0

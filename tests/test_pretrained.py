@@ -17,7 +17,7 @@ def test_a_cartpole_ships():
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
-    from neurodyn.fit.train import read_run_config
+    from neurodyn.learn.neural.train import read_run_config
 
     run = resolve_run(PRETRAINED + name)
     assert sum(path.stat().st_size for path in run.rglob("*") if path.is_file()) < SIZE_LIMIT
@@ -26,7 +26,7 @@ def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
 
 def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_seen():
     pytest.importorskip("newton", reason="the extra sim is not installed")
-    from neurodyn.fit.evaluation import evaluate_run
+    from neurodyn.evaluate.run import evaluate_run
 
     result = evaluate_run("pretrained:cartpole", horizon=100, rollouts=256, seed=91)
     # NeRD, table of passive motion, 100 steps: .0002 m and .0004 rad.
@@ -37,7 +37,7 @@ def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_se
 
 def test_more_than_memory_holds_is_refused_at_once():
     pytest.importorskip("newton", reason="the extra sim is not installed")
-    from neurodyn.fit.evaluation import evaluate_run
+    from neurodyn.evaluate.run import evaluate_run
 
     with pytest.raises(InputError, match=r"--rollouts 2 of --horizon 1000000000 need about 400 GB of memory; valid"):
         evaluate_run("pretrained:cartpole", horizon=10**9, rollouts=2)
@@ -47,7 +47,7 @@ def test_more_than_memory_holds_is_refused_at_once():
 def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""
     pytest.importorskip("newton", reason="the extra sim is not installed")
-    from neurodyn.fit.evaluation import evaluate_run
+    from neurodyn.evaluate.run import evaluate_run
     from neurodyn.robots.listing import list_robots
 
     shown = next(r.measured[PRETRAINED + name] for r in list_robots() if PRETRAINED + name in r.pretrained)

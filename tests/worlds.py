@@ -7,7 +7,7 @@ import torch
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
 from neurodyn.data.store import Store
-from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 
 SPEC = StateSpec(

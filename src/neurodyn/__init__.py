@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robot dynamics that are known, learned, or part each, behind one interface.
+"""Analytic, hybrid, neural and world-model robot dynamics behind one interface.
 
     import neurodyn
 
@@ -15,10 +15,43 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from neurodyn import core, data, dynamics, fit, nets, policy, robots, sim, solvers, tasks
+    from neurodyn import (
+        core,
+        data,
+        dynamics,
+        evaluate,
+        geometry,
+        identify,
+        learn,
+        multibody,
+        nets,
+        policy,
+        report,
+        robots,
+        sim,
+        solvers,
+        tasks,
+    )
     from neurodyn.dynamics.loading import load
 
-__all__ = ["core", "data", "dynamics", "fit", "load", "nets", "policy", "robots", "sim", "solvers", "tasks"]
+__all__ = [
+    "core",
+    "data",
+    "dynamics",
+    "evaluate",
+    "geometry",
+    "identify",
+    "learn",
+    "load",
+    "multibody",
+    "nets",
+    "policy",
+    "report",
+    "robots",
+    "sim",
+    "solvers",
+    "tasks",
+]
 
 
 def __getattr__(name: str) -> Any:

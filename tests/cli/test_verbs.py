@@ -9,8 +9,8 @@ import pytest
 
 from neurodyn.cli.main import run
 from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import load
-from neurodyn.fit.train import read_run_config
+from neurodyn.dynamics.neural.artifact import load
+from neurodyn.learn.neural.train import read_run_config
 from tests import plant
 
 SETTINGS = """

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neurodyn.cli.main import run
-from neurodyn.fit import recording_files
+from neurodyn.report import recording_files
 
 
 @pytest.fixture(autouse=True)

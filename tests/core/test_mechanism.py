@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
+from neurodyn.core.contact_points import ChainJoint, Probe
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.probes import ChainJoint, Probe
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 

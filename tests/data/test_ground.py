@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
 from neurodyn.core.errors import InputError
-from neurodyn.core.probes import ChainJoint, Probe, ProbeLayout
 from neurodyn.core.scene import IDENTITY, Plane, Scene
 from neurodyn.data.inspection import inspect_store
 from neurodyn.data.store import Store, StoreWriter

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 from tests.dynamics.test_tangent import SPEC, draw
 
 COM = (0.3, -0.2, 0.1)

@@ -10,7 +10,7 @@ from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.export import export_model
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.loading import load
-from neurodyn.dynamics.world_model import WorldCarry, WorldModel
+from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.nets import onnx_file
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.onnx_file import read_metadata, write_onnx

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, State, Window, present_state
 from neurodyn.dynamics.tangent import wrap_angle
 from tests import plant

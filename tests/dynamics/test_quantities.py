@@ -6,12 +6,12 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
-from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Environment, State, Step
 from neurodyn.dynamics.loading import load
 from neurodyn.dynamics.quantities import Quantities, state_quantities
-from neurodyn.rigid import rotation
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry import rotation
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks.resets import reset_states
 

@@ -5,7 +5,7 @@ import torch
 
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 
 SPEC = StateSpec(
     robot="buoy",

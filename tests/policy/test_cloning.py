@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.store import Store, StoreWriter
-from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.logs import row_layout

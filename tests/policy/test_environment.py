@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.interface import Control
-from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.starts import SampledStarts

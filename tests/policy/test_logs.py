@@ -11,10 +11,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.readers import read_rows, write_rows
 from neurodyn.data.store import Store
-from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import State
+from neurodyn.multibody.pd import pd_torque
 from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout
-from neurodyn.rigid.drive import pd_torque
 from neurodyn.tasks.anymal_velocity import KD, KP, AnymalVelocity
 from neurodyn.tasks.cartpole import CartpoleSwingUp
 

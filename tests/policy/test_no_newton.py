@@ -21,7 +21,7 @@ import torch
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
-from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.evaluation import evaluate_policy
 from neurodyn.policy.opening import Opened, open_reference

@@ -6,9 +6,9 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel
-from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.neural import NeuralDynamics
-from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy import opening
 from neurodyn.policy.opening import open_dynamics, open_reference

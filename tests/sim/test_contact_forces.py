@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Control, Environment, State
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load
-from neurodyn.sim.teacher import Teacher
+from neurodyn.sim.reference import Teacher
 
 _FEET = ["LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"]
 

@@ -12,10 +12,10 @@ from neurodyn import robots
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Box, Plane, Scene
-from neurodyn.rigid.rotation import multiply, rotate
+from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.contacts import Capacity
-from neurodyn.sim.teacher import Teacher
+from neurodyn.sim.reference import Teacher
 
 SCENE = Scene(shapes=(Plane(), Box(half=(0.6, 0.6, 0.2))))
 WORLDS = 6

@@ -9,7 +9,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.robots import TeacherConfig
 from neurodyn.sim.energy import energy
-from neurodyn.sim.teacher import Teacher
+from neurodyn.sim.reference import Teacher
 
 
 def test_energy_of_the_cartpole_is_the_closed_form():

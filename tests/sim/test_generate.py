@@ -11,12 +11,12 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.store import Store
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Ranges
 from neurodyn.sim.clearance import Clearance
 from neurodyn.sim.generate import early_ends, generate
+from neurodyn.sim.reference import Teacher
 from neurodyn.sim.sampling import TOUCH
-from neurodyn.sim.teacher import Teacher
 
 
 def content(path) -> dict[str, np.ndarray]:

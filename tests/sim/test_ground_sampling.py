@@ -10,7 +10,7 @@ import torch
 from neurodyn import robots
 from neurodyn.core.scene import Plane, Scene
 from neurodyn.core.seeds import generator
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots.sections import GroundSampling
 from neurodyn.sim.clearance import ground_height
 from neurodyn.sim.ground_sampling import FAR_BELOW, data_scene, sample_grounds

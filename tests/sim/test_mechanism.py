@@ -12,13 +12,13 @@ import torch
 from neurodyn import robots
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.mechanism import Mechanism
-from neurodyn.rigid.articulated import Tree
-from neurodyn.rigid.free_motion import FreeMotion
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.free_motion import FreeMotion
 from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
-from neurodyn.sim.teacher import Teacher
-from tests.rigid import reference
-from tests.rigid.reference import Configuration, random_motion
+from neurodyn.sim.reference import Teacher
+from tests.multibody import reference
+from tests.multibody.reference import Configuration, random_motion
 
 NAMES = ("cartpole", "ant", "anymal-c", "cube")
 

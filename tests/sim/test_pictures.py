@@ -8,7 +8,7 @@ import torch
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Box, Scene
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.sim.camera import Camera
 from neurodyn.sim.pictures import render
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from neurodyn import robots
+from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
 from neurodyn.core.errors import InputError
-from neurodyn.core.probes import ChainJoint, Probe, ProbeLayout
 from neurodyn.core.scene import IDENTITY, Box, Plane, Scene
 from neurodyn.core.seeds import generator
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Joint, Ranges
 from neurodyn.sim.clearance import Clearance, ground_height
 from neurodyn.sim.sampling import TOUCH, sample_resets, sample_states, sample_torques

@@ -20,10 +20,10 @@ from neurodyn.core.scene import (
     Sphere,
     Terrain,
 )
-from neurodyn.rigid.rotation import multiply, rotate
+from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.robots import Robot
+from neurodyn.sim.reference import Teacher
 from neurodyn.sim.scene import ScenePlacer, is_convex, needs_triangles
-from neurodyn.sim.teacher import Teacher
 
 G = 9.81
 RADIUS = 0.1

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.dynamics.artifact import ModelConfig, ModelSpec, build_model, save_model
-from neurodyn.dynamics.encoding import Anchor, fit_encoding
+from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model, save_model
+from neurodyn.dynamics.neural.encoding import Anchor, fit_encoding
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.nets.build import NetConfig
 
@@ -25,8 +25,8 @@ NETS = {
 
 def make_run(folder: Path, name: str, net: NetConfig, *, steps: int = 60) -> Path:
     from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.reference import Teacher
     from neurodyn.sim.sampling import sample_states, sample_torques
-    from neurodyn.sim.teacher import Teacher
 
     robot = robots.load(name)
     rng = np.random.default_rng(0)
@@ -70,11 +70,11 @@ def tilted_run(tmp_path_factory):
 
 def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
     """Save a model that feels the ground, with random weights: what it predicts depends on all that it is given."""
-    from neurodyn.dynamics.contact import ContactConfig, default_margins
-    from neurodyn.dynamics.encoding import EncodingConfig
+    from neurodyn.dynamics.neural.encoding import EncodingConfig
+    from neurodyn.dynamics.neural.margins import ContactConfig, default_margins
     from neurodyn.sim import build
+    from neurodyn.sim.contact_points import probe_layout
     from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.probes import probe_layout
 
     robot = robots.load(name)
     built = build(robot)

@@ -9,7 +9,7 @@ import warp as wp
 from neurodyn import robots
 from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.dynamics.interface import Environment
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.sim.build import build_world
 from tests.solvers.loop import coordinates, table
 

@@ -8,11 +8,11 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Plane, Scene
-from neurodyn.dynamics.hybrid import HybridDynamics
-from neurodyn.dynamics.hybrid_artifact import save_hybrid
+from neurodyn.dynamics.hybrid.artifact import save_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State
-from neurodyn.rigid.engine import EngineConfig, nominal
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
+from neurodyn.multibody.engine import EngineConfig, nominal
 
 pytest.importorskip("newton")
 

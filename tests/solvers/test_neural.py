@@ -7,8 +7,8 @@ import warp as wp
 
 from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.neural.artifact import load
 from neurodyn.sim import build
 from neurodyn.solvers import SolverNeural
 from tests.solvers.conftest import TILTED
@@ -43,7 +43,7 @@ class TestStep:
 
     @pytest.mark.parametrize("any_run", ["mlp"], indirect=True)
     def test_stays_near_the_analytic_solver(self, any_run):
-        from neurodyn.sim.teacher import Teacher
+        from neurodyn.sim.reference import Teacher
 
         model = cartpoles(16)
         torques = forces(model, 6)

@@ -12,9 +12,9 @@ import warp as wp
 from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.scene import Box, Plane, Scene
-from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.interface import Control, State
-from neurodyn.rigid import rotation
+from neurodyn.dynamics.neural.artifact import load
+from neurodyn.geometry import rotation
 from neurodyn.sim import build
 from neurodyn.sim.build import build_world
 from neurodyn.solvers import SolverNeural

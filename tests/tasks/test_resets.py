@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 from neurodyn.robots import load
 from neurodyn.tasks.resets import reset_states
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from neurodyn.fit.trainer import Position
+    from neurodyn.learn.neural.trainer import Position
 
 
 class TrainingBar:

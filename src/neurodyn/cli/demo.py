@@ -17,8 +17,8 @@ def demo(
         seed: Seed of data and training.
     """
     from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.demo_steps import run_demo
     from neurodyn.cli.tables import print_evaluation
-    from neurodyn.fit.demo import run_demo
 
     with TrainingBar("training") as bar:
         done = run_demo(

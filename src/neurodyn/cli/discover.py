@@ -41,10 +41,10 @@ def discover(
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
-    from neurodyn.fit.data import open_robot_data
-    from neurodyn.fit.discover import DiscoverySettings
-    from neurodyn.fit.discovery_run import discover_run
+    from neurodyn.identify.discover import DiscoverySettings
+    from neurodyn.identify.discovery_run import discover_run
     from neurodyn.robots import load
+    from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
     declared = load(robot)

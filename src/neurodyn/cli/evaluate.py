@@ -45,7 +45,7 @@ def evaluate(
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
     from neurodyn.dynamics.loading import run_field
-    from neurodyn.fit.evaluation import evaluate_run
+    from neurodyn.evaluate.run import evaluate_run
 
     require_writable(json, report)
     if run_field(run, "kind") == "world-model":
@@ -69,7 +69,7 @@ def evaluate(
 
 def _report(run: str, result: dict, path: Path | None) -> Path | None:
     from neurodyn.core.artifacts import PRETRAINED, resolve_run
-    from neurodyn.fit.report import write_report
+    from neurodyn.report import write_report
 
     if path is None and run.startswith(PRETRAINED):
         return None  # what ships with the package is not written to
@@ -89,8 +89,8 @@ def _evaluate_world_model(
 ) -> None:
     from neurodyn.cli.world_model_tables import print_world_model
     from neurodyn.core.artifacts import PRETRAINED, write_json
-    from neurodyn.fit.evaluate_world_run import evaluate_world_run
-    from neurodyn.fit.report.world_model import write_world_report
+    from neurodyn.evaluate.world_model_run import evaluate_world_run
+    from neurodyn.report.world_model import write_world_report
 
     result = evaluate_world_run(
         run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, beside=beside

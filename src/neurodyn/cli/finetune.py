@@ -34,11 +34,11 @@ def finetune(
         resume: Go on with a fine-tuning that was killed.
     """
     from neurodyn.cli.console import TrainingBar, report_training
-    from neurodyn.dynamics.artifact import read_model_config
-    from neurodyn.fit.data import open_robot_data
-    from neurodyn.fit.settings import load_finetuning, with_budget
-    from neurodyn.fit.train import finetune as finetune_model
+    from neurodyn.dynamics.neural.artifact import read_model_config
+    from neurodyn.learn.neural.settings import load_finetuning, with_budget
+    from neurodyn.learn.neural.train import finetune as finetune_model
     from neurodyn.robots import load
+    from neurodyn.robots.data import open_robot_data
 
     config, _ = read_model_config(run)
     declared = load(config.robot)

@@ -2,7 +2,7 @@
 """`neurodyn identify`: parameters and networks of a hybrid model, from logs."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -52,17 +52,18 @@ def identify(
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
     from neurodyn.core.errors import InputError
-    from neurodyn.fit.data import open_robot_data
-    from neurodyn.fit.identification_settings import changed, load_identification
-    from neurodyn.fit.identify import Given
-    from neurodyn.fit.identify import identify as identify_robot
-    from neurodyn.fit.same_robot import require_same_teacher
+    from neurodyn.dynamics.same_robot import require_same_teacher
+    from neurodyn.identify.identify import Given
+    from neurodyn.identify.identify import identify as identify_robot
+    from neurodyn.identify.settings import changed, load_identification
+    from neurodyn.report.identification import write_identification
     from neurodyn.robots import load, names
+    from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
     declared = load(robot)
     # The run is found again from any folder.
-    found = robot if robot in names() else str(Path(robot).resolve())
+    name = robot if robot in names() else str(Path(robot).resolve())
     chosen = changed(
         load_identification(declared, settings), minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start
     )
@@ -73,9 +74,11 @@ def identify(
     networks = None if blueprint is None else read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
     store = open_robot_data(declared, data)
     require_same_teacher(declared, store)
-    given = Given(declared, found, data, store, asked, networks, beside)
+    given = Given(declared, name, data, store, asked, networks, beside)
     with TrainingBar(f"identifying {declared.name}") as bar:
-        result: dict[str, Any] = identify_robot(given, out, chosen, resume=resume, progress=bar)
+        found = identify_robot(given, out, chosen, resume=resume, progress=bar)
+    result = found.figures
+    write_identification(out, result, found.sample)
     print_identification(result)
     if json is not None:
         write_json(json, result)

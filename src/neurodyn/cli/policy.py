@@ -107,8 +107,8 @@ def play(
             draws, in models without a memory; by default the model's own log.
     """
     from neurodyn.core.errors import InputError
-    from neurodyn.fit.recording_files import Format, write_recording
     from neurodyn.policy.needs import require_learner
+    from neurodyn.report.recording_files import Format, write_recording
 
     require_learner()
     from neurodyn.policy.play import record_policy

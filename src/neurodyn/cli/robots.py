@@ -64,8 +64,8 @@ def _show(name: str, json: Path | None) -> None:
 
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import to_dict
-    from neurodyn.fit.discovery_run import nominal_dynamics
-    from neurodyn.fit.quantities import list_quantities
+    from neurodyn.dynamics.hybrid.named import list_quantities
+    from neurodyn.identify.discovery_run import nominal_dynamics
     from neurodyn.robots import load
 
     require_writable(json)

@@ -43,11 +43,11 @@ def train(
     """
     from neurodyn.cli.console import TrainingBar, report_training
     from neurodyn.core.errors import InputError
-    from neurodyn.fit.data import open_robot_data
-    from neurodyn.fit.same_robot import require_same_teacher
-    from neurodyn.fit.settings import load_settings, with_budget
-    from neurodyn.fit.train import train as train_model
+    from neurodyn.dynamics.same_robot import require_same_teacher
+    from neurodyn.learn.neural.settings import load_settings, with_budget
+    from neurodyn.learn.neural.train import train as train_model
     from neurodyn.robots import load, names
+    from neurodyn.robots.data import open_robot_data
 
     declared = load(robot)
     # The run is found again from any folder.
@@ -81,10 +81,10 @@ def _train_world_model(
     resume: bool,
 ) -> None:
     from neurodyn.cli.console import TrainingBar, report_training
-    from neurodyn.fit.data import open_measured_data
-    from neurodyn.fit.plan import with_budget
-    from neurodyn.fit.world_model_settings import load_world_settings
-    from neurodyn.fit.world_model_train import train_world_model
+    from neurodyn.learn.plan import with_budget
+    from neurodyn.learn.world_model.settings import load_world_settings
+    from neurodyn.learn.world_model.train import train_world_model
+    from neurodyn.robots.data import open_measured_data
 
     store = open_measured_data(robot, data)
     settings = with_budget(load_world_settings(robot, size), minutes, steps, seed)

@@ -33,8 +33,8 @@ def view(
         ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
     """
     from neurodyn.core.errors import InputError
-    from neurodyn.fit.recording import default_output, record_run
-    from neurodyn.fit.recording_files import Format, write_recording
+    from neurodyn.report.recording import default_output, record_run
+    from neurodyn.report.recording_files import Format, write_recording
 
     suffix = out.suffix.lower().removeprefix(".") if out is not None else ""
     kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}

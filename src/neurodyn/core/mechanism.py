@@ -8,8 +8,8 @@ replaced by a network, or reported. A link is named by the joint that moves it.
 import math
 
 from neurodyn.core.config import Config
+from neurodyn.core.contact_points import ChainJoint, Probe
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.probes import ChainJoint, Probe
 from neurodyn.core.scene import Vector3
 
 Inertia = tuple[float, float, float, float, float, float]

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.contact_points import ProbeLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 

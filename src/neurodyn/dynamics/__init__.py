@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics of every kind behind one interface."""
 
-from neurodyn.dynamics.analytic import AnalyticDynamics
-from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import (
     Control,
     Dynamics,
@@ -13,7 +13,7 @@ from neurodyn.dynamics.interface import (
     Window,
 )
 from neurodyn.dynamics.loading import load
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.neural.model import NeuralDynamics
 
 __all__ = [
     "AnalyticDynamics",

@@ -7,7 +7,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Control, State
-from neurodyn.rigid.drive import pd_torque
+from neurodyn.multibody.pd import pd_torque
 
 
 def require_torques(spec: StateSpec, torque: Tensor) -> None:

@@ -20,7 +20,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 
 
 class Coordinates(nn.Module):

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.units import control_units, velocity_units
-from neurodyn.dynamics.hybrid import HybridDynamics
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.loading import Model
-from neurodyn.dynamics.neural import NeuralDynamics
-from neurodyn.dynamics.world_model import WorldCarry, WorldModel
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
+from neurodyn.geometry import rotation
 from neurodyn.nets.onnx_file import write_onnx
 from neurodyn.nets.streaming import StreamingPredictor
-from neurodyn.rigid import rotation
 
 _EXAMPLES = 8
 

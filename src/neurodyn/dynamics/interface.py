@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 
 if TYPE_CHECKING:
     from neurodyn.dynamics.quantities import Quantities

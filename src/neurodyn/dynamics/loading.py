@@ -5,13 +5,13 @@ from pathlib import Path
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.artifact import KINDS
-from neurodyn.dynamics.artifact import load as load_neural
-from neurodyn.dynamics.hybrid import HybridDynamics
-from neurodyn.dynamics.hybrid_artifact import load_hybrid
-from neurodyn.dynamics.neural import NeuralDynamics
-from neurodyn.dynamics.world_model import WorldModel
-from neurodyn.dynamics.world_model_artifact import load_world_model
+from neurodyn.dynamics.hybrid.artifact import load_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.neural.artifact import KINDS
+from neurodyn.dynamics.neural.artifact import load as load_neural
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.world_model.artifact import load_world_model
+from neurodyn.dynamics.world_model.model import WorldModel
 
 Model = NeuralDynamics | HybridDynamics
 """Dynamics of a simulator's state that were learned or identified."""

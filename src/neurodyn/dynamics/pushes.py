@@ -7,7 +7,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import State
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 
 _CHANNEL = "base_linear_velocity"
 

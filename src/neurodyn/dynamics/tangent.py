@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 
 
 def wrap_angle(angle: Tensor) -> Tensor:

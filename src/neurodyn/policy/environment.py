@@ -20,11 +20,11 @@ from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.dynamics.world_model import WorldModel
+from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.geometry.ground import Ground
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.reserve import Reserve
 from neurodyn.policy.starts import Starts, widened
-from neurodyn.rigid.ground import Ground
 from neurodyn.tasks import Memory, Task
 
 LIKELY = 0.5

@@ -13,11 +13,11 @@ from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
-from neurodyn.dynamics.analytic import AnalyticDynamics
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.loading import load
-from neurodyn.dynamics.world_model import WorldModel
-from neurodyn.fit.devices import require_device
+from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.learn.devices import require_device
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.starts import LoggedStarts, SampledStarts, Starts
 from neurodyn.tasks import Task

@@ -7,12 +7,12 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import Trajectory
-from neurodyn.fit.recording import Recording
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.environment import PolicyEnvironment, home_ground
 from neurodyn.policy.evaluate import SEED
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.opening import ANALYTIC, Opened, open_dynamics
+from neurodyn.report.recording import Recording
 from neurodyn.tasks import Task, load
 
 LONGEST = 10.0

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import State, present_state
-from neurodyn.dynamics.world_model import WorldCarry, WorldModel
+from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.policy.starts import Starts
 
 COUNT = 128

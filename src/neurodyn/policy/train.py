@@ -23,8 +23,8 @@ from neurodyn.core.config import Config, read_config, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.store import package_versions
-from neurodyn.fit.devices import threads
-from neurodyn.fit.metrics import MetricsLog, Progress
+from neurodyn.learn.devices import threads
+from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.environment import PolicyEnvironment

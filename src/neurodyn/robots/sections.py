@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import Config
-from neurodyn.core.probes import ChainJoint
+from neurodyn.core.contact_points import ChainJoint
 from neurodyn.core.scene import Vector3
 
 Interval = tuple[float, float]

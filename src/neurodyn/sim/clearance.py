@@ -4,10 +4,10 @@
 import torch
 from torch import Tensor
 
-from neurodyn.core.probes import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
 from neurodyn.core.scene import IDENTITY
-from neurodyn.rigid.ground import Ground
-from neurodyn.rigid.probing import Prober
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.proximity import Prober
 
 _ABOVE = 20.0
 _MARCHES = 64

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.rigid.rotation import rotate
+from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.build import Gravity, build
 from neurodyn.sim.engine import import_newton

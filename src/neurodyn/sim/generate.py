@@ -23,12 +23,12 @@ from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
+from neurodyn.sim.contact_points import probe_layout
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.ground_sampling import data_scene
 from neurodyn.sim.mechanism import mechanism
-from neurodyn.sim.probes import probe_layout
 from neurodyn.sim.recorder import Recorder
-from neurodyn.sim.teacher import Teacher
+from neurodyn.sim.reference import Teacher
 
 VALIDATION_FRACTION = 0.05
 TEST_FRACTION = 0.05

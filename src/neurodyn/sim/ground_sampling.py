@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.scene import Scene
-from neurodyn.rigid.rotation import rotate
+from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
 
 FAR_BELOW = -100.0

@@ -7,8 +7,8 @@ import numpy as np
 
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.robots import Robot
+from neurodyn.sim.contact_points import body_groups, carriers, chain_joints, probe_layout
 from neurodyn.sim.merge import merged_body
-from neurodyn.sim.probes import body_groups, carriers, chain_joints, probe_layout
 
 if TYPE_CHECKING:
     import newton

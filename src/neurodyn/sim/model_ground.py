@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.rigid.ground import Ground
-from neurodyn.rigid.heights import check_heights
-from neurodyn.rigid.meshes import TriangleMesh, closed_mesh
-from neurodyn.rigid.solids import Kind, Solid
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.heights import check_heights
+from neurodyn.geometry.meshes import TriangleMesh, closed_mesh
+from neurodyn.geometry.solids import Kind, Solid
+from neurodyn.sim.contact_points import body_groups, collides
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.merge import compose
-from neurodyn.sim.probes import body_groups, collides
 
 if TYPE_CHECKING:
     import newton

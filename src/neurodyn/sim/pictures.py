@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.sim.build import build_world
 from neurodyn.sim.camera import Camera, camera_pose, fit_camera

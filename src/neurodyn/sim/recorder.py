@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.probes import ProbeLayout
+from neurodyn.core.contact_points import ProbeLayout
 from neurodyn.core.scene import Scene
-from neurodyn.rigid.drive import pd_torque
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
+from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.sim.ground_sampling import sample_grounds
+from neurodyn.sim.reference import Teacher
 from neurodyn.sim.sampling import sample_resets, sample_states, sample_torques
-from neurodyn.sim.teacher import Teacher
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.contact_points import ProbeLayout
 from neurodyn.core.errors import InputError
-from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.spec import JointSpec
-from neurodyn.rigid.ground import Ground
+from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval, Ranges
 from neurodyn.sim.clearance import Clearance, ground_height
@@ -139,7 +139,7 @@ def _drawer(robot: Robot, ranges: Ranges, reset: bool, rng: np.random.Generator)
 
 def _layout(robot: Robot) -> ProbeLayout:
     from neurodyn.sim.build import build
-    from neurodyn.sim.probes import probe_layout
+    from neurodyn.sim.contact_points import probe_layout
 
     return probe_layout(build(robot), robot)
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.scene import Mesh, Scene
-from neurodyn.rigid.rotation import multiply, rotate
-from neurodyn.rigid.solids import Solid, solids_of_scene
+from neurodyn.geometry.rotation import multiply, rotate
+from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots.sections import Material
 from neurodyn.sim.engine import import_newton
 

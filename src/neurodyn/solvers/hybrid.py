@@ -4,8 +4,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.dynamics.hybrid import HybridDynamics
-from neurodyn.dynamics.hybrid_artifact import load_hybrid, read_hybrid_config
+from neurodyn.dynamics.hybrid.artifact import load_hybrid, read_hybrid_config
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.solvers.learned import SolverLearned, torch_device
 
 if TYPE_CHECKING:

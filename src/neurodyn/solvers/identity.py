@@ -8,8 +8,8 @@ import numpy as np
 
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.loading import Model
+from neurodyn.dynamics.neural.artifact import require_match
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.solvers.worlds import require_equal_worlds, require_robots_only
 

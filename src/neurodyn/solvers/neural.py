@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.artifact import load, read_model_config
-from neurodyn.dynamics.neural import NeuralDynamics
+from neurodyn.dynamics.neural.artifact import load, read_model_config
+from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.solvers.learned import SolverLearned, torch_device
 
 if TYPE_CHECKING:

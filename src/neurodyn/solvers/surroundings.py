@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 from neurodyn import robots
+from neurodyn.core.contact_points import ProbeLayout
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.core.probes import ProbeLayout
 from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.loading import Model
+from neurodyn.sim.contact_points import body_groups, collides, probe_layout
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.merge import compose, invert, rotation
 from neurodyn.sim.model_ground import ground_of_model
-from neurodyn.sim.probes import body_groups, collides, probe_layout
 from neurodyn.solvers.worlds import count_worlds
 
 if TYPE_CHECKING:

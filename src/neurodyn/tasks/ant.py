@@ -6,7 +6,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 from neurodyn.tasks.resets import reset_states
 from neurodyn.tasks.task import Memory, Task
 

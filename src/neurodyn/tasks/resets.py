@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import State
-from neurodyn.rigid import rotation
+from neurodyn.geometry import rotation
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
 

@@ -38,7 +38,7 @@ def test_tosses_are_read_as_recorded():
 def test_the_declared_probes_are_those_of_the_simulated_cube():
     pytest.importorskip("newton")
     from neurodyn.sim import build
-    from neurodyn.sim.probes import probe_layout
+    from neurodyn.sim.contact_points import probe_layout
 
     robot = robots.load("cube")
     declared = column_map(robot).probes

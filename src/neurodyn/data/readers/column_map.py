@@ -20,8 +20,8 @@ from typing import Any, Literal
 import msgspec
 
 from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, to_dict
+from neurodyn.core.contact_points import ProbeLayout
 from neurodyn.core.errors import InputError
-from neurodyn.core.probes import ProbeLayout
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.floating import Floating

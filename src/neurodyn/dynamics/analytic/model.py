@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Analytic dynamics: the teacher, a solver of Newton under graph capture, behind the common interface."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.scene import Scene
+from neurodyn.dynamics.control import frame_torque, require_torques
+from neurodyn.dynamics.declared import reach
+from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.robots import Robot
+
+if TYPE_CHECKING:
+    from neurodyn.sim.reference import Teacher
+
+CONTACT_FORCE = 1.0
+"""Normal force above which a body counts as touching [N]."""
+
+_KEPT = 4  # teachers that are kept for the next call
+
+
+@dataclass(frozen=True, eq=False)
+class Worlds:
+    """Simulation worlds and the environment that a roll-out has in them; the carry of `AnalyticDynamics`.
+
+    Attributes:
+        teacher: The worlds, which other roll-outs may use in between.
+        pose: Pose of the scene in each world, shape [worlds, 7]; None for the identity.
+        gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
+    """
+
+    teacher: "Teacher"
+    pose: Tensor | None
+    gravity: Tensor | None
+
+
+class AnalyticDynamics:
+    """Newton's solver as the robot declares it. The state is complete, so the carry holds no history.
+
+    The simulation worlds are scratch space: every step writes all of their state first, so nothing is
+    remembered from one call to the next.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control.
+        robot: The declared robot.
+        device: Warp device.
+    """
+
+    differentiable = False
+    kind = "analytic"
+
+    def __init__(self, robot: Robot, *, substeps: int | None = None, device: str = "cpu") -> None:
+        """Take a robot.
+
+        Args:
+            robot: The declared robot.
+            substeps: Solver steps in one frame; None for the declared number.
+            device: Warp device.
+        """
+        self.robot = robot
+        self.spec = robot.spec
+        self._substeps = substeps
+        self.device = device
+        self._teachers: dict[tuple[int, Scene | None], Teacher] = {}
+        self._present: WeakKeyDictionary[Teacher, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
+
+    def begin(self, context: State | Window, environment: Environment | None = None) -> Worlds:
+        """Return the carry: simulation worlds in the environment that is asked for.
+
+        Raises:
+            InputError: The ground cannot be built, its pose is of the wrong shape, or gravity is.
+        """
+        environment = environment or Environment()
+        ground = environment.ground
+        teacher = self._teacher(present_state(context).worlds, None if ground is None else ground.scene)
+        # Kept as they are now: a caller may change its tensors while it goes on with this carry.
+        pose = None if ground is None or ground.pose is None else ground.pose.detach().clone()
+        gravity = None if environment.gravity is None else environment.gravity.detach().clone()
+        worlds = Worlds(teacher, pose, gravity)
+        self._enter(worlds)
+        return worlds
+
+    @torch.no_grad()
+    def step(self, carry: Worlds, state: State, control: Control) -> tuple[Worlds, Step]:
+        """Simulate one frame from `state` under the torques at its start."""
+        self._enter(carry)
+        q, qd = carry.teacher.step(state.q, state.qd, frame_torque(self.spec, state, control))
+        forces = carry.teacher.contact_forces()
+        contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
+        return carry, Step(State(q, qd), contacts=contacts)
+
+    def reset(self, carry: Worlds, context: State | Window, mask: Tensor) -> Worlds:
+        """Return the carry as it is: the state is complete and nothing is remembered."""
+        return carry
+
+    @torch.no_grad()
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
+        require_torques(self.spec, controls)
+        state = present_state(context)
+        q, qd = self.begin(context, environment).teacher.rollout(state.q, state.qd, controls)
+        return Trajectory(q, qd)
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        given = None if environment is None else environment.gravity
+        return state_quantities(
+            self.spec, state, owner=f"analytic dynamics of {self.spec.robot!r}", step=step, torque=torque,
+            com=self._com, gravity=self._gravity if given is None else given, contact_names=tuple(self.robot.contacts),
+            more=reach(self.robot, state),
+        )  # fmt: skip
+
+    @cached_property
+    def _com(self) -> Tensor | None:
+        """Centre of mass of a floating base in its own frame [m], shape [3]."""
+        if self.robot.fixed_base:
+            return None
+        from neurodyn.sim.build import build
+        from neurodyn.sim.fingerprint import fingerprint
+
+        return torch.tensor(fingerprint(build(self.robot, worlds=1)).bodies[0].com)
+
+    @cached_property
+    def _gravity(self) -> Tensor:
+        return torch.tensor(self.robot.gravity)
+
+    def _teacher(self, worlds: int, scene: Scene | None) -> "Teacher":
+        from neurodyn.sim.reference import Teacher
+
+        scene = scene if scene is not None and scene.shapes else None
+        if (worlds, scene) not in self._teachers:
+            while len(self._teachers) >= _KEPT:
+                self._teachers.pop(next(iter(self._teachers)))
+            self._teachers[worlds, scene] = Teacher(
+                self.robot, worlds, scene=scene, substeps=self._substeps, device=self.device
+            )
+        return self._teachers[worlds, scene]
+
+    def _enter(self, worlds: Worlds) -> None:
+        """Give the simulation worlds the carry's environment, unless they have it already."""
+        teacher = worlds.teacher
+        pose, gravity = self._present.get(teacher, (None, None))  # as a teacher is built
+        if worlds.pose is not pose:
+            teacher.set_ground(worlds.pose)
+        if worlds.gravity is not gravity:
+            teacher.set_gravity(worlds.gravity)
+        self._present[teacher] = (worlds.pose, worlds.gravity)

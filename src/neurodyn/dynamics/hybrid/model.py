@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hybrid dynamics: rigid bodies with free quantities, and networks where a blueprint puts them (NeuralSim)."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.errors import InputError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.parameter import Parameter
+from neurodyn.core.scene import Plane, Scene
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.control import frame_torque, require_torques
+from neurodyn.dynamics.declared import contact_names, declared, reach, touch
+from neurodyn.dynamics.hybrid.parameters import Parameters
+from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
+from neurodyn.geometry import rotation
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.proximity import Prober
+from neurodyn.multibody.engine import GROUND, Engine, EngineConfig
+
+FAR = -1e3
+"""Height of the ground where there is none [m]."""
+
+
+@dataclass(frozen=True)
+class HybridCarry:
+    """What a batch of worlds is in; the dynamics have no memory.
+
+    Attributes:
+        environment: Gravity and ground.
+    """
+
+    environment: Environment
+
+
+class HybridDynamics(nn.Module):
+    """Compiled rigid-body dynamics whose free quantities and networks are trainable.
+
+    Gradients flow through `step` and `rollout` to the initial state, the torques, the free quantities and the weights.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control.
+        mechanism: The tree of links.
+        config: What the engine computes.
+        physical: The free quantities.
+        weights: Weights of the blueprint's networks, shape [weights], float64.
+        fingerprint: The articulation that the mechanism was taken from; None where it is unknown.
+        scene: The ground that is assumed where no environment is given; None for free space.
+    """
+
+    differentiable = True
+    kind = "hybrid"
+
+    def __init__(
+        self,
+        spec: StateSpec,
+        mechanism: Mechanism,
+        config: EngineConfig,
+        parameters: tuple[Parameter, ...] = (),
+        fingerprint: Fingerprint | None = None,
+        scene: Scene | None = None,
+        *,
+        threads: int = 1,
+        seed: int = 0,
+    ) -> None:
+        """Trace the dynamics.
+
+        Args:
+            spec: Names, order, units and dt of state and control.
+            mechanism: The tree of links.
+            config: What the engine computes; its `free` quantities and `ground` are filled in.
+            parameters: The free quantities.
+            fingerprint: The articulation that the mechanism was taken from.
+            scene: The ground that is assumed where no environment is given.
+            threads: CPU threads among which worlds are split.
+            seed: Seed of the first weights.
+
+        Raises:
+            InputError: A quantity that is named does not exist, or the blueprint forms a cycle.
+        """
+        super().__init__()
+        self.spec, self.mechanism, self.scene, self.fingerprint = spec.with_context(0), mechanism, scene, fingerprint
+        gravity = tuple(f"gravity.{axis}" for axis in "xyz")
+        self._gravity_is_free = any(parameter.name in gravity for parameter in parameters)
+        free = (*(parameter.name for parameter in parameters), *(() if self._gravity_is_free else gravity))
+        self.config = msgspec.structs.replace(config, free=free)
+        self.physical = Parameters(parameters)
+        self.weights = nn.Parameter(first_weights(config, seed))
+        self._threads = threads
+        self._engines: dict[str, Engine] = {}
+        home = torch.tensor(mechanism.gravity, dtype=torch.float64)
+        ground = Ground(scene) if scene is not None and config.contact else None
+        self._home = Environment(gravity=home, ground=ground)
+        self._engine("plane")  # what a user named wrongly is refused now
+        self._prober = Prober(_layout(mechanism)) if config.contact else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all quantities, those that follow from the state in the order of their computation."""
+        return self._engine("plane").names
+
+    @property
+    def network(self) -> str:
+        """What kind of model it is."""
+        return "hybrid" if self.config.blueprint.augmentations else "identified"
+
+    @property
+    def probes(self) -> ProbeLayout | None:
+        """Points that are measured against the ground; None where it feels none."""
+        return _layout(self.mechanism) if self.config.contact else None
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return self.mechanism.links[0].joint.kind == "free"
+
+    def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
+        """Return the carry of a batch of worlds.
+
+        Raises:
+            InputError: A ground is asked for, but the dynamics have no contact model; or another gravity, but gravity
+                is one of the free quantities.
+        """
+        return HybridCarry(self.surroundings(environment))
+
+    def surroundings(self, environment: Environment | None) -> Environment:
+        """Return the environment with what it leaves open filled in; errors as of `begin`."""
+        if environment is None:
+            return self._home
+        ground = environment.ground
+        if ground is not None and not ground.empty and self.config.contact is None:
+            raise InputError(
+                f"hybrid model of {self.spec.robot!r}: has no contact model and feels no ground; valid: no ground, or "
+                "contact: force (or impulse)"
+            )
+        gravity, own = environment.gravity, self._home.gravity
+        if gravity is None:
+            return Environment(gravity=own, ground=ground)
+        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own).abs().max() > 1e-3):
+            raise InputError(
+                f"hybrid model of {self.spec.robot!r}: its gravity is a free quantity and cannot be set from outside; "
+                "valid: no gravity, or a model that takes it as known"
+            )
+        return Environment(gravity=gravity, ground=ground)
+
+    def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
+        """Predict one frame."""
+        torque = frame_torque(self.spec, state, control)
+        path = self._run(carry.environment, state, torque[:, None])
+        return carry, Step(State(path.q[:, 1], path.qd[:, 1]))
+
+    @torch.no_grad()
+    def step_(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
+        """Predict one frame without gradients."""
+        return self.step(carry, state, control)
+
+    def reset(self, carry: HybridCarry, context: State | Window, mask: Tensor) -> HybridCarry:
+        """Begin anew in some worlds; there is nothing to forget."""
+        return carry
+
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
+
+        On planes the loop over time is compiled; on other grounds the probes find the ground anew in every frame.
+        """
+        require_torques(self.spec, controls)
+        return self._run(self.begin(context, environment).environment, present_state(context), controls)
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        given = self._home.gravity if environment is None or environment.gravity is None else environment.gravity
+        com = state.q.new_tensor(self.mechanism.links[0].com) if self.floating else None
+        return state_quantities(
+            self.spec, state, owner=f"hybrid dynamics of {self.spec.robot!r}", step=step, torque=torque, com=com,
+            gravity=given, more=self._declared(state, environment),
+            contact_names=contact_names(declared(self.spec.robot)),
+        )  # fmt: skip
+
+    def simulate(
+        self,
+        state: State,
+        controls: Tensor,
+        parameters: Tensor,
+        weights: Tensor,
+        environment: Environment | None = None,
+    ) -> Trajectory:
+        """Predict as `rollout` does, but with other parameters than the module's own.
+
+        Args:
+            state: First states.
+            controls: Torques [N m or N], shape [worlds, T, nu].
+            parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
+            weights: Weights of the networks, shape [weights].
+            environment: Gravity and ground.
+        """
+        require_torques(self.spec, controls)
+        return self._run(self.begin(state, environment).environment, state, controls, parameters, weights)
+
+    def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
+        """Return the quantities that the robot's declaration adds."""
+        robot, ground = declared(self.spec.robot), self.surroundings(environment).ground
+        return reach(robot, state) | touch(robot, self.probes, ground, state)
+
+    def _run(
+        self,
+        environment: Environment,
+        state: State,
+        controls: Tensor,
+        parameters: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Trajectory:
+        if self._mode(environment) == "plane":
+            return self._launch(environment, state, controls, parameters, weights)
+        q, qd = [state.q], [state.qd]
+        for torque in controls.unbind(1):
+            path = self._launch(environment, State(q[-1], qd[-1]), torque[:, None], parameters, weights)
+            q.append(path.q[:, 1])
+            qd.append(path.qd[:, 1])
+        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def _launch(
+        self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
+        weights: Tensor | None,
+    ) -> Trajectory:  # fmt: skip
+        """Run the compiled loop, over which the ground is what it is in the first state."""
+        worlds, frames = controls.shape[:2]
+        engine = self._engine(self._mode(environment))
+        path = engine.program.rollout(
+            torch.cat([state.q, state.qd], dim=-1),
+            frames=frames,
+            substeps=self.config.substeps,
+            control=controls,
+            held=self._held(environment, state, frames) if engine.held else None,
+            parameters=self._given(environment, worlds, self.physical() if parameters is None else parameters),
+            weights=self.weights if weights is None else weights,
+        )
+        nq = self.mechanism.nq
+        return Trajectory(path[..., :nq], path[..., nq:])
+
+    def _given(self, environment: Environment, worlds: int, values: Tensor) -> Tensor:
+        if self._gravity_is_free:
+            return values
+        gravity = environment.gravity
+        assert gravity is not None  # `begin` fills it in
+        gravity = gravity.to(values)
+        if gravity.ndim == values.ndim == 1:
+            return torch.cat([values, gravity])
+        return torch.cat([values.expand(worlds, -1), gravity.expand(worlds, 3)], dim=-1)
+
+    def _mode(self, environment: Environment) -> str:
+        ground = environment.ground
+        if ground is None or ground.empty:
+            return "plane"
+        planar = len(ground.scene.shapes) == 1 and isinstance(ground.scene.shapes[0], Plane)
+        return "plane" if planar and not ground.shared and not any(ground.own) else "probes"
+
+    def _engine(self, mode: str) -> Engine:
+        if mode not in self._engines:
+            config = msgspec.structs.replace(self.config, ground=mode)
+            self._engines[mode] = Engine(self.mechanism, self.spec, config, self._threads)
+        return self._engines[mode]
+
+    def _held(self, environment: Environment, state: State, frames: int) -> Tensor:
+        """Return the ground of all frames, shape [worlds, frames, numbers]."""
+        ground, worlds = environment.ground, state.worlds
+        away = state.q.new_tensor([0.0, 0.0, FAR, 0.0, 0.0, 1.0])
+        if ground is None or ground.empty:
+            return away.expand(worlds, frames, GROUND)
+        if self._mode(environment) == "plane":
+            return _plane(ground, state).expand(worlds, frames, GROUND)
+        assert self._prober is not None
+        readings = self._prober(ground, state.q.detach(), state.qd.detach())
+        found = torch.cat([readings.point, readings.normal], dim=-1)
+        return torch.where(readings.valid[..., None], found, away).flatten(1)[:, None]
+
+
+def first_weights(config: EngineConfig, seed: int) -> Tensor:
+    """Return the first weights of a blueprint's networks: zero effect, but for those that replace.
+
+    Hidden layers are drawn uniformly within 1 / sqrt(inputs), last layers are zero, or small where they replace.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
+    for augmentation in config.blueprint.augmentations:
+        widths = augmentation.widths
+        for number, (before, after) in enumerate(pairwise(widths)):
+            last = number == len(widths) - 2
+            size = (0.0 if augmentation.mode != "replace" else 1e-2) if last else before**-0.5
+            draw = torch.rand(after * (before + 1), generator=generator, dtype=torch.float64)
+            parts.append(size * (2.0 * draw - 1.0))
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+
+def _layout(mechanism: Mechanism) -> ProbeLayout:
+    joints = tuple(link.joint for link in mechanism.links)
+    floating = mechanism.links[0].joint.kind == "free"
+    com = mechanism.links[0].com if floating else (0.0, 0.0, 0.0)
+    return ProbeLayout(joints=joints, probes=mechanism.points, base_com=com)
+
+
+def _plane(ground: Ground, state: State) -> Tensor:
+    """Return a point on the plane and its normal in each world, shape [worlds or 1, 1, 6]."""
+    shape = ground.scene.shapes[0]
+    pose = ground.poses(state.worlds, state.q.device, state.q.dtype)
+    own = rotation.normalise(state.q.new_tensor([*shape.rotation]))
+    normal = rotation.rotate(own, state.q.new_tensor([0.0, 0.0, 1.0]))
+    point = state.q.new_tensor([*shape.position])
+    turn = pose[:, 3:]
+    point = pose[:, :3] + rotation.rotate(turn, point.expand(len(pose), 3))
+    return torch.cat([point, rotation.rotate(turn, normal.expand(len(pose), 3))], dim=-1)[:, None]

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of roll-outs beside the truth: by joint, by horizon, and over the roll-outs.
+
+Figures follow NeRD's passive-motion evaluation (arXiv 2508.15755, section 4): means over all frames up to a
+horizon and over all roll-outs. A joint of one degree of freedom has one error, |q - q_true| (wrapped where
+continuous); a ball joint one, the angle of the rotation in between; a floating base two, the distance of the
+origin and the angle 2 asin |vec(dq)|. The base of a bolted robot is the chain of sliders that it begins with,
+so that the cartpole's base position is the cart's.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.tangent import position_difference
+from neurodyn.geometry import rotation
+from neurodyn.robots import Robot
+
+HORIZONS = (10, 100, 500, 1000)
+PERCENTILES = (10, 50, 90)
+MOVING = 1.0
+"""Mean joint speed above which a window counts as moving [rad/s or m/s]."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which errors make up the base, the turning joints and the sliding joints; indices into `error_names`.
+
+    Attributes:
+        base: Position of the base [m].
+        angles: Turning joints [rad].
+        slides: Sliding joints that are no base [m].
+        orientation: Orientation of a floating base [rad].
+        names: Names of all errors.
+    """
+
+    base: tuple[int, ...]
+    angles: tuple[int, ...]
+    slides: tuple[int, ...]
+    orientation: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, robot: Robot) -> "Columns":
+        """Return the columns of a robot."""
+        kinds = _kinds(robot.spec)
+        sliders = [i for i, (name, kind) in enumerate(kinds) if kind == "prismatic" and name in robot.invariant_joints]
+        base = [i for i, (_, kind) in enumerate(kinds) if kind == "position"]
+        return cls(
+            base=tuple(base or sliders),
+            angles=tuple(i for i, (_, kind) in enumerate(kinds) if kind in ("revolute", "ball")),
+            slides=tuple(i for i, (_, kind) in enumerate(kinds) if kind == "prismatic" and i not in (base or sliders)),
+            orientation=tuple(i for i, (_, kind) in enumerate(kinds) if kind == "orientation"),
+            names=error_names(robot.spec),
+        )
+
+    def groups(self) -> dict[str, tuple[int, ...]]:
+        """Return the columns by the name of their error."""
+        named = {
+            "base_position_m": self.base,
+            "base_orientation_rad": self.orientation,
+            "joint_rad": self.angles,
+            "joint_m": self.slides,
+        }
+        return {name: columns for name, columns in named.items() if columns}
+
+    def joints(self) -> dict[str, int]:
+        """Return the columns of single joints by the name of the joint; those of a base are not among them."""
+        return {self.names[i]: i for i in sorted((*self.angles, *self.slides)) if self.names}
+
+
+def error_names(spec: StateSpec) -> tuple[str, ...]:
+    """Return what the errors of a robot are of: a joint's name, or "root.position" and "root.orientation"."""
+    return tuple(f"{name}.{kind}" if kind in ("position", "orientation") else name for name, kind in _kinds(spec))
+
+
+def error_units(spec: StateSpec) -> tuple[str, ...]:
+    """Return the units of the errors, "m" or "rad"."""
+    return tuple("m" if kind in ("position", "prismatic") else "rad" for _, kind in _kinds(spec))
+
+
+def position_errors(spec: StateSpec, predicted: Trajectory, truth: Trajectory) -> Tensor:
+    """Return the position errors of all frames but the first [m or rad], shape [worlds, T, errors]."""
+    return joint_distance(spec, predicted.q[:, 1:], truth.q[:, 1:])
+
+
+def joint_distance(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
+    """Return how far positions are apart, joint by joint, in the order of `error_names` [m or rad].
+
+    Args:
+        spec: Names and kinds of the joints.
+        q: Positions, shape [..., nq]; quaternions of any length above 0.
+        reference: Other positions, shape [..., nq].
+    """
+    if all(joint.kind in ("revolute", "prismatic") for joint in spec.joints):
+        return position_difference(spec, q, reference).abs()
+    difference = position_difference(spec, _unit(spec, q), _unit(spec, reference))
+    parts, row = [], 0
+    for joint in spec.joints:
+        width = len(joint.qd_names)
+        blocks = difference[..., row : row + width].split(3, dim=-1)
+        parts += [torch.linalg.vector_norm(block, dim=-1) for block in blocks]
+        row += width
+    return torch.stack(parts, dim=-1)
+
+
+def _kinds(spec: StateSpec) -> list[tuple[str, str]]:
+    """Return the joint and the kind of each error."""
+    found = []
+    for joint in spec.joints:
+        kinds = ("position", "orientation") if joint.kind == "free" else (joint.kind,)
+        found += [(joint.name, kind) for kind in kinds]
+    return found
+
+
+def _unit(spec: StateSpec, q: Tensor) -> Tensor:
+    """Return positions whose quaternions have unit length."""
+    q, row = q.clone(), 0
+    for joint in spec.joints:
+        width = len(joint.q_names)
+        if joint.kind in ("free", "ball"):
+            q[..., row + width - 4 : row + width] = rotation.normalise(q[..., row + width - 4 : row + width])
+        row += width
+    return q
+
+
+def velocity_errors(predicted: Trajectory, truth: Trajectory) -> Tensor:
+    """Return |qd - qd_true| of all frames but the first, shape [worlds, T, nv]."""
+    return (predicted.qd - truth.qd)[:, 1:].abs()
+
+
+def finite_worlds(trajectory: Trajectory) -> Tensor:
+    """Return which roll-outs are finite to their end, shape [worlds]."""
+    return torch.isfinite(trajectory.q).all(-1).all(-1) & torch.isfinite(trajectory.qd).all(-1).all(-1)
+
+
+def summarise(errors: Tensor, columns: Columns, horizon: int) -> dict[str, Any]:
+    """Return mean errors up to a horizon, and their percentiles over the roll-outs.
+
+    Args:
+        errors: Position errors of finite roll-outs, shape [worlds, T, errors].
+        columns: Which errors belong together.
+        horizon: Number of frames.
+    """
+    result: dict[str, Any] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
+    for name, picked in columns.groups().items():
+        by_world = errors[:, :horizon, list(picked)].double().mean((1, 2))
+        result[name] = _number(by_world.mean()) if len(by_world) else None
+        result[f"{name}_percentiles"] = percentiles(by_world)
+    single = errors[:, :horizon].double().mean((0, 1)) if len(errors) else None
+    result["joints"] = {name: None if single is None else _number(single[i]) for name, i in columns.joints().items()}
+    return result
+
+
+def summary_keys(summary: dict[str, Any]) -> tuple[str, ...]:
+    """Return the keys of the mean errors in a summary: those that come with percentiles, and those that are zero."""
+    names = ("base_position_m", "base_orientation_rad", "joint_rad", "joint_m")
+    return tuple(name for name in names if name in summary)
+
+
+def percentiles(values: Tensor) -> dict[str, float | None]:
+    """Return percentiles of a set of values, keyed by "10", "50", "90"."""
+    if not len(values):
+        return {str(p): None for p in PERCENTILES}
+    shares = torch.tensor([p / 100 for p in PERCENTILES], dtype=torch.float64)
+    return {str(p): _number(v) for p, v in zip(PERCENTILES, torch.quantile(values.double(), shares), strict=True)}
+
+
+def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
+    """Return the horizons to report: the usual ones as far as the roll-outs go, and their end."""
+    return sorted({mark for mark in marks if mark <= frames} | {frames})
+
+
+def hold_last(truth: Trajectory) -> Trajectory:
+    """Return the baseline that nothing moves: the first state forever."""
+    return Trajectory(truth.q[:, :1].expand_as(truth.q), truth.qd[:, :1].expand_as(truth.qd))
+
+
+def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = None) -> Trajectory:
+    """Return the baseline that velocities stay as they are.
+
+    Args:
+        truth: Trajectories whose first states are gone on from.
+        dt: Length of a frame [s].
+        spec: Kinds of the joints; None where all have one degree of freedom. A floating base's origin is taken to
+            move with the velocity of the centre of mass.
+    """
+    time = dt * torch.arange(truth.q.shape[1], dtype=truth.q.dtype, device=truth.q.device)
+    moved = time[None, :, None] * truth.qd[:, :1]
+    qd = truth.qd[:, :1].expand_as(truth.qd)
+    if spec is None:
+        return Trajectory(truth.q[:, :1] + moved, qd)
+    return Trajectory(displace(spec, truth.q[:, :1], moved), qd)
+
+
+def displace(spec: StateSpec, q: Tensor, tangent: Tensor) -> Tensor:
+    """Return positions that `position_difference` says are `tangent` away from `q`, shape [..., nq].
+
+    Args:
+        spec: Kinds of the joints.
+        q: Positions, shape [..., nq].
+        tangent: Displacement by degree of freedom [m or rad], shape [..., nv].
+    """
+    parts, row, dof = [], 0, 0
+    for joint in spec.joints:
+        width, dofs = len(joint.q_names), len(joint.qd_names)
+        here, shift = q[..., row : row + width], tangent[..., dof : dof + dofs]
+        if joint.kind in ("free", "ball"):
+            parts.append(here[..., :-4] + shift[..., :-3])
+            turned = rotation.multiply(rotation.exponential(shift[..., -3:]), here[..., -4:])
+            parts.append(rotation.normalise(turned))
+        else:
+            parts.append(here + shift)
+        row, dof = row + width, dof + dofs
+    shape = torch.broadcast_shapes(q.shape[:-1], tangent.shape[:-1])
+    return torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], dim=-1)
+
+
+def _number(value: Tensor) -> float:
+    return float(value)

@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From state, torque and surroundings to network inputs, and from network outputs to the next state.
+
+The encoding holds the physics that a network need not learn: motion is seen from the base, angles enter as sine
+and cosine, positions on which nothing depends stay out, joint limits and the ground enter as distances, and
+positions follow from velocities.
+
+Inputs, in this order: of a floating base the direction of gravity; of each ball joint two columns of its rotation
+matrix; for each position coordinate its sine and cosine (continuous), nothing (invariant) or itself; for each
+limit (nearness, penetration, penetration one frame ahead); the velocities; where asked for, their products
+qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; and what the probes read of
+the ground (`rigid.contacts`). All of it is in the frame of the base (`dynamics.coordinates`), so that it stays the
+same when robot and ground are moved and turned together with gravity.
+
+Prediction of one frame (NeRD's relative prediction, section 3.2, with the position increment split into an
+integral of the velocity and a residual):
+
+    qd' = qd + dqd
+    q'  = q + dt (qd + kappa dqd) + r
+
+With *free motion* (`rigid.free_motion`) the mechanism is known, and what a network has to learn is what contacts and
+limits do. The prediction then starts from where the state would be at the end of the frame if nothing touched the
+robot: all inputs are read there, what that motion adds to the velocity is an input too, and dqd and r correct it
+(without the term dt qd, which free motion has already acted out).
+
+All this is in the coordinates of `dynamics.coordinates`, where increments of rotations are rotation vectors. The
+network predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler integrator of
+n substeps it is (n + 1) / (2 n).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.config import Config
+from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.errors import InputError
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.scene import Vector3
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.coordinates import Coordinates
+from neurodyn.dynamics.interface import Environment, State
+from neurodyn.dynamics.neural.margins import ContactConfig, default_margins
+from neurodyn.geometry import rotation
+
+if TYPE_CHECKING:
+    from neurodyn.geometry.contact_inputs import Contacts
+    from neurodyn.multibody.free_motion import FreeMotion
+
+GRAVITY = 9.81
+"""Standard gravity [m/s^2], in units of which gravity enters the inputs."""
+
+
+class Limit(Config, frozen=True):
+    """One side of a joint's range, as the network sees it.
+
+    Attributes:
+        coordinate: Index of the position coordinate.
+        bound: Position of the limit [rad or m].
+        side: +1 for an upper limit, -1 for a lower one.
+        margin: Distance from the limit at which the network begins to see it [rad or m].
+    """
+
+    coordinate: int
+    bound: float
+    side: int
+    margin: float
+
+
+class EncodingConfig(Config, frozen=True):
+    """Constants of an encoding, fitted once on training data and stored with the model.
+
+    Attributes:
+        invariant: Position coordinates that stay out of the inputs, because nothing but limits depends on them.
+        limits: Joint limits that enter the inputs.
+        kappa: Share of the velocity change that acts within the frame, shape [nv].
+        velocity_products: Whether products of velocities enter the inputs.
+        base_com: Centre of mass of a floating base in its own frame [m].
+        contact: Constants of the contact inputs; None where no ground enters them.
+        free_motion: Steps in a frame of free motion, from the end of which predictions start; None where they start
+            from the state itself.
+    """
+
+    invariant: tuple[int, ...]
+    limits: tuple[Limit, ...]
+    kappa: tuple[float, ...]
+    velocity_products: bool
+    base_com: Vector3 = (0.0, 0.0, 0.0)
+    contact: ContactConfig | None = None
+    free_motion: int | None = None
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Where the prediction of a frame starts from.
+
+    Attributes:
+        q: Positions [rad or m], shape [..., nq].
+        qd: Velocities [rad/s or m/s], shape [..., nv].
+        gained: Velocity that free motion has added, world axes, shape [..., nv]; None without free motion, where the
+            anchor is the state itself.
+    """
+
+    q: Tensor
+    qd: Tensor
+    gained: Tensor | None = None
+
+
+class Encoding(nn.Module):
+    """Inputs and predictions of one robot.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control.
+        config: Fitted constants.
+        layout: The probes; None where no ground enters the inputs.
+        coordinates: Conversion to and from the frame of the base.
+        contact: What probes read of the ground as inputs; None where no ground enters them.
+        mechanism: The robot's tree of links, for free motion; None without it.
+    """
+
+    dt: Tensor
+    kappa: Tensor
+    _bound: Tensor
+    _side: Tensor
+    _side_dt: Tensor
+    _margin: Tensor
+    _pairs: Tensor
+    _angles_index: Tensor
+    _plain_index: Tensor
+    _limit_rows_index: Tensor
+    _limit_dofs_index: Tensor
+
+    def __init__(
+        self,
+        spec: StateSpec,
+        config: EncodingConfig,
+        layout: ProbeLayout | None = None,
+        mechanism: Mechanism | None = None,
+    ) -> None:
+        """Prepare an encoding.
+
+        Args:
+            spec: Names, order, units and dt of state and control.
+            config: Fitted constants.
+            layout: The probes; None where no ground enters the inputs.
+            mechanism: The robot's tree of links; needed for free motion only.
+
+        Raises:
+            InputError: Free motion is asked for without a mechanism.
+        """
+        super().__init__()
+        self.spec = spec
+        self.config = config
+        self.layout = layout
+        self.coordinates = Coordinates(spec, config.base_com)
+        self.mechanism = mechanism if config.free_motion else None
+        self._free = free_motion(spec, mechanism, config.free_motion)
+        self.contact: Contacts | None = None
+        if config.contact is not None and layout is not None:
+            self.contact = _contacts(layout, config.contact, spec.dt)
+        continuous = spec.continuous
+        seen = [i for i in self.coordinates.scalars if i not in config.invariant]
+        self._angles = [i for i in seen if continuous[i]]
+        self._plain = [i for i in seen if not continuous[i]]
+        self.register_buffer("dt", torch.tensor(spec.dt), persistent=False)
+        self.register_buffer("kappa", torch.tensor(config.kappa), persistent=False)
+        self._limit_rows = [limit.coordinate for limit in config.limits]
+        dof_of = dict(zip(self.coordinates.scalars, self.coordinates.scalar_dofs, strict=True))
+        self._limit_dofs = [dof_of[row] for row in self._limit_rows]
+        for name in ("angles", "plain", "limit_rows", "limit_dofs"):  # index tensors: lists are converted at each use
+            index = torch.tensor(getattr(self, f"_{name}"), dtype=torch.long)
+            self.register_buffer(f"_{name}_index", index, persistent=False)
+        pairs = torch.triu_indices(spec.nv, spec.nv) if config.velocity_products else torch.zeros(2, 0).long()
+        self.register_buffer("_pairs", pairs, persistent=False)
+        for name in ("bound", "side", "margin"):
+            values = torch.tensor([float(getattr(limit, name)) for limit in config.limits])
+            self.register_buffer(f"_{name}", values, persistent=False)
+        self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
+
+    @property
+    def inputs(self) -> int:
+        """Number of network inputs."""
+        rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
+        positions = 2 * len(self._angles) + len(self._plain) + 3 * len(self._limit_rows)
+        contacts = 0 if self.contact is None else self.contact.width
+        velocities = self.spec.nv * (1 if self._free is None else 2)
+        return rotations + positions + velocities + self._pairs.shape[1] + self.spec.nu + contacts
+
+    @property
+    def outputs(self) -> int:
+        """Number of network outputs: dqd and r."""
+        return 2 * self.spec.nv
+
+    def anchor(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None) -> Anchor:
+        """Return where the prediction of a frame starts from; arguments as of `anchored`."""
+        return anchored(self._free, q, qd, torque, environment)
+
+    def encode(self, anchor: Anchor, torque: Tensor, environment: Environment | None = None) -> Tensor:
+        """Return network inputs, shape [..., inputs].
+
+        Args:
+            anchor: What `anchor` returned.
+            torque: Torques during the frame [N m or N], shape [..., nu].
+            environment: Gravity and ground; with a batch of several axes its rows belong to the first. None for
+                gravity along -z and free space.
+        """
+        q, qd = anchor.q, anchor.qd
+        base = self.coordinates.base_rotation(q)
+        velocity = self.coordinates.to_base(base, qd)
+        parts = []
+        if base is not None:
+            parts.append((_down(q, environment).unsqueeze(-2) @ base).squeeze(-2))
+        parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
+        if self._angles:
+            angle = q.index_select(-1, self._angles_index)
+            parts += [torch.sin(angle), torch.cos(angle)]
+        if self._plain:
+            parts.append(q.index_select(-1, self._plain_index))
+        if self._limit_rows:
+            parts += self._limit_features(
+                q.index_select(-1, self._limit_rows_index), qd.index_select(-1, self._limit_dofs_index)
+            )
+        parts.append(velocity)
+        if self._pairs.shape[1]:
+            parts.append(velocity.index_select(-1, self._pairs[0]) * velocity.index_select(-1, self._pairs[1]))
+        parts.append(torque)
+        if anchor.gained is not None:
+            parts.append(self.coordinates.to_base(base, anchor.gained))
+        if self.contact is None:
+            return torch.cat(parts, dim=-1)
+        if torch.is_grad_enabled():
+            return torch.cat([*parts, self._contacts(q, qd, environment)], dim=-1)
+        inputs = q.new_empty(*q.shape[:-1], self.inputs)
+        torch.cat(parts, dim=-1, out=inputs[..., : -self.contact.width])
+        self._contacts(q, qd, environment, inputs[..., -self.contact.width :])
+        return inputs
+
+    def decode(self, anchor: Anchor, output: Tensor) -> State:
+        """Return the state one frame later from network outputs, shape [..., outputs]."""
+        nv = self.spec.nv
+        dqd, residual = output[..., :nv], output[..., nv:]
+        base = self.coordinates.base_rotation(anchor.q)
+        if anchor.gained is None:
+            velocity = torch.addcmul(self.coordinates.to_base(base, anchor.qd), self.kappa, dqd)
+        else:
+            velocity = self.kappa * dqd
+        dq = torch.addcmul(residual, self.dt, velocity)
+        return State(*self.coordinates.advance(base, anchor.q, anchor.qd, dq, dqd))
+
+    def target(self, anchor: Anchor, q_next: Tensor, qd_next: Tensor) -> Tensor:
+        """Return the network outputs that `decode` turns into the given next state, shape [..., outputs]."""
+        dq, dqd = self.coordinates.change(anchor.q, anchor.qd, q_next, qd_next)
+        velocity = self.kappa * dqd
+        if anchor.gained is None:
+            velocity = velocity + self.coordinates.to_base(self.coordinates.base_rotation(anchor.q), anchor.qd)
+        return torch.cat([dqd, dq - self.dt * velocity], dim=-1)
+
+    def _limit_features(self, q: Tensor, qd: Tensor) -> list[Tensor]:
+        # Distances beyond the limit are positive; each ReLU is linear where the spring of a limit is.
+        beyond = self._side * (q - self._bound)
+        ahead = torch.addcmul(beyond, self._side_dt, qd)
+        return [torch.relu(beyond + self._margin), torch.relu(beyond), torch.relu(ahead)]
+
+    def _contacts(self, q: Tensor, qd: Tensor, environment: Environment | None, out: Tensor | None = None) -> Tensor:
+        """Return what the probes read in all states, zero in free space; written into `out` where there is one."""
+        assert self.contact is not None
+        batch, width = q.shape[:-1], self.contact.width
+        if environment is None or environment.ground is None or environment.ground.empty:
+            return q.new_zeros(*batch, width) if out is None else out.zero_()
+        ground = environment.ground
+        if len(batch) > 1 and ground.pose is not None:
+            ground = ground.posed(_spread(ground.pose, batch).flatten(0, -2))
+        rows = None if out is None else out.flatten(0, -2)
+        return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), rows).unflatten(0, batch)
+
+
+def _contacts(layout: ProbeLayout, config: ContactConfig, dt: float) -> "Contacts":
+    from neurodyn.geometry.contact_inputs import Contacts  # loads Warp, which a robot without probes does not need
+
+    return Contacts(layout, config.margins, dt)
+
+
+def free_motion(spec: StateSpec, mechanism: Mechanism | None, substeps: int | None) -> "FreeMotion | None":
+    """Return the free motion of a robot in so many steps a frame; None where it is not asked for.
+
+    Raises:
+        InputError: There is no mechanism.
+    """
+    if substeps is None:
+        return None
+    if mechanism is None:
+        raise InputError(
+            f"robot {spec.robot!r}: free motion needs the mechanism, which these data do not hold; generate them anew, "
+            "or set free_motion: false"
+        )
+    from neurodyn.multibody.free_motion import FreeMotion  # loads Warp
+
+    return FreeMotion(mechanism, spec.control_dofs, spec.dt, substeps)
+
+
+def anchored(
+    free: "FreeMotion | None", q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
+) -> Anchor:
+    """Return where the prediction of a frame starts from.
+
+    Args:
+        free: Free motion; None where predictions start from the state itself.
+        q: Positions [rad or m], shape [..., nq].
+        qd: Velocities [rad/s or m/s], shape [..., nv].
+        torque: Torques during the frame [N m or N], shape [..., nu].
+        environment: Gravity and ground, as of `Encoding.encode`.
+    """
+    if free is None:
+        return Anchor(q, qd)
+    free_q, free_qd = free(q, qd, torque, GRAVITY * _down(q, environment))
+    return Anchor(free_q, free_qd, free_qd - qd)
+
+
+def _down(q: Tensor, environment: Environment | None) -> Tensor:
+    """Return gravity over its standard value, one row for each world and as many axes as q, shape [..., 3]."""
+    if environment is None or environment.gravity is None:
+        return q.new_tensor([0.0, 0.0, -1.0]).expand(*q.shape[:-1], 3)
+    gravity = environment.gravity.to(q) / GRAVITY
+    return gravity.expand(*q.shape[:-1], 3) if gravity.ndim == 1 else _spread(gravity, q.shape[:-1])
+
+
+def _spread(rows: Tensor, batch: torch.Size) -> Tensor:
+    """Repeat one row for each world over the later axes of a batch, shape [*batch, n]."""
+    return rows.view(rows.shape[0], *(1,) * (len(batch) - 1), -1).expand(*batch, -1)
+
+
+def fit_encoding(
+    spec: StateSpec,
+    qd: Tensor,
+    dq: Tensor,
+    dqd: Tensor,
+    *,
+    invariant: tuple[int, ...] = (),
+    velocity_products: bool = True,
+    base_com: Vector3 = (0.0, 0.0, 0.0),
+    layout: ProbeLayout | None = None,
+    margin: float | None = None,
+    free_motion: int | None = None,
+    mechanism: Mechanism | None = None,
+) -> Encoding:
+    """Fit the constants of an encoding on training data.
+
+    Args:
+        spec: What the data are.
+        qd: Velocities at the starts of frames in the frame of the base [rad/s or m/s], shape [frames, nv].
+        dq: Position changes from the anchors to the ends of the frames, as of `Coordinates.change`, shape
+            [frames, nv].
+        dqd: Velocity changes, likewise.
+        invariant: Position coordinates on which nothing but limits depends.
+        velocity_products: Whether products of velocities enter the inputs.
+        base_com: Centre of mass of a floating base in its own frame [m].
+        layout: Probes that are measured against the ground; None for none.
+        margin: Distance from the ground at which probes begin to see it [m]; None for that of the shapes.
+        free_motion: Steps in a frame of free motion; None without it.
+        mechanism: The robot's tree of links; needed for free motion only.
+    """
+    excess = dq.double() / spec.dt - (0.0 if free_motion else qd.double())
+    kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
+    contact = None if layout is None else ContactConfig(margins=default_margins(layout, margin))
+    config = EncodingConfig(
+        invariant=invariant,
+        limits=_limits(spec, qd),
+        kappa=tuple(kappa.tolist()),
+        velocity_products=velocity_products,
+        base_com=base_com,
+        contact=contact,
+        free_motion=free_motion,
+    )
+    return Encoding(spec, config, layout, mechanism)
+
+
+def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
+    # A limit matters once the joint could reach it within a frame or two at the speeds seen.
+    reach = 2.0 * spec.dt * _quantile(qd.abs())
+    limits = []
+    for joint in spec.joints:
+        if joint.kind in ("free", "ball"):
+            continue
+        row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
+        margin = max(float(reach[dof]), 1e-3)
+        if joint.upper is not None:
+            limits.append(Limit(coordinate=row, bound=joint.upper, side=1, margin=margin))
+        if joint.lower is not None:
+            limits.append(Limit(coordinate=row, bound=joint.lower, side=-1, margin=margin))
+    return tuple(limits)
+
+
+def _quantile(values: Tensor, share: float = 0.999, most: int = 100_000) -> Tensor:
+    step = max(1, values.shape[0] // most)
+    return torch.quantile(values[::step].float(), share, dim=0)

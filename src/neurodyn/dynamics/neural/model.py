@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755)."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.errors import InputError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.scene import Scene
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.control import frame_torque, require_torques
+from neurodyn.dynamics.declared import contact_names, declared, reach, touch
+from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.neural.encoding import GRAVITY, Anchor, Encoding
+from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
+from neurodyn.geometry.ground import Ground
+from neurodyn.nets.predictor import Predictor
+
+
+@dataclass(frozen=True)
+class NeuralCarry:
+    """History of a batch of worlds, as the network keeps it.
+
+    Attributes:
+        memory: The network's own carry (hidden state, or keys and values of recent frames).
+        environment: Gravity and ground that the worlds are in.
+    """
+
+    memory: Any
+    environment: Environment
+
+
+class NeuralDynamics(nn.Module):
+    """A network that predicts one frame at a time from state, torque and its own memory.
+
+    Gradients flow through `step` and `rollout` to the initial state, the torques and the weights. Loaded models
+    have frozen weights; `requires_grad_(True)` makes them trainable.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control.
+        encoding: From state and torque to network inputs, and back.
+        predictor: Normalisation, network and linear skip.
+        fingerprint: The articulation that the model was trained on; None for a model of logs.
+        scene: The ground that is assumed where no environment is given; None for free space.
+    """
+
+    differentiable = True
+    kind = "neural"
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        predictor: Predictor,
+        fingerprint: Fingerprint | None = None,
+        scene: Scene | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.predictor = predictor
+        self.fingerprint = fingerprint
+        self.scene = scene
+        self.spec: StateSpec = encoding.spec.with_context(predictor.context)
+        own = (0.0, 0.0, -GRAVITY) if fingerprint is None else fingerprint.gravity
+        self._home = Environment(
+            gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
+        )
+
+    @property
+    def network(self) -> str:
+        """What kind of network it is."""
+        return self.predictor.net.__class__.__name__.lower()
+
+    @property
+    def probes(self) -> ProbeLayout | None:
+        """Points that are measured against the ground; None where it feels none."""
+        return None if self.encoding.contact is None else self.encoding.layout
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return self.encoding.coordinates.free
+
+    def begin(self, context: State | Window, environment: Environment | None = None) -> NeuralCarry:
+        """Return the carry of worlds whose history is `context`; a bare state has none.
+
+        Without an environment the worlds are in the robot's own gravity, on the model's own ground.
+
+        Raises:
+            InputError: `environment` asks for another gravity than the model was trained in (of a floating base:
+                one of another strength), or for a ground that the model has no probes to feel.
+        """
+        surroundings = self.surroundings(environment)
+        state = present_state(context)
+        memory = self.predictor.begin(state.worlds)
+        if isinstance(context, Window):
+            memory = self.predictor.prime(memory, self._window_inputs(context, surroundings))
+        return NeuralCarry(memory, surroundings)
+
+    def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
+        """Predict one frame; `carry` stays valid, so that two futures can be tried from one past."""
+        torque = frame_torque(self.spec, state, control)
+        anchor, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
+        output, memory = self.predictor.step(inputs, carry.memory)
+        return replace(carry, memory=memory), Step(self.encoding.decode(anchor, output))
+
+    @torch.no_grad()
+    def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
+        """Predict one frame without gradients, faster than `step`: the carry that is passed in is used up."""
+        torque = frame_torque(self.spec, state, control)
+        anchor, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
+        output, memory = self.predictor.step_(inputs, carry.memory)
+        return replace(carry, memory=memory), Step(self.encoding.decode(anchor, output))
+
+    def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
+        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
+
+        The worlds stay in the environment that they were begun in.
+        """
+        if isinstance(context, Window):
+            history = self._window_inputs(context, carry.environment)
+            return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
+        return replace(carry, memory=self.predictor.reset(carry.memory, mask))
+
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
+
+        Runs the fast path (no copies of the history) unless something asks for gradients: the context, the
+        controls, or weights that are not frozen.
+        """
+        require_torques(self.spec, controls)
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
+        advance = self.step if tracked else self.step_
+        carry, state = self.begin(context, environment), present_state(context)
+        q, qd = [state.q], [state.qd]
+        for torque in controls.unbind(1):
+            carry, step = advance(carry, state, Control(torque=torque))
+            state = step.state
+            q.append(state.q)
+            qd.append(state.qd)
+        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        given = self._home.gravity if environment is None or environment.gravity is None else environment.gravity
+        return state_quantities(
+            self.spec, state, owner=f"neural dynamics of {self.spec.robot!r}", step=step, torque=torque,
+            com=self.encoding.coordinates.com, gravity=given, more=self._declared(state, environment),
+            contact_names=contact_names(declared(self.spec.robot)),
+        )  # fmt: skip
+
+    def forward(
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
+    ) -> tuple[Anchor, Tensor]:
+        """Return anchors and normalised predictions along true states (teacher forcing), shape [batch, T, outputs].
+
+        Args:
+            q: Positions at the starts of the frames [rad or m], shape [batch, T, nq].
+            qd: Velocities, shape [batch, T, nv].
+            torque: Torques during the frames [N m or N], shape [batch, T, nu].
+            environment: Gravity and ground, as for `begin`.
+        """
+        anchor, inputs = self._inputs(q, qd, torque, self.surroundings(environment))
+        return anchor, self.predictor.forward_normalised(inputs)
+
+    def surroundings(self, environment: Environment | None) -> Environment:
+        """Return the environment with what it leaves open filled in; errors as of `begin`."""
+        if environment is None:
+            return self._home
+        ground = environment.ground
+        if ground is not None and not ground.empty and self.encoding.contact is None:
+            raise InputError(
+                f"model of {self.spec.robot!r}: was trained without probes and feels no ground; valid: no ground, or "
+                "a model of a robot that declares `probes`"
+            )
+        if environment.gravity is None:
+            return replace(environment, gravity=self._home.gravity)
+        self._require_own_gravity(environment.gravity)
+        return environment
+
+    def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
+        """Return the quantities that the robot's declaration adds."""
+        robot, ground = declared(self.spec.robot), self.surroundings(environment).ground
+        return reach(robot, state) | touch(robot, self.probes, ground, state)
+
+    def _window_inputs(self, window: Window, environment: Environment) -> Tensor:
+        return self._inputs(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)[1]
+
+    def _inputs(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> tuple[Anchor, Tensor]:
+        anchor = self.encoding.anchor(q, qd, torque, environment)
+        return anchor, self.encoding.encode(anchor, torque, environment)
+
+    def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
+        tensors = [context.q, context.qd, controls, *self.parameters()]
+        return [*tensors, context.torque] if isinstance(context, Window) else tensors
+
+    def _require_own_gravity(self, gravity: Tensor) -> None:
+        if self.fingerprint is None:
+            return
+        own = torch.tensor(self.fingerprint.gravity, dtype=gravity.dtype, device=gravity.device)
+        if self.encoding.coordinates.free:
+            same = torch.allclose(gravity.norm(dim=-1), own.norm(), atol=1e-3)
+        else:
+            same = torch.allclose(gravity, own.expand_as(gravity), atol=1e-4)
+        if not same:
+            raise InputError(
+                f"model of {self.spec.robot!r}: gravity {gravity.flatten()[:3].tolist()} is not the "
+                f"{own.tolist()} that it was trained in; train a model in that gravity"
+            )

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a robot, as it is built today, is the one that a model or its data were made with."""
+
+from importlib.util import find_spec
+
+from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.errors import MismatchError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.data.store import Store
+from neurodyn.dynamics.loading import Model
+from neurodyn.dynamics.neural.artifact import require_match
+from neurodyn.robots import Robot
+
+
+def require_robot(model: Model, robot: Robot) -> None:
+    """Refuse a robot whose declaration or asset changed since the model was trained.
+
+    Raises:
+        MismatchError: They differ; the message names the differences.
+    """
+    built, layout = _built(robot)
+    require_match(model, robot.spec, built, f"robot {robot.name!r}")
+    if model.fingerprint is not None:
+        differences = _probe_differences(model.probes, layout)
+        if differences:
+            shown = "; ".join(differences[:4])
+            raise MismatchError(f"robot {robot.name!r} is probed elsewhere than its model was trained with: {shown}")
+
+
+def require_same_teacher(robot: Robot, store: Store) -> None:
+    """Refuse data from a teacher whose articulation or probes were others than the robot's are now.
+
+    Only where there is a simulator to build the robot in: training itself needs none.
+
+    Raises:
+        MismatchError: They differ; the message names the differences.
+    """
+    if store.header.fingerprint is None or find_spec("newton") is None:
+        return
+    built, layout = _built(robot)
+    differences = store.header.fingerprint.differences(built)
+    differences += _probe_differences(store.header.probes, layout)
+    if differences:
+        shown = "; ".join(differences[:4])
+        raise MismatchError(f"data do not fit robot {robot.name!r}, which changed since they were generated: {shown}")
+
+
+def _probe_differences(own: ProbeLayout | None, now: ProbeLayout | None) -> list[str]:
+    if own is None or now is None:
+        return [] if own is now else [f"probes are {'declared' if own is None else 'no longer declared'}"]
+    return own.differences(now)
+
+
+def _built(robot: Robot) -> tuple[Fingerprint, ProbeLayout | None]:
+    """Return identity and probes of the robot as it is built today."""
+    from neurodyn.sim.build import build
+    from neurodyn.sim.contact_points import probe_layout
+    from neurodyn.sim.fingerprint import fingerprint
+
+    model = build(robot, worlds=1)
+    return fingerprint(model), None if robot.probes is None else probe_layout(model, robot)

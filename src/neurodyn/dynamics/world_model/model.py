@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""World models: an ensemble that learns what a robot measures from its logs alone, and says how sure it is.
+
+After Robotic World Model and its uncertainty-aware form (Li, Krause, Hutter, arXiv 2501.10100 and 2504.16680): members
+with a memory predict the change of the measured state over a frame as a normal distribution. What they disagree on is
+epistemic (more data would help), the spread that each predicts is aleatoric (it would not).
+
+With x = [q, qd, channels] and n the normalised inputs, member m predicts
+    x' = x + shift + scale * (W_m n + net_m(n, memory_m)),    std = scale * exp(bounded(s_m(memory_m) + g_m log k)),
+k frames after the last measured state: the exponent g_m says how uncertainty grows in a forecast.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.declared import declared, reach
+from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed, pick
+from neurodyn.dynamics.world_model.observation import Observation
+from neurodyn.dynamics.world_model.uncertainty import MARKS, between_marks, deviation, softly_bounded
+from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
+from neurodyn.nets.normaliser import Normaliser
+
+
+class WorldModel(nn.Module):
+    """An ensemble learned from logs, as dynamics of whatever its log measures.
+
+    Loaded models have frozen weights; gradients flow through `step` and `rollout` to states, controls and, where they
+    ask for it, weights.
+
+    Attributes:
+        spec: Names, order, units and dt of state and control; `context` frames of history are its warm-up.
+        observation: From states to vectors and inputs.
+        net: The members.
+        normaliser: Statistics of the inputs.
+        shift: Mean change of a frame, shape [size].
+        scale: What the best linear model leaves of the change of a frame (standard deviation), shape [size].
+        state_scale: Standard deviation of the states of the training data, shape [size]; epistemic uncertainty over it
+            has no unit.
+        varying: Whether each column varies in the training data, shape [size]; one that does not is held.
+        growth: Exponent of each member's spread in the frames of a forecast, shape [members, 1, 1, size].
+        calibration_scales: By what the predicted spread is multiplied at `MARKS` frames into a forecast, so that it
+            covers what it should on held-out data, shape [marks, size].
+        fitted: Whether the model has been trained.
+        terminates: Whether termination is predicted.
+    """
+
+    differentiable = True
+    kind = "world-model"
+    fingerprint = None
+
+    shift: Tensor
+    scale: Tensor
+    state_scale: Tensor
+    varying: Tensor
+    calibration_scales: Tensor
+    fitted: Tensor
+
+    def __init__(self, spec: StateSpec, net: EnsembleConfig, *, terminates: bool = False) -> None:
+        """Build a model with random weights.
+
+        Args:
+            spec: Names, order, units and dt of the log, with the frames of warm-up as its context.
+            net: Kind and size of the ensemble.
+            terminates: Whether the log says which episodes ended in a failure.
+
+        Raises:
+            InputError: A joint has more than one degree of freedom.
+        """
+        super().__init__()
+        self.spec, self.terminates = spec, terminates
+        self.observation = Observation(spec)
+        size = self.observation.size
+        self.net = Ensemble(net, self.observation.inputs, size, spec.nc + terminates)
+        self.normaliser = Normaliser(self.observation.inputs)
+        self.growth = nn.Parameter(torch.full((net.members, 1, 1, size), 0.5))
+        for name in ("shift", "scale", "state_scale"):
+            self.register_buffer(name, torch.full((size,), float(name != "shift")))
+        self.register_buffer("varying", torch.ones(size, dtype=torch.bool))
+        self.register_buffer("calibration_scales", torch.ones(len(MARKS), size))
+        self.register_buffer("fitted", torch.tensor(False))
+
+    @property
+    def members(self) -> int:
+        """Number of members."""
+        return self.net.config.members
+
+    @property
+    def network(self) -> str:
+        """What kind of network it is."""
+        return self.net.config.kind
+
+    def begin(
+        self, context: State | Window, environment: Environment | None = None, *, members: Tensor | None = None
+    ) -> WorldCarry:
+        """Return the carry of worlds whose history is `context`; a bare state has none.
+
+        Args:
+            context: History that ends in the present state, best `spec.context` frames of it.
+            environment: Must be None or empty: a world model knows what its logs were recorded in, and nothing else.
+            members: The member that each world follows, shape [worlds]; None to let them take turns.
+
+        Raises:
+            InputError: An environment is asked for, or the context has other widths than the spec says.
+        """
+        _require_no_environment(environment)
+        worlds = present_state(context).worlds
+        if members is None:
+            members = torch.arange(worlds, device=self.scale.device) % self.members
+        return WorldCarry(self._history(context), members)
+
+    def step(
+        self, carry: WorldCarry, state: State, control: Control, *, noise: Tensor | None = None
+    ) -> tuple[WorldCarry, Step]:
+        """Predict one frame: all members in one pass, the state by the member that each world follows.
+
+        Args:
+            carry: History; it stays valid.
+            state: State at the start of the frame.
+            control: Torques or targets during the frame, as the spec's control_kind says.
+            noise: Standard normal numbers for a sample of the predicted distribution, shape [worlds, size]; None for
+                its mean.
+
+        Returns:
+            The next carry, and a step with the ensemble's mean probabilities of contacts and termination, the standard
+            deviation of the members' means, and the calibrated mean of their predicted standard deviations.
+        """
+        x = self.observation.of_state(state)
+        inputs = self._inputs(x, self.observation.of_control(control, state))[None]
+        top, hidden = self.net.advance(inputs, carry.hidden)
+        changes = torch.addcmul(self.shift, self.net.means(inputs, top), self.scale)
+        logits = self.net.event_logits(top)
+        spread = self._std(self.net.log_stds(top)) * self.calibration_scales[0]
+        following = x + followed(changes, carry.member)
+        if noise is not None:
+            following = torch.addcmul(following, followed(spread, carry.member), noise)
+        chances = None if logits is None else logits.sigmoid().mean(0)
+        step = Step(
+            self.observation.state(following),
+            contacts=None if chances is None or not self.spec.nc else chances[:, : self.spec.nc],
+            termination=None if chances is None or not self.terminates else chances[:, -1],
+            epistemic=deviation(changes),
+            aleatoric=spread.mean(0),
+        )
+        return replace(carry, hidden=hidden), step
+
+    @torch.no_grad()
+    def step_(
+        self, carry: WorldCarry, state: State, control: Control, *, noise: Tensor | None = None
+    ) -> tuple[WorldCarry, Step]:
+        """Predict one frame without gradients, as `step`."""
+        return self.step(carry, state, control, noise=noise)
+
+    def reset(
+        self, carry: WorldCarry, context: State | Window, mask: Tensor, *, members: Tensor | None = None
+    ) -> WorldCarry:
+        """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
+
+        Args:
+            carry: History of all worlds; it stays valid.
+            context: As of `begin`, for all worlds; rows outside of `mask` are ignored.
+            mask: Worlds that begin anew.
+            members: The member that each world follows from now on, read where `mask` is true, shape [worlds]; None for
+                the member after the one that it followed.
+        """
+        rows = mask.nonzero()[:, 0]
+        if not len(rows):
+            return carry
+        fresh = self._history(pick(context, rows))
+        hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
+        if carry.member is None:
+            return WorldCarry(hidden, None)
+        following = (carry.member + 1) % self.members if members is None else members
+        return WorldCarry(hidden, torch.where(mask, following, carry.member))
+
+    def graft(self, carry: WorldCarry, rows: Tensor, source: WorldCarry, chosen: Tensor) -> WorldCarry:
+        """Give some worlds the history of others, as `reset` does with histories that were read beforehand.
+
+        Args:
+            carry: History of all worlds; it stays valid.
+            rows: Worlds that begin anew; each follows the next member from now on.
+            source: Histories to take from.
+            chosen: Row of `source` for each of `rows`.
+        """
+        pairs = zip(carry.hidden, source.hidden, strict=True)
+        hidden = tuple(h.index_copy(1, rows, s[:, chosen]) for h, s in pairs)
+        if carry.member is None:
+            return WorldCarry(hidden, None)
+        return WorldCarry(hidden, carry.member.index_copy(0, rows, (carry.member[rows] + 1) % self.members))
+
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Predict T frames under controls of the spec's control_kind, shape [worlds, T, nu].
+
+        Every member follows its own mean. The trajectory is the mean over the members; its epistemic part is their
+        standard deviation, its aleatoric part the root mean square of what they predict. Both are calibrated: the
+        band of one standard deviation is the root of the sum of their squares.
+        """
+        _require_no_environment(environment)
+        x = self.observation.of_state(present_state(context))
+        self.observation.require_controls(controls)
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (x, controls, *self.parameters()))
+        with torch.set_grad_enabled(tracked):
+            found = self.follow(self._history(context), x[None], controls[None])
+            path = torch.cat([x[:, None], found.states.mean(0)], 1)
+            scales = self.calibration(controls.shape[1])
+            q, qd, channels = self.observation.split(path)
+            return Trajectory(
+                q,
+                qd,
+                channels,
+                aleatoric=self.std(found.log_std).square().mean(0).sqrt() * scales,
+                epistemic=deviation(found.states) * scales,
+            )
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name: what the log measures. See `Dynamics.quantities`."""
+        return state_quantities(
+            self.spec, state, owner=f"the world model of {self.spec.robot!r}", step=step, torque=torque,
+            more=reach(declared(self.spec.robot), state),
+        )  # fmt: skip
+
+    def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> Forecast:
+        """Let every member follow its own mean.
+
+        Args:
+            hidden: Hidden states.
+            x: First states as vectors, shape [members or 1, worlds, size].
+            controls: Shape [members or 1, worlds, T, nu].
+            isolate: Whether the spread reads the trunk without sending gradients back into it.
+        """
+        hidden, states, tops = self.net.apart(hidden), [], []
+        x = x.expand(self.members, -1, -1)
+        for control in controls.unbind(2):
+            inputs = self._inputs(x, control.expand(self.members, -1, -1))
+            top, hidden = self.net.advance(inputs, hidden)
+            x = x + torch.addcmul(self.shift, self.net.means(inputs, top), self.scale)
+            states.append(x)
+            tops.append(top)
+        top, frames = torch.cat(tops, 1), (len(states), x.shape[1])
+        logits = self.net.event_logits(top)
+        log_std = self.net.log_stds(top.detach() if isolate else top)
+        found = None if logits is None else logits.unflatten(1, frames).transpose(1, 2)
+        return Forecast(torch.stack(states, 2), log_std.unflatten(1, frames).transpose(1, 2), found)
+
+    def read(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Hidden]:
+        """Read measured frames from an empty history, and predict each next state (teacher forcing).
+
+        Args:
+            states: State vectors at the starts of the frames, shape [streams, worlds, T, size].
+            controls: Shape [streams, worlds, T, nu].
+
+        Returns:
+            Inputs and what the heads read, shape [streams, T, worlds, ...], and the hidden states at the end.
+        """
+        inputs = self._inputs(states, controls).transpose(1, 2)
+        hidden = self.net.begin(states.shape[1], self.scale)
+        top, hidden = self.net.warm(inputs, hidden)
+        return inputs, top, hidden
+
+    def std(self, log_std: Tensor) -> Tensor:
+        """Return standard deviations in the units of the state from what the heads say; arguments as of `bounded`."""
+        return torch.exp(self.bounded(log_std)) * self.scale
+
+    def bounded(self, log_std: Tensor, *, grows: bool = True) -> Tensor:
+        """Return the logarithm of standard deviations in units of `scale`, softly bounded.
+
+        Args:
+            log_std: Shape [members, worlds, T, size].
+            grows: Whether the T frames are a forecast; else each is one frame after a measured state.
+        """
+        if not grows:
+            return softly_bounded(log_std)
+        frames = torch.arange(1, 1 + log_std.shape[2], device=log_std.device, dtype=log_std.dtype)
+        return softly_bounded(log_std + self.growth * frames.log()[:, None])
+
+    def calibration(self, frames: int) -> Tensor:
+        """Return by what the spread is multiplied in each frame of a forecast, shape [frames, size]."""
+        return between_marks(self.calibration_scales, frames)
+
+    def _std(self, log_std: Tensor) -> Tensor:
+        return torch.exp(softly_bounded(log_std)) * self.scale
+
+    def _inputs(self, x: Tensor, control: Tensor) -> Tensor:
+        n = self.normaliser(self.observation.features(x, control))
+        clip = self.net.config.clip
+        return n if clip is None else n.clamp(-clip, clip)
+
+    def _history(self, context: State | Window) -> Hidden:
+        if isinstance(context, State) or not context.torque.shape[1]:
+            return self.net.begin(context.q.shape[0], context.q)
+        states = self.observation.of_window(context)[:, :-1]
+        return self.read(states[None], self.observation.require_controls(context.torque)[None])[2]
+
+
+def _require_no_environment(environment: Environment | None) -> None:
+    if environment is None:
+        return
+    ground = environment.ground
+    if environment.gravity is not None or (ground is not None and not ground.empty):
+        raise InputError(
+            "a world model knows the surroundings of its logs and no others; valid: no environment (gravity, ground)"
+        )

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Under what circumstances a model is compared with its teacher: the ground, the starts, and who holds the robot."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.config import read_config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.scene import Plane, Scene, Shape, Terrain
+from neurodyn.dynamics.interface import Environment, State
+from neurodyn.geometry.ground import Ground
+from neurodyn.robots import Robot
+
+ALL = "all"
+_WALK = 3.0
+"""Room that is left to the edge of a terrain [m]."""
+_SUFFIXES = (".yaml", ".yml", ".toml", ".json")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Circumstances of roll-outs.
+
+    Attributes:
+        name: What the ground is called; None in free space.
+        scene: The ground; None in free space.
+        hold: Stiffness and damping with which passive motion holds the nominal pose; None for the robot's own, or
+            for no controller where it has no gains.
+        starts: Whether roll-outs start from the robot's resets or from the states that data are drawn from.
+        poses: Whether the ground is as it is declared, or turned, tilted and lifted at random as for data.
+    """
+
+    name: str | None = None
+    scene: Scene | None = None
+    hold: tuple[float, float] | None = None
+    starts: Literal["reset", "sampling"] = "reset"
+    poses: Literal["declared", "sampling"] = "declared"
+
+    @property
+    def grounded(self) -> bool:
+        """Whether there is anything to touch."""
+        return self.scene is not None and len(self.scene.shapes) > 0
+
+    def begin(self, robot: Robot, worlds: int, rng: np.random.Generator) -> tuple[State, Environment]:
+        """Draw the first states of a batch of roll-outs, and what they are in."""
+        from neurodyn.sim.sampling import sample_resets, sample_states
+
+        draw = sample_resets if self.starts == "reset" else sample_states
+        if self.scene is None or not self.grounded:
+            return State(*draw(robot, worlds, rng)), Environment()
+        ground = Ground(self.scene, self._poses(robot, worlds, rng))
+        return State(*draw(robot, worlds, rng, ground)), Environment(ground=ground)
+
+    def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
+        """Shift declared grounds under floating robots, so that these do not all fall onto the same spot."""
+        if self.poses == "sampling":
+            return _sampled(robot, worlds, rng)
+        if self.scene is None or robot.fixed_base or robot.ground_sampling is None or self.name not in robot.grounds:
+            return None
+        reach = min(robot.ground_sampling.extent, *(_room(shape) for shape in self.scene.shapes))
+        if reach <= 0.0:
+            return None
+        pose = torch.zeros(worlds, 7)
+        pose[:, 6] = 1.0
+        pose[:, :2] = torch.from_numpy(rng.uniform(-reach, reach, size=(worlds, 2)).astype(np.float32))
+        return pose
+
+
+def _sampled(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
+    """Draw poses as for data, but a ground in every world."""
+    from neurodyn.sim.ground_sampling import sample_grounds
+
+    if robot.ground_sampling is not None:
+        always = msgspec.structs.replace(robot.ground_sampling, absent=0.0)
+        robot = msgspec.structs.replace(robot, ground_sampling=always)
+    return sample_grounds(robot, worlds, rng)
+
+
+def _room(shape: Shape) -> float:
+    """Return how far a robot may stand from the middle of a shape and still move on it [m]."""
+    if isinstance(shape, Plane):
+        return math.inf
+    return min(shape.size) / 2 - _WALK if isinstance(shape, Terrain) else 0.0
+
+
+def situation(robot: Robot, ground: str | None = None) -> Situation:
+    """Return the circumstances of an evaluation on a ground.
+
+    Args:
+        robot: The robot.
+        ground: Name of one of its grounds, or a file with a scene (YAML, TOML or JSON); None for its default.
+
+    Raises:
+        InputError: There is no such ground, or the file does not describe one.
+    """
+    if ground is None:
+        ground = robot.ground
+    if ground is None:
+        return Situation()
+    if ground in robot.grounds:
+        return Situation(ground, robot.grounds[ground])
+    path = Path(ground)
+    if path.suffix.lower() not in _SUFFIXES:
+        named = f"valid: {choices([*robot.grounds, ALL])}, or" if robot.grounds else "it declares none; valid:"
+        raise InputError(
+            f"--ground {ground!r} is no ground of robot {robot.name!r}; {named} a file with a scene (YAML)"
+        )
+    scene = read_config(path, Scene)
+    return Situation(str(path), msgspec.structs.replace(scene, folder=str(path.resolve().parent)))
+
+
+def situations(robot: Robot) -> dict[str, Situation]:
+    """Return the circumstances of evaluations on all declared grounds, the default first.
+
+    Raises:
+        InputError: The robot declares no grounds.
+    """
+    if not robot.grounds:
+        raise InputError(f"--ground {ALL}: robot {robot.name!r} declares no grounds; valid: a file with a scene (YAML)")
+    names = sorted(robot.grounds, key=lambda name: name != robot.ground)
+    return {name: situation(robot, name) for name in names}
+
+
+def of_worlds(environment: Environment, rows: slice) -> Environment:
+    """Return the environment of some of the worlds."""
+    ground = environment.ground
+    if ground is None or ground.pose is None:
+        return environment
+    return replace(environment, ground=ground.posed(ground.pose[rows]))

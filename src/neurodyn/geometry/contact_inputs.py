@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contact candidates: the distances, normals, points and velocities of probes that are near the ground.
+
+NeRD (arXiv 2508.15755, section 3.1) feeds the contact candidates that collision detection would hand to the solver,
+and zero for those farther away than a margin. Here every entry fades to zero at the margin instead of jumping, and
+the entries that decide an impact are given as such: how deep the probe is, how deep it would be one frame ahead at its
+present velocity, and that depth along the normal.
+
+Of each probe, with f = min(near, 1) and p the nearest point of the ground, which follows the probe along the plane
+through it:
+
+    [near, deep, ahead,   ahead n,   v where ahead > 0,   f n,   f v,   f p]
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import warp as wp
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.geometry.closeness import feature_adjoint_kernel
+from neurodyn.geometry.device_arrays import PRECISIONS
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.launching import Launch, Launches, warp_device
+from neurodyn.geometry.proximity import Prober, Readings
+
+FEATURES = 18
+"""Features of each probe."""
+
+
+class Contacts:
+    """Finds contact features in the kernel that measures the probes.
+
+    Gradients reach positions and velocities as those of readings do.
+
+    Attributes:
+        prober: What measures the probes.
+        width: Number of features of one state.
+    """
+
+    def __init__(self, layout: ProbeLayout, margins: Sequence[float], dt: float) -> None:
+        """Prepare to measure.
+
+        Args:
+            layout: The probes and the joints that move them.
+            margins: Distance of each probe's surface from the ground at which it begins to be seen [m].
+            dt: How far "one frame ahead" is [s].
+        """
+        self.prober = Prober(layout)
+        self.width = FEATURES * len(layout.probes)
+        self._own = [(probe.radius, margin, dt) for probe, margin in zip(layout.probes, margins, strict=True)]
+        self._sights: dict[tuple[torch.device, torch.dtype], Any] = {}
+        self._launches = Launches()
+
+    def __call__(self, ground: Ground, q: Tensor, qd: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return the features, shape [worlds, width], in the axes of the base where it floats.
+
+        Args:
+            ground: The shapes around the robots.
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+            out: Where to write instead of new memory, where nothing asks for gradients; its last axis is contiguous.
+
+        Raises:
+            InputError: The ground is for another number of worlds, or a state has another width or precision.
+        """
+        self.prober.check_state(q, qd)
+        q, qd = q.contiguous(), qd.contiguous()
+        if torch.is_grad_enabled() and (q.requires_grad or qd.requires_grad):
+            return _Features.apply(self, ground, q, qd)
+        features = q.new_empty(q.shape[0], self.width) if out is None else out
+        self.write(ground, q, qd, features)
+        return features
+
+    def write(self, ground: Ground, q: Tensor, qd: Tensor, features: Tensor, readings: Readings | None = None) -> None:
+        """Write features, and readings where there is room for them; not recorded for gradients."""
+        prober = self.prober
+        room = features.unflatten(-1, (features.shape[-1] // 3, 3))
+        prober.run(ground, prober.free_base, q, qd, readings=readings, sight=self._sight(q), features=room)
+
+    def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients by positions and velocities from those by the features."""
+        distance, normal, _, position, velocity, valid = readings
+        by_distance = torch.zeros_like(distance)
+        by_normal, by_point, by_position, by_velocity = (torch.zeros_like(normal) for _ in range(4))
+        if distance.numel():
+            vec3 = PRECISIONS[q.dtype].vec3
+            tensors: list[tuple[Tensor, Any]] = [
+                (distance, None), (normal, vec3), (position, vec3), (velocity, vec3), (valid, None),
+                (gradient.unflatten(-1, (-1, 3)), vec3),
+                (by_distance, None), (by_normal, vec3), (by_position, vec3), (by_velocity, vec3),
+            ]  # fmt: skip
+            shape, sight = (distance.shape[0], distance.shape[1]), self._sight(q)
+            self._launches.get(
+                (shape, q.dtype, q.device), lambda: Launch(feature_adjoint_kernel, shape, q.device, [sight, *tensors])
+            )(tensors)
+        given = by_distance, by_normal, by_point, by_position, by_velocity
+        return self.prober.pull_back(self.prober.free_base, q, qd, readings, given)
+
+    def _sight(self, like: Tensor) -> Any:
+        key = (like.device, like.dtype)
+        if key not in self._sights:
+            vec3 = PRECISIONS[like.dtype].vec3
+            self._sights[key] = wp.array(self._own, dtype=vec3, device=warp_device(like.device))
+        return self._sights[key]
+
+
+class _Features(torch.autograd.Function):
+    """The kernel and its adjoint in torch's autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, contacts: Contacts, ground: Ground, q: Tensor, qd: Tensor) -> Tensor:
+        """Find features; see `Contacts.__call__`."""
+        readings, features = contacts.prober.room(q), q.new_empty(q.shape[0], contacts.width)
+        contacts.write(ground, q.detach(), qd.detach(), features, readings)
+        ctx.contacts = contacts
+        ctx.save_for_backward(q, qd, *readings)
+        return features
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
+        """Return the gradients by q and qd."""
+        q, qd, *readings = ctx.saved_tensors
+        return None, None, *ctx.contacts.pull_back(q, qd, Readings(*readings), gradients[0].contiguous())

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts and shapes as Warp arrays on one device in one precision, in the order of the kernels' arguments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.geometry.heights import block_ranges
+from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
+from neurodyn.geometry.meshes import pseudo_normals
+from neurodyn.geometry.solids import Solid, matrix
+from neurodyn.geometry.surfaces import BLOCK
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Warp's types of one precision."""
+
+    scalar: Any
+    vec2: Any
+    vec3: Any
+    vec4: Any
+    quat: Any
+    mat33: Any
+    transform: Any
+
+
+PRECISIONS = {
+    torch.float32: Precision(wp.float32, wp.vec2f, wp.vec3f, wp.vec4f, wp.quatf, wp.mat33f, wp.transformf),
+    torch.float64: Precision(wp.float64, wp.vec2d, wp.vec3d, wp.vec4d, wp.quatd, wp.mat33d, wp.transformd),
+}
+
+
+def layout_arrays(layout: ProbeLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
+    """Return start, chain_start ... joint_centre of the kernels.
+
+    Args:
+        layout: The probes.
+        device: Warp device.
+        precision: Types of the arrays.
+        one_by_one: Whether every probe is reached from the root, rather than from the body of the one before it
+            where that is on the way, or else from the body of joint 0.
+    """
+    chains, start = [], []
+    before = [-1]
+    for probe in layout.probes:
+        whole = _chain(layout, probe.joint)
+        from_before = not one_by_one and before[-1] in whole
+        from_base = not one_by_one and not from_before and before[0] == whole[0] == 0
+        walked = whole.index(before[-1]) + 1 if from_before else int(from_base)
+        chains.append(whole[walked:])
+        start.append(FROM_BEFORE if from_before else FROM_BASE if from_base else FROM_ROOT)
+        before = whole
+    frames = np.array([joint.parent_frame for joint in layout.joints], dtype=np.float64).reshape(-1, 7)
+    children = np.array([joint.child_frame for joint in layout.joints], dtype=np.float64).reshape(-1, 7)
+    q_start, qd_start = [0], [0]
+    for joint in layout.joints:
+        q_start.append(q_start[-1] + {"ball": 4, "free": 7}.get(joint.kind, 1))
+        qd_start.append(qd_start[-1] + {"ball": 3, "free": 6}.get(joint.kind, 1))
+    centres = np.zeros((len(layout.joints), 3))
+    centres[0] = layout.base_com
+
+    def integers(values: Sequence[Any]) -> Any:
+        return wp.array(np.array(values, dtype=np.int32), dtype=wp.int32, device=device)
+
+    def real(values: Any, kind: Any, width: int) -> Any:
+        return wp.array(np.asarray(values, dtype=np.float64).reshape(-1, width), dtype=kind, device=device)
+
+    return [
+        integers(start),
+        integers(np.cumsum([0, *map(len, chains)]).tolist()),
+        integers([joint for chain in chains for joint in chain]),
+        real([probe.point for probe in layout.probes], precision.vec3, 3),
+        integers([JOINT_KINDS[joint.kind] for joint in layout.joints]),
+        integers(q_start[:-1]),
+        integers(qd_start[:-1]),
+        real(frames[:, :3], precision.vec3, 3),
+        real(frames[:, 3:], precision.quat, 4),
+        real(children[:, 3:] * [-1, -1, -1, 1], precision.quat, 4),
+        real([joint.axis for joint in layout.joints], precision.vec3, 3),
+        real(children[:, :3], precision.vec3, 3),
+        real(centres, precision.vec3, 3),
+    ]
+
+
+def _chain(layout: ProbeLayout, joint: int) -> list[int]:
+    chain: list[int] = []
+    while joint >= 0:
+        chain.append(joint)
+        joint = layout.joints[joint].parent
+    return chain[::-1]
+
+
+class ShapeArrays:
+    """Shapes as shape_start ... ranges of the kernels.
+
+    Attributes:
+        arrays: The arrays.
+        worlds: Number of worlds that have shapes of their own; 0 where all are shared.
+    """
+
+    def __init__(
+        self, shared: Sequence[Solid], own: Sequence[Sequence[Solid]], device: str, precision: Precision
+    ) -> None:
+        solids = [*shared, *(solid for each in own for solid in each)]
+        count = max(len(solids), 1)  # Warp wants arrays of some length
+        starts = np.cumsum([len(shared), *map(len, own)])
+        self.worlds = len(own)
+        kind, first_face, grid = np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros((count, 4), np.int32)
+        place, size, ball = np.zeros((count, 7)), np.zeros((count, 3)), np.zeros((count, 4))
+        mesh_ids = np.zeros(count, np.uint64)
+        self._meshes: dict[int, tuple[Any, int]] = {}
+        self._normals: list[np.ndarray] = []
+        self._grids: dict[int, tuple[int, int]] = {}
+        self._heights: list[np.ndarray] = []
+        self._ranges: list[np.ndarray] = []
+        for i, solid in enumerate(solids):
+            kind[i], place[i], size[i], ball[i] = SHAPE_KINDS[solid.kind], solid.place, solid.size, solid.ball()
+            if solid.mesh is not None:
+                mesh, first_face[i] = self._add_mesh(solid, device)
+                mesh_ids[i] = mesh.id
+            if solid.heights is not None:
+                start, block = self._add_heights(solid.heights)
+                grid[i] = (start, *solid.heights.shape, block)
+
+        def array(values: np.ndarray, dtype: Any) -> Any:
+            return wp.array(values, dtype=dtype, device=device)
+
+        normals = np.concatenate(self._normals) if self._normals else np.zeros((1, 7, 3))
+        heights = np.concatenate(self._heights) if self._heights else np.zeros(1)
+        ranges = np.concatenate(self._ranges) if self._ranges else np.zeros((1, 2))
+        self.arrays = [
+            array(starts.astype(np.int32), wp.int32),
+            array(kind, wp.int32),
+            array(place[:, :3], precision.vec3),
+            array(np.stack([matrix(quaternion) for quaternion in place[:, 3:]]), precision.mat33),
+            array(size, precision.vec3),
+            array(ball, precision.vec4),
+            array(mesh_ids, wp.uint64),
+            array(first_face, wp.int32),
+            array(normals.astype(np.float32), wp.vec3f),
+            array(grid, wp.vec4i),
+            array(heights, precision.scalar),
+            array(ranges, precision.vec2),
+        ]
+
+    def _add_mesh(self, solid: Solid, device: str) -> tuple[Any, int]:
+        """Return the Warp mesh and its first row of normals; solids that share triangles share both."""
+        triangles = solid.mesh
+        assert triangles is not None
+        if id(triangles) not in self._meshes:
+            points = wp.array(triangles.vertices.astype(np.float32), dtype=wp.vec3f, device=device)
+            indices = wp.array(triangles.faces.astype(np.int32).ravel(), dtype=wp.int32, device=device)
+            first = sum(map(len, self._normals))
+            self._meshes[id(triangles)] = (wp.Mesh(points, indices), first)
+            self._normals.append(pseudo_normals(triangles))
+        return self._meshes[id(triangles)]
+
+    def _add_heights(self, heights: np.ndarray) -> tuple[int, int]:
+        """Return the first height and the first block of a heightfield."""
+        if id(heights) not in self._grids:
+            self._grids[id(heights)] = (sum(map(len, self._heights)), sum(map(len, self._ranges)))
+            self._heights.append(heights.ravel())
+            self._ranges.append(block_ranges(heights, int(BLOCK)))
+        return self._grids[id(heights)]

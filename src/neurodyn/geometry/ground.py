@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shapes around a batch of worlds, ready to be measured against."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Scene
+from neurodyn.geometry.solids import Solid, solids_of_scene
+
+if TYPE_CHECKING:
+    from neurodyn.geometry.device_arrays import ShapeArrays
+
+
+_FREE_SPACE = Scene()
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Shapes around a batch of worlds.
+
+    Attributes:
+        scene: The shapes, shared by all worlds.
+        pose: Pose of the scene in each world [x y z, qx qy qz qw], shape [worlds, 7] or [1, 7] for the same in
+            all; None for the identity.
+        shared: Shapes that all worlds see besides those of the scene, as a simulator's model has them.
+        own: Shapes of each world, likewise; empty where there are none.
+    """
+
+    scene: Scene = _FREE_SPACE
+    pose: Tensor | None = None
+    shared: tuple[Solid, ...] = ()
+    own: tuple[tuple[Solid, ...], ...] = ()
+    _arrays: dict[tuple[str, torch.dtype], "ShapeArrays"] = field(default_factory=dict, repr=False)
+
+    def posed(self, pose: Tensor | None) -> "Ground":
+        """Return the same shapes at other poses, shape [worlds, 7]; what was compiled is shared."""
+        return replace(self, pose=pose)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no shape at all."""
+        return not (self.scene.shapes or self.shared or any(self.own))
+
+    def arrays(self, device: str, dtype: torch.dtype) -> "ShapeArrays":
+        """Return the shapes as Warp arrays, made on first use.
+
+        Raises:
+            InputError: A file of the scene is missing or bad.
+        """
+        key = (device, dtype)
+        if key not in self._arrays:
+            from neurodyn.geometry.device_arrays import PRECISIONS, ShapeArrays  # loads Warp
+
+            solids = (*solids_of_scene(self.scene), *self.shared)
+            self._arrays[key] = ShapeArrays(solids, self.own, device, PRECISIONS[dtype])
+        return self._arrays[key]
+
+    def poses(self, worlds: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """Return the poses of the scene, shape [worlds or 1, 7].
+
+        Raises:
+            InputError: There are poses for another number of worlds.
+        """
+        if self.pose is None:
+            return identity_pose(device, dtype)
+        if self.pose.shape not in ((worlds, 7), (1, 7)):
+            raise InputError(
+                f"the ground has poses of shape {list(self.pose.shape)}; valid: [{worlds}, 7] "
+                f"for {worlds} worlds, or [1, 7]"
+            )
+        return self.pose.detach().to(device=device, dtype=dtype).contiguous()
+
+
+def identity_pose(device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the pose of a scene that stands where it was declared, shape [1, 7]."""
+    key = (device, dtype)
+    if key not in _IDENTITY:
+        _IDENTITY[key] = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]], device=device, dtype=dtype)
+    return _IDENTITY[key]
+
+
+_IDENTITY: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+NOTHING = Ground()
+"""Free space."""

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAssignmentType=false
+"""The probing kernel over (world, probe) and its adjoint, generic in the precision."""
+
+from typing import Any
+
+import warp as wp
+
+from neurodyn.geometry.chain import accumulate, add_pose_gradient, advance
+from neurodyn.geometry.closeness import contact_depths
+from neurodyn.geometry.kinds import FROM_BASE, FROM_ROOT, HEIGHTFIELD, MESH
+from neurodyn.geometry.primitives import primitive_distance
+from neurodyn.geometry.surfaces import heightfield_distance, mesh_distance
+
+FAR = wp.constant(1.0e3)
+"""Distance that stands for "no ground" [m]."""
+
+
+@wp.kernel(enable_backward=False, module="unique")
+def probe_kernel(
+    q: wp.array2d[Any],
+    qd: wp.array2d[Any],
+    pose: wp.array[Any],
+    base_frame: int,
+    group: int,
+    start: wp.array[int],
+    chain_start: wp.array[int],
+    chain: wp.array[int],
+    probe_point: wp.array[Any],
+    joint_kind: wp.array[int],
+    joint_q: wp.array[int],
+    joint_qd: wp.array[int],
+    joint_anchor: wp.array[Any],
+    joint_frame: wp.array[Any],
+    joint_turn: wp.array[Any],
+    joint_axis: wp.array[Any],
+    joint_offset: wp.array[Any],
+    joint_centre: wp.array[Any],
+    shape_start: wp.array[int],
+    shape_kind: wp.array[int],
+    shape_origin: wp.array[Any],
+    shape_rotation: wp.array[Any],
+    shape_size: wp.array[Any],
+    shape_ball: wp.array[Any],
+    shape_mesh: wp.array[wp.uint64],
+    shape_first_face: wp.array[int],
+    pseudo_normals: wp.array2d[wp.vec3f],
+    shape_grid: wp.array[wp.vec4i],
+    heights: wp.array[Any],
+    ranges: wp.array[Any],
+    distance: wp.array2d[Any],
+    normal: wp.array2d[Any],
+    point: wp.array2d[Any],
+    position: wp.array2d[Any],
+    velocity: wp.array2d[Any],
+    valid: wp.array2d[wp.bool],
+    sight: wp.array[Any],
+    features: wp.array2d[Any],
+):
+    """Measure the probes of one group of one world.
+
+    Probe p is reached by the joints chain[chain_start[p]:chain_start[p + 1]], from where start[p] says: the root,
+    the body of joint 0, or that of the probe before it, both of which this group has reached. The shapes of
+    world w are those before shape_start[0], which all worlds share, and those from shape_start[w] to before
+    shape_start[w + 1]; where shape_start has one entry, no world has its own. With `base_frame`, joint 0 is free
+    and the first of every group; the outputs are then along the axes of its child body.
+
+    Readings (distance to valid) and contact features (`rigid.contacts`, six vectors for each probe) are written
+    where their arrays have rows.
+    """
+    world, part = wp.tid()
+    zero = distance.dtype(0.0)
+    one = distance.dtype(1.0)
+    far = distance.dtype(FAR)
+    still = type(probe_point[0])()
+    upright = wp.quaternion(zero, zero, zero, one)
+    # Copies, one by one: to Warp an assignment of several variables at once gives them new names only.
+    rotation = wp.copy(upright)
+    origin = wp.copy(still)
+    speed = wp.copy(still)
+    spin = wp.copy(still)
+    base_rotation = wp.copy(upright)
+    base_origin = wp.copy(still)
+    base_speed = wp.copy(still)
+    base_spin = wp.copy(still)
+    # Matrices, because each is applied several times.
+    to_base = wp.quat_to_matrix(upright)
+    scene = pose[wp.min(world, pose.shape[0] - 1)]
+    scene_rotation = wp.quat_to_matrix(wp.transform_get_rotation(scene))
+    scene_origin = wp.transform_get_translation(scene)
+    shape_count = int(shape_start[0])
+    if shape_start.shape[0] > 1:
+        shape_count += shape_start[world + 1] - shape_start[world]
+    for probe in range(part * group, wp.min((part + 1) * group, probe_point.shape[0])):
+        if start[probe] == FROM_ROOT:
+            rotation = wp.copy(upright)
+            origin = wp.copy(still)
+            speed = wp.copy(still)
+            spin = wp.copy(still)
+        elif start[probe] == FROM_BASE:
+            rotation = wp.copy(base_rotation)
+            origin = wp.copy(base_origin)
+            speed = wp.copy(base_speed)
+            spin = wp.copy(base_spin)
+        for i in range(chain_start[probe], chain_start[probe + 1]):
+            j = chain[i]
+            rotation, origin, speed, spin = advance(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
+                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
+            )  # fmt: skip
+            if j == 0:
+                base_rotation = wp.copy(rotation)
+                base_origin = wp.copy(origin)
+                base_speed = wp.copy(speed)
+                base_spin = wp.copy(spin)
+                to_base = wp.transpose(wp.quat_to_matrix(rotation))
+        arm = wp.quat_rotate(rotation, probe_point[probe])
+        place = origin + arm
+        moving = speed + wp.cross(spin, arm)
+
+        seen = (place - scene_origin) @ scene_rotation
+        # Written out, because functions take arrays by value, which would cost more than a plane does.
+        best = wp.copy(far)
+        gradient = wp.copy(still)
+        for number in range(shape_count):
+            shape = number
+            if number >= shape_start[0]:
+                shape = number - shape_start[0] + shape_start[world]
+            ball = shape_ball[shape]
+            reach = wp.length(seen - type(seen)(ball[0], ball[1], ball[2])) - ball[3]
+            if ball[3] >= zero and reach >= best:
+                continue
+            turn = shape_rotation[shape]
+            local = (seen - shape_origin[shape]) @ turn
+            gap, outward = primitive_distance(shape_kind[shape], local, shape_size[shape])
+            if shape_kind[shape] == MESH:
+                gap, outward = mesh_distance(shape_mesh[shape], pseudo_normals, shape_first_face[shape], local, far)
+            elif shape_kind[shape] == HEIGHTFIELD:
+                gap, outward = heightfield_distance(heights, ranges, shape_grid[shape], shape_size[shape], local, far)
+            if gap < best:
+                best = gap
+                gradient = turn @ outward
+        found = best < far
+        upward = scene_rotation @ gradient
+        if base_frame != 0:
+            upward = to_base @ upward
+            place = to_base @ (place - base_origin)
+            moving = to_base @ moving
+        ground = place - best * upward
+        if distance.shape[0] > 0:
+            distance[world, probe] = best
+            normal[world, probe] = upward
+            point[world, probe] = wp.where(found, ground, still)
+            position[world, probe] = place
+            velocity[world, probe] = moving
+            valid[world, probe] = found
+        if features.shape[0] > 0:
+            depths = contact_depths(best, wp.dot(upward, moving), found, sight[probe])
+            fading = wp.min(depths[0], one)
+            first = 6 * probe
+            features[world, first] = depths
+            features[world, first + 1] = depths[2] * upward
+            features[world, first + 2] = wp.where(depths[2] > zero, moving, still)
+            features[world, first + 3] = fading * upward
+            features[world, first + 4] = fading * moving
+            features[world, first + 5] = fading * ground
+
+
+@wp.kernel(enable_backward=False, module="unique")
+def probe_adjoint_kernel(
+    q: wp.array2d[Any],
+    qd: wp.array2d[Any],
+    base_frame: int,
+    group: int,
+    chain_start: wp.array[int],
+    chain: wp.array[int],
+    probe_point: wp.array[Any],
+    joint_kind: wp.array[int],
+    joint_q: wp.array[int],
+    joint_qd: wp.array[int],
+    joint_anchor: wp.array[Any],
+    joint_frame: wp.array[Any],
+    joint_turn: wp.array[Any],
+    joint_axis: wp.array[Any],
+    joint_offset: wp.array[Any],
+    joint_centre: wp.array[Any],
+    normal: wp.array2d[Any],
+    point: wp.array2d[Any],
+    position: wp.array2d[Any],
+    velocity: wp.array2d[Any],
+    valid: wp.array2d[wp.bool],
+    by_distance: wp.array2d[Any],
+    by_normal: wp.array2d[Any],
+    by_point: wp.array2d[Any],
+    by_position: wp.array2d[Any],
+    by_velocity: wp.array2d[Any],
+    grad_q: wp.array2d[Any],
+    grad_qd: wp.array2d[Any],
+):
+    """Add to the gradients by the state those that the readings of one group of probes of one world bring.
+
+    The ground point and the normal are held fixed in the world, so the gradient of the distance by the place of
+    the probe is the normal. Readings in the axes of the base depend on the base's pose besides.
+    """
+    world, part = wp.tid()
+    zero = by_distance.dtype(0.0)
+    still = type(probe_point[0])()
+    upright = wp.quaternion(zero, zero, zero, by_distance.dtype(1.0))
+    for probe in range(part * group, wp.min((part + 1) * group, probe_point.shape[0])):
+        rotation = wp.copy(upright)
+        origin = wp.copy(still)
+        speed = wp.copy(still)
+        spin = wp.copy(still)
+        upward = normal[world, probe]
+        place = position[world, probe]
+        moving = velocity[world, probe]
+        force = by_position[world, probe]
+        push = by_velocity[world, probe]
+        first = chain_start[probe]
+        if base_frame != 0:
+            j = chain[first]
+            rotation, origin, speed, spin = advance(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
+                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
+            )  # fmt: skip
+            # y' = R^T y changes by R^T (y x a) under a rotation a of the base, so its moment is (gradient x y);
+            # in the base's axes gradient and y are as stored.
+            moment = wp.cross(force, place) + wp.cross(push, moving) + wp.cross(by_normal[world, probe], upward)
+            pull = force
+            if valid[world, probe]:
+                moment += wp.cross(by_point[world, probe], point[world, probe])
+                pull += by_point[world, probe]
+            joint_rotation = joint_frame[j]
+            centre = origin + wp.quat_rotate(rotation, joint_offset[j])
+            pulled = -wp.quat_rotate(rotation, pull)
+            twisted = wp.quat_rotate(rotation, moment) + wp.cross(origin - centre, pulled)
+            add_pose_gradient(world, joint_q[j], q, joint_rotation, pulled, twisted, grad_q)
+            upward = wp.quat_rotate(rotation, upward)
+            place = origin + wp.quat_rotate(rotation, place)
+            moving = wp.quat_rotate(rotation, moving)
+            force = wp.quat_rotate(rotation, force)
+            push = wp.quat_rotate(rotation, push)
+            rotation = wp.copy(upright)
+            origin = wp.copy(still)
+            speed = wp.copy(still)
+            spin = wp.copy(still)
+        force += by_distance[world, probe] * upward
+
+        for i in range(first, chain_start[probe + 1]):
+            j = chain[i]
+            joint_rotation = rotation * joint_frame[j]
+            parent_spin = spin
+            rotation, origin, speed, spin = advance(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
+                joint_axis[j], joint_offset[j], joint_centre[j], q, qd, rotation, origin, speed, spin,
+            )  # fmt: skip
+            accumulate(
+                joint_kind[j], world, joint_q[j], joint_qd[j], joint_axis[j], q, joint_rotation,
+                origin + wp.quat_rotate(rotation, joint_offset[j]), origin + wp.quat_rotate(rotation, joint_centre[j]),
+                parent_spin, spin, speed + wp.cross(spin, place - origin), place, moving, force, push, grad_q, grad_qd,
+            )  # fmt: skip

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Closed triangle meshes: checked, and with the pseudo-normals that tell inside from outside."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from neurodyn.core.errors import InputError
+from neurodyn.geometry.mesh_files import read_triangles
+
+_SAME = 1e-6
+"""Vertices are one if they round to the same multiple of this share of the size of the mesh."""
+
+
+@dataclass(frozen=True, eq=False)
+class TriangleMesh:
+    """A closed surface, normals outward.
+
+    Attributes:
+        vertices: Vertices [m], shape [vertices, 3].
+        faces: Vertices of each triangle, counter-clockwise from outside, shape [faces, 3].
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray
+
+
+def read_mesh(path: Path, scale: float = 1.0) -> TriangleMesh:
+    """Read a mesh file (.obj or .stl) that bounds a solid.
+
+    Args:
+        path: The file.
+        scale: Factor on the coordinates in the file.
+
+    Raises:
+        InputError: The file is missing or no mesh, or the mesh has holes, numbers that are not finite, or faces
+            that do not agree on which side is outside.
+    """
+    vertices, faces = read_triangles(path)
+    return closed_mesh(vertices * scale, faces, str(path))
+
+
+def closed_mesh(vertices: np.ndarray, faces: np.ndarray, where: str) -> TriangleMesh:
+    """Return a checked mesh: equal vertices are merged, triangles without area dropped, normals turned outward.
+
+    Args:
+        vertices: Vertices [m], shape [vertices, 3].
+        faces: Vertices of each triangle, shape [faces, 3].
+        where: What the mesh came from, for the error message.
+
+    Raises:
+        InputError: The mesh does not bound a solid.
+    """
+    vertices = np.asarray(vertices, dtype=np.float64).reshape(-1, 3)
+    faces = np.asarray(faces, dtype=np.int64).reshape(-1, 3)
+    if not len(faces):
+        raise InputError(f"{where}: the mesh has no triangles; valid: a closed surface of triangles")
+    bad = ~np.isfinite(vertices).all(1)
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            f"{where}: {int(bad.sum())} of {len(vertices)} vertices of the mesh are not finite, the first is number "
+            f"{first}; valid: finite coordinates"
+        )
+    if faces.min() < 0 or faces.max() >= len(vertices):
+        raise InputError(f"{where}: a face names vertex {int(faces.max())} of {len(vertices)}; valid: existing ones")
+    grid = np.round(vertices / (_SAME * max(float(np.ptp(vertices, axis=0).max()), 1e-30)))
+    _, first, inverse = np.unique(grid, axis=0, return_index=True, return_inverse=True)
+    vertices, faces = vertices[first], inverse.reshape(-1)[faces]
+    faces = faces[(faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])]
+    _check_edges(vertices, faces, where)
+    volume = np.einsum("ij,ij->", vertices[faces[:, 0]], np.cross(vertices[faces[:, 1]], vertices[faces[:, 2]])) / 6
+    return TriangleMesh(vertices, faces if volume > 0 else faces[:, ::-1].copy())
+
+
+def _check_edges(vertices: np.ndarray, faces: np.ndarray, where: str) -> None:
+    """Refuse a mesh in which an edge is not run through once each way."""
+    directed = faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+    undirected, index, count = np.unique(np.sort(directed, 1), axis=0, return_inverse=True, return_counts=True)
+
+    def place(edge: int) -> str:
+        a, b = (np.round(vertices[v], 4).tolist() for v in undirected[edge])
+        return f"between {a} and {b}"
+
+    single = np.flatnonzero(count == 1)
+    if len(single):
+        raise InputError(
+            f"{where}: the mesh has a hole: {len(single)} edges belong to one triangle only, the first "
+            f"{place(int(single[0]))}; valid: a closed surface, two triangles at every edge"
+        )
+    many = np.flatnonzero(count > 2)
+    if len(many):
+        raise InputError(
+            f"{where}: the mesh is no surface: {len(many)} edges belong to more than two triangles, the first "
+            f"{place(int(many[0]))}; valid: two triangles at every edge (split solids that touch into several meshes)"
+        )
+    balance = np.zeros(len(undirected), dtype=np.int64)
+    np.add.at(balance, index.reshape(-1), np.where(directed[:, 0] < directed[:, 1], 1, -1))
+    turned = np.flatnonzero(balance)
+    if len(turned):
+        raise InputError(
+            f"{where}: triangles of the mesh disagree on which side is outside at {len(turned)} edges, the first "
+            f"{place(int(turned[0]))}; valid: vertices of all triangles counter-clockwise as seen from outside"
+        )
+
+
+@lru_cache(maxsize=32)
+def pseudo_normals(mesh: TriangleMesh) -> np.ndarray:
+    """Return unit normals of the features of each face, shape [faces, 7, 3].
+
+    Features are the vertices a, b, c (angle-weighted), the edges ab, bc, ca (mean of both faces) and the face
+    (Baerentzen and Aanaes 2005).
+    """
+    corners = mesh.vertices[mesh.faces]
+    normal = _unit(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]))
+    vertex = np.zeros_like(mesh.vertices)
+    for k in range(3):
+        one = _unit(corners[:, (k + 1) % 3] - corners[:, k])
+        other = _unit(corners[:, (k + 2) % 3] - corners[:, k])
+        angle = np.arccos(np.clip(np.einsum("ij,ij->i", one, other), -1, 1))
+        np.add.at(vertex, mesh.faces[:, k], angle[:, None] * normal)
+    directed = np.sort(mesh.faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), 1)
+    edges, index = np.unique(directed, axis=0, return_inverse=True)
+    edge = np.zeros((len(edges), 3))
+    np.add.at(edge, index.reshape(-1), np.repeat(normal, 3, axis=0))
+    by_edge = _unit(edge)[index.reshape(-1)].reshape(-1, 3, 3)
+    return np.concatenate([_unit(vertex)[mesh.faces], by_edge, normal[:, None]], axis=1)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)

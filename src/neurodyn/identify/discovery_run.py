@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Discovery of a declared robot's augmentations, from its log to a run directory."""
+
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core import artifacts
+from neurodyn.core.blueprint import Blueprint
+from neurodyn.core.config import to_dict, to_yaml
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Split, Store
+from neurodyn.dynamics.hybrid.artifact import load_hybrid, save_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.loading import robot_of
+from neurodyn.identify.discover import DiscoverySettings, Progress, discover
+from neurodyn.learn.hybrid.windows import fit_windows
+from neurodyn.learn.neural.train import require_data
+from neurodyn.multibody.engine import EngineConfig
+from neurodyn.robots import Robot
+
+
+def discover_run(
+    robot: Robot,
+    robot_name: str,
+    store: Store,
+    out: Path,
+    settings: DiscoverySettings,
+    *,
+    base: str | None = None,
+    candidates: Blueprint | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Discover augmentations and write a run directory: model, blueprint.yaml and discovery.json.
+
+    Args:
+        robot: The robot.
+        robot_name: Name or path by which the robot is found again.
+        store: The log.
+        out: Run directory.
+        settings: How to search.
+        base: Run of an identification whose parameters are taken; None for the nominal ones.
+        candidates: Networks to choose among; None for one on the torque of each joint.
+        progress: Told about every point on the path.
+
+    Returns:
+        What discovery.json holds.
+
+    Raises:
+        InputError: The data or the base are of another robot, the run exists, or a candidate names what is not there.
+    """
+    require_data(robot, store)
+    if (out / "model").exists() or (out.exists() and not out.is_dir()):
+        raise InputError(f"{out}: already holds a run; give another --out")
+    dynamics = nominal_dynamics(robot) if base is None else _base(base, robot)
+    frames = settings.horizon
+    train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
+    held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
+    found = discover(dynamics, train, held_out, settings, candidates, progress)
+    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **found.summary()}
+    save_hybrid(out, found.dynamics, robot_name)
+    artifacts.write_text(out / "blueprint.yaml", to_yaml(found.chosen.blueprint))
+    artifacts.write_json(out / "discovery.json", result)
+    return result
+
+
+def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamics:
+    """Return the hybrid dynamics of a robot as declared, without contacts and networks.
+
+    Args:
+        robot: The robot.
+        substeps: Steps in a frame; None for those of its teacher.
+    """
+    from neurodyn.sim.build import build
+    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.mechanism import mechanism
+
+    model = build(robot)
+    config = EngineConfig(substeps=robot.teacher.substeps if substeps is None else substeps)
+    return HybridDynamics(robot.spec, mechanism(model, robot), config, fingerprint=fingerprint(model))
+
+
+def _base(base: str, robot: Robot) -> HybridDynamics:
+    model = load_hybrid(base)
+    if model.spec.robot != robot.name:
+        raise InputError(f"--base {base}: is a model of {robot_of(base)!r}; valid: one of {robot.name!r}")
+    if model.config.blueprint.augmentations:
+        raise InputError(
+            f"--base {base}: has networks already; valid: a run of `neurodyn identify` without --blueprint"
+        )
+    return model

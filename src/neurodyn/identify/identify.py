@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Identify a robot from its logs: parameters first, then the networks of a blueprint and the parameters together."""
+
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.blueprint import Blueprint
+from neurodyn.core.config import to_dict, to_yaml
+from neurodyn.core.errors import InputError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.parameter import select_parameters
+from neurodyn.core.scene import Scene
+from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.dynamics.hybrid.artifact import save_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.loading import load_simulator
+from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
+from neurodyn.identify.forecast_errors import Forecast, baselines, forecast_errors, hybrid_forecast, model_forecast
+from neurodyn.identify.identifiability import Identifiability, identifiability, require_seen, warning
+from neurodyn.identify.lbfgs import lbfgs
+from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.noise import Noise, given_noise
+from neurodyn.identify.noise_floor import noise_floor
+from neurodyn.identify.record import IdentificationRecord, check_run
+from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.starts import Start, start_of, started
+from neurodyn.learn.hybrid.trainer import Augmenter, Task, has_networks
+from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+from neurodyn.learn.metrics import MetricsLog, Progress
+from neurodyn.learn.neural.train import require_data
+from neurodyn.multibody.engine import EngineConfig, nominal
+from neurodyn.robots import Robot
+
+_STATE = "parameters"
+_HOPPING_WINDOWS = 48
+_HELD_OUT = 1000
+_NETWORKS_FROM = 100_000
+"""Step at which the lines of the second stage begin in the metrics."""
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What was found.
+
+    Attributes:
+        figures: "parameters" (name, value, interval, nominal, standard deviation), "errors" by model and horizon on
+            held-out windows, the "noise_floor" below them, "singular_values", "insensitive" directions, "warnings" and
+            what they were found with; plain data, as identification.json holds it.
+        sample: One held-out window: "dt", "names" of positions, "logged" and "paths" of models by position.
+    """
+
+    figures: dict[str, Any]
+    sample: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an identification is about.
+
+    Attributes:
+        robot: The robot.
+        name: Name or path by which it is found again.
+        data: Where the trajectories came from.
+        store: The trajectories.
+        parameters: What the user asked for; see `core.parameter.select_parameters`.
+        blueprint: Networks of the second stage; None for none.
+        beside: Runs that are measured on the same windows.
+    """
+
+    robot: Robot
+    name: str
+    data: str
+    store: Store
+    parameters: Sequence[str]
+    blueprint: Blueprint | None = None
+    beside: Sequence[str] = ()
+
+
+def identify(
+    given: Given,
+    out: Path,
+    settings: IdentificationSettings,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> "Identification":
+    """Identify the parameters of a robot, and train the networks of a blueprint, from its logs.
+
+    Args:
+        given: The robot, its logs, and what is free.
+        out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json.
+        settings: How.
+        resume: Go on where a killed identification of the same run stopped.
+        progress: Shown how far it is.
+
+    Raises:
+        InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, the data
+            do not depend on a parameter, roll-outs are not finite, or the run exists or cannot be resumed.
+    """
+    return _Identification(given, out, settings, progress).run(resume)
+
+
+class _Identification:
+    def __init__(self, given: Given, out: Path, settings: IdentificationSettings, progress: Progress | None) -> None:
+        require_data(given.robot, given.store)
+        self.given, self.out, self.settings, self.progress = given, out, settings, progress
+        self.mechanism, self.fingerprint, self.scene = _built(given.robot, settings.contact)
+        self.specs = select_parameters(nominal(self.mechanism, settings.contact), given.parameters)
+        self.hybrid = self.model(given.blueprint) if given.blueprint and given.blueprint.augmentations else None
+        self.beside = {name: load_simulator(name) for name in given.beside}
+        self.surroundings = Surroundings(given.store)
+        self.start: Start = start_of(given.store, settings.start)
+        self.frames = max(1, round(settings.horizon / given.robot.spec.dt))
+        self.warnings: list[str] = []
+        self.began = time.perf_counter()
+
+    def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
+        """Return a model with nominal parameters."""
+        settings = self.settings
+        config = EngineConfig(substeps=settings.substeps, contact=settings.contact, blueprint=blueprint or Blueprint())
+        return HybridDynamics(
+            self.given.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
+            threads=settings.threads, seed=settings.seed,
+        )  # fmt: skip
+
+    def run(self, resume: bool) -> "Identification":
+        record = IdentificationRecord(
+            kind="hybrid", robot=self.given.name, data=self.given.data, parameters=self.specs,
+            blueprint=self.given.blueprint or Blueprint(), settings=self.settings,
+            versions=package_versions("torch", "newton", "scipy"),
+        )  # fmt: skip
+        going_on = check_run(self.out, record, resume)
+        identified = self.model()
+        residuals = self._residuals(identified)
+        if going_on:
+            self._require_same_data()
+        else:
+            require_finite(residuals, residuals.start(residuals.space.nominal[None]))
+            self._check_start(residuals)
+            artifacts.write_text(self.out / "config.yaml", to_yaml(record))
+            artifacts.write_json(self.out / "state" / "data.json", {"crc": self._crc(), "warnings": self.warnings})
+        with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
+            residuals, point = self._parameters(residuals, metrics, going_on)
+            found = identifiability(residuals, point)
+            values = residuals.space.values(point.x)[0].detach()
+            _set(identified, values)
+            if self.hybrid is None:
+                save_hybrid(self.out, identified, self.given.name)
+            else:
+                _set(self.hybrid, values)
+                self._networks(identified, residuals, metrics, going_on)
+        result = self._result(identified, residuals, found, values)
+        artifacts.write_json(self.out / "identification.json", result)
+        return Identification(result, self._sample(identified, residuals.noise))
+
+    def _residuals(self, model: HybridDynamics) -> Residuals:
+        settings, store = self.settings, self.given.store
+        windows = fit_windows(
+            store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving
+        )
+        noise = given_noise(model.spec, settings.noise_q, settings.noise_qd, windows)
+        options = ResidualOptions(
+            settings.positions, settings.velocities, settings.huber, settings.initial == "free",
+            settings.torque_offset, settings.per_log,
+        )  # fmt: skip
+        return Residuals(model, windows, noise, options, surroundings=self.surroundings)
+
+    def _check_start(self, residuals: Residuals) -> None:
+        found = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
+        require_seen(found, self.given.robot.name)
+        text = warning(found)
+        if text is not None:
+            self.warnings.append(f"at the start, {text}")
+
+    def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Residuals, Point]:
+        """Return the residuals in their last units, and the solution."""
+        if going_on and (self.out / "state" / f"{_STATE}.json").is_file():
+            saved = artifacts.read_tree(self.out / "state", _STATE)
+            residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
+            return residuals, Point(saved["x"], saved["local"], saved["initial"])
+        start = residuals.start(residuals.space.nominal[None])
+        if self.settings.starts > 1:
+            start = residuals.start(self._hopped(residuals, metrics, going_on))
+        step = self.settings.rounds if self.settings.starts > 1 else 0
+
+        def report(_: int, cost: Tensor) -> bool:
+            nonlocal step
+            step += 1
+            metrics.write(step, stage="parameters", cost=float(cost.min()))
+            self._show(0.0, f"parameters, cost {float(cost.min()):.6g}")
+            return self._late()
+
+        solve = levenberg_marquardt if self.settings.optimiser == "levenberg-marquardt" else lbfgs
+        rescale = 2 if self.settings.reweigh else 0
+        residuals, solution = fitted(
+            residuals, start, self.settings.iterations, rescale=rescale, stop=report, solve=solve
+        )
+        point = solution.point
+        tree = {
+            "x": point.x, "local": point.local, "initial": point.initial, "scale": residuals.scale,
+            "noise": residuals.noise.joined,
+        }  # fmt: skip
+        artifacts.write_tree(self.out / "state", _STATE, tree)
+        return residuals, point
+
+    def _hopped(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Tensor:
+        count = residuals.windows.count
+        rows = torch.linspace(0, count - 1, min(count, _HOPPING_WINDOWS)).round().long()
+
+        def report(rounds: int, members: Population) -> bool:
+            metrics.write(rounds, stage="basin hopping", cost=float(members.cost[0]), worst=float(members.cost[-1]))
+            self._show(rounds / self.settings.rounds, f"basin hopping, cost {float(members.cost[0]):.6g}")
+            return self._late()
+
+        members = basin_hopping(
+            residuals.of_windows(rows), self.settings.starts, self.settings.rounds, self.settings.round_iterations,
+            seed=self.settings.seed, run=self.out, resume=going_on, report=report,
+        )  # fmt: skip
+        return members.x[:1]
+
+    def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
+        assert self.hybrid is not None
+        settings, model = self.settings, self.hybrid
+        task = Task(
+            train=self._started(identified, Split.TRAIN, settings.network.windows, residuals.noise),
+            held_out=self._started(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
+            scale=residuals.channel_scale,
+            surroundings=self.surroundings,
+        )
+        minutes = None
+        if settings.minutes is not None:
+            minutes = max(0.05, settings.minutes - (time.perf_counter() - self.began) / 60.0)
+        augmenter = Augmenter(
+            self.out, model, task, settings.network, seed=settings.seed, minutes=minutes,
+            save=lambda best: save_hybrid(self.out, best, self.given.name),
+        )  # fmt: skip
+        if going_on and has_networks(self.out):
+            augmenter.resume()
+        end = augmenter.run(metrics, _NETWORKS_FROM, self.progress)
+        if end.skipped:
+            self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
+
+    def _started(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
+        moving = self.settings.moving if self.settings.network.moving else None
+        context = self.settings.context if self.start == "past" else 0
+        windows = fit_windows(self.given.store, split, self.frames + context, most=most, moving=moving)
+        return started(model, windows, context, self.start, noise, self.surroundings)
+
+    def _result(
+        self, identified: HybridDynamics, residuals: Residuals, found: Identifiability, values: Tensor
+    ) -> dict[str, Any]:
+        text = warning(found)
+        if text is not None:
+            self.warnings.append(f"at the solution, {text}")
+        lower, upper = (
+            torch.tensor([default if getattr(s, name) is None else getattr(s, name) for s in self.specs]).double()
+            for name, default in (("lower", -torch.inf), ("upper", torch.inf))
+        )
+        together = values if self.hybrid is None else self.hybrid.physical().detach()
+        intervals = found.intervals(values, lower, upper)
+        parameters = [
+            {
+                "name": spec.name,
+                "value": float(values[k]),
+                "interval": None if intervals[k] is None else list(intervals[k] or ()),
+                "nominal": spec.nominal,
+                **({} if self.hybrid is None else {"with_networks": float(together[k])}),
+            }
+            for k, spec in enumerate(self.specs)
+        ]
+        return {
+            "robot": self.given.robot.name,
+            "kind": "hybrid",
+            "parameters": parameters,
+            **self._errors(identified, residuals.noise),
+            "singular_values": list(found.singular_values),
+            "condition": found.condition,
+            "insensitive": [{"direction": d.text, "deviation": d.deviation} for d in found.insensitive],
+            "residual_deviation": found.variance**0.5,
+            "noise": dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
+            "scale": dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
+            "windows": residuals.windows.count,
+            "logs": len(residuals.windows.logs),
+            "horizon_s": self.frames * self.given.robot.spec.dt,
+            "weights": 0 if self.hybrid is None else self.hybrid.weights.numel(),
+            "blueprint": to_dict(self.given.blueprint or Blueprint()),
+            "warnings": self.warnings,
+            "seconds": time.perf_counter() - self.began,
+            "seed": self.settings.seed,
+        }
+
+    def _channels(self) -> list[str]:
+        spec = self.given.robot.spec
+        return [*(f"q.{name}" for name in spec.tangent_names), *(f"qd.{name}" for name in spec.qd_names)]
+
+    def _forecasts(self, identified: HybridDynamics, noise: Noise) -> dict[str, Forecast]:
+        context = self.settings.context if self.start == "past" else 0
+        hybrids = {"nominal": self.model(), "identified": identified}
+        if self.hybrid is not None:
+            hybrids["hybrid"] = self.hybrid
+        return {
+            **{name: hybrid_forecast(m, self.start, context, noise, self.surroundings) for name, m in hybrids.items()},
+            **{name: model_forecast(m, self.surroundings) for name, m in self.beside.items()},
+            **baselines(self.given.robot.spec),
+        }
+
+    def _errors(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
+        store, dt, seconds = self.given.store, self.given.robot.spec.dt, self.settings.seconds
+        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+        past = self._past()
+        longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
+        frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
+        windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
+        found = forecast_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds)
+        floor = noise_floor(
+            self.hybrid or identified, windows, past, noise, self.surroundings, start=self.start,
+            context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,
+        )  # fmt: skip
+        return {
+            "errors": found.pop("by_model"),
+            "noise_floor": floor,
+            "held_out": {**found, "split": split.name.lower(), "start": self.start, "context_frames": past},
+        }
+
+    def _past(self) -> int:
+        """Return the frames before a held-out forecast, as many as any of the models makes use of."""
+        own = self.settings.context if self.start == "past" else 0
+        return max([own, *(model.spec.context for model in self.beside.values())])
+
+    def _sample(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
+        """Return one held-out window that moves, and what each model forecasts for it."""
+        store, spec = self.given.store, self.given.robot.spec
+        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+        past = self._past()
+        windows = fit_windows(store, split, past + self.frames, most=200)
+        speed = windows.qd.abs().mean((1, 2))
+        row = windows.pick(speed.argsort()[[-1 - len(speed) // 4]])
+        paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
+        return {
+            "dt": spec.dt,
+            "names": list(spec.q_names),
+            "logged": row.cut(past).q[0].T.tolist(),
+            "paths": {name: path.q[0].detach().T.tolist() for name, path in paths.items()},
+        }
+
+    def _late(self) -> bool:
+        minutes = self.settings.minutes
+        if minutes is None:
+            return False
+        share = 1.0 if self.hybrid is None else self.settings.parameter_share
+        return time.perf_counter() - self.began > 60.0 * minutes * share
+
+    def _show(self, done: float, text: str) -> None:
+        if self.progress is not None:
+            self.progress.update(min(done, 0.99), text)
+
+    def _crc(self) -> int:
+        return zlib.crc32(self.given.store.frames.tobytes())
+
+    def _require_same_data(self) -> None:
+        saved = artifacts.read_json(self.out / "state" / "data.json")
+        if saved.get("crc") != self._crc():
+            raise InputError(
+                f"{self.out}: --resume needs the data that the run was started with, and these differ; give the same "
+                "--data, or another --out"
+            )
+        self.warnings = list(saved.get("warnings", []))
+
+
+def _metrics_step(out: Path) -> int:
+    """Return the step up to which the metrics of a killed run stand."""
+    if has_networks(out):
+        return _NETWORKS_FROM + int(artifacts.read_tree(out / "state", "networks")["standing"]["step"])
+    if (out / "state" / f"{_STATE}.json").is_file():
+        return _NETWORKS_FROM - 1
+    return rounds_done(out)
+
+
+_SHOWN = ("nominal", "identified", "hybrid")
+
+
+def _set(model: HybridDynamics, values: Tensor) -> None:
+    with torch.no_grad():
+        model.physical.raw.copy_(model.physical.raw_of(values))
+
+
+def _built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
+    from neurodyn.sim.build import build
+    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.mechanism import mechanism
+
+    model = build(robot, worlds=1)
+    scene = None if contact is None or robot.ground is None else robot.grounds[robot.ground]
+    return mechanism(model, robot), fingerprint(model), scene

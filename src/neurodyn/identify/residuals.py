@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Residuals of roll-outs beside a log, for many sets of parameters at once, and their normal equations.
+
+Every pair of a set and a window is a world of one compiled roll-out. The Jacobian is formed by differences, whose
+perturbed sets are further worlds: P parameters cost 2 P roll-outs, where the compiled adjoint, which gives one row a
+time, would cost one for each residual (hundreds for each window), each about two roll-outs long. In float64, with
+central differences of 1e-5 of a parameter's size, entries are good to about 1e-8. Gradients of scalar losses
+(`fit.optimise`, `fit.augment`) come from the adjoint.
+
+Residuals are in units of their standard deviations: predicted minus logged positions (wrapped where angles turn without
+end, rotation vectors for quaternions) and velocities. Beside the parameters, these may be free:
+- the starting state of each window, as an offset z from the logged one that costs |z|^2 in units of the sensors' noise;
+- a constant torque in each log, and parameters that differ from log to log, which cost likewise.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, choices
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.hybrid.parameters import size_of
+from neurodyn.dynamics.interface import State, Trajectory
+from neurodyn.dynamics.measures import displace
+from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.tangent import position_difference
+from neurodyn.identify.noise import Noise
+from neurodyn.identify.search_space import SearchSpace
+from neurodyn.learn.hybrid.finite import require_finite_path
+from neurodyn.learn.hybrid.windows import FitWindows
+
+_BYTES = 1 << 27
+_STEP = 1e-5
+
+
+@dataclass(frozen=True)
+class ResidualOptions:
+    """What is compared, and what is free beside the parameters; see `IdentificationSettings`."""
+
+    positions: bool = True
+    velocities: bool = True
+    huber: float | None = None
+    initial: bool = True
+    torque_offset: float = 0.0
+    per_log: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a search stands, for S sets.
+
+    Attributes:
+        x: Coordinates of the free quantities, shape [S, n].
+        local: What is free for each log, in standard deviations, shape [S, logs, locals].
+        initial: Offsets of starting states, in standard deviations of the noise, shape [S, W, 2 nv or 0].
+    """
+
+    x: Tensor
+    local: Tensor
+    initial: Tensor
+
+    def pick(self, rows: Tensor) -> "Point":
+        """Return some of the sets."""
+        return Point(self.x[rows], self.local[rows], self.initial[rows])
+
+    def put(self, rows: Tensor, other: "Point") -> "Point":
+        """Return these sets with others in the places `rows`."""
+        found = Point(self.x.clone(), self.local.clone(), self.initial.clone())
+        found.x[rows], found.local[rows], found.initial[rows] = other.x, other.local, other.initial
+        return found
+
+
+@dataclass(frozen=True)
+class Normal:
+    """J^T J and J^T r of each window, for S sets; priors are not in them.
+
+    Attributes:
+        matrix: Shape [S, W, m, m], m = parameters, locals of the window's log, starting state.
+        gradient: Shape [S, W, m].
+        cost: Of all residuals and priors, shape [S].
+    """
+
+    matrix: Tensor
+    gradient: Tensor
+    cost: Tensor
+
+
+class Space(Protocol):
+    """Coordinates that are searched; see `SearchSpace`."""
+
+    names: tuple[str, ...]
+    lower: Tensor
+    upper: Tensor
+    nominal: Tensor
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the physical values of all free quantities, shape [..., quantities]."""
+        ...
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Return the nearest coordinates within the bounds."""
+        ...
+
+    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Return which coordinates lie on a bound that descent leads across."""
+        ...
+
+
+class Residuals:
+    """Residuals of a hybrid model over windows of logs.
+
+    Attributes:
+        dynamics: The model; its networks have their present weights.
+        windows: The windows.
+        noise: Noise of the sensors.
+        scale: Standard deviation of each channel's residuals, shape [2 nv].
+        options: What is compared, and what is free.
+        space: The coordinates that are searched.
+        parameters: Their number n.
+    """
+
+    def __init__(
+        self,
+        dynamics: HybridDynamics,
+        windows: FitWindows,
+        noise: Noise,
+        options: ResidualOptions | None = None,
+        *,
+        scale: Tensor | None = None,
+        surroundings: Surroundings | None = None,
+        space: Space | None = None,
+    ) -> None:
+        """Collect what residuals need.
+
+        Args:
+            dynamics: The model.
+            windows: The windows.
+            noise: Noise of the sensors.
+            options: What is compared, and what is free.
+            scale: Standard deviation of each channel's residuals; None for the noise.
+            surroundings: Where the windows took place; None for the model's own environment.
+            space: The coordinates that are searched; None for those of the model's quantities. Others tie quantities to
+                each other.
+
+        Raises:
+            InputError: A quantity that is to differ from log to log is not free.
+        """
+        self.dynamics, self.windows, self.noise = dynamics, windows, noise
+        self.options = options or ResidualOptions()
+        self.scale = noise.joined if scale is None else scale
+        self.space: Space = SearchSpace(dynamics.physical) if space is None else space
+        self.parameters = len(self.space.nominal)
+        specs = dynamics.physical.specs
+        self._surroundings = surroundings
+        self._spec, self._nv = dynamics.spec, dynamics.spec.nv
+        self.sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)
+        names = [spec.name for spec in specs]
+        for name in self.options.per_log:
+            if name not in names:
+                raise InputError(f"per_log: {name!r} is not a free quantity; valid: {choices(names)}")
+        self._local_columns = [names.index(name) for name in self.options.per_log]
+        self._local_sizes = torch.tensor(list(self.options.per_log.values()), dtype=torch.float64)
+        kept = [self.options.positions] * self._nv + [self.options.velocities] * self._nv
+        self._channels = torch.nonzero(torch.tensor(kept))[:, 0]
+
+    @property
+    def locals(self) -> int:
+        """Number of what is free for each log."""
+        return (self._spec.nu if self.options.torque_offset else 0) + len(self._local_columns)
+
+    @property
+    def initials(self) -> int:
+        """Number of what is free for each window."""
+        return 2 * self._nv if self.options.initial else 0
+
+    @property
+    def count(self) -> int:
+        """Number of residuals, those of starting states included."""
+        return self.windows.count * (self.windows.frames * len(self._channels) + self.initials)
+
+    @property
+    def channel_scale(self) -> Tensor:
+        """Scale of each channel, infinite for those that are not compared, shape [2 nv]."""
+        found = torch.full_like(self.scale, torch.inf)
+        found[self._channels] = self.scale[self._channels]
+        return found
+
+    def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
+        """Return these residuals in other units, and with other noise."""
+        found = object.__new__(Residuals)
+        found.__dict__.update(self.__dict__)
+        found.scale, found.noise = scale, noise
+        return found
+
+    def start(self, x: Tensor) -> Point:
+        """Return where a search begins: at `x`, shape [S, n], and at zero in all else."""
+        sets, w = x.shape[0], self.windows
+        local = x.new_zeros(sets, len(w.logs), self.locals)
+        return Point(x, local, x.new_zeros(sets, w.count, self.initials))
+
+    @torch.no_grad()
+    def errors(self, point: Point) -> Tensor:
+        """Return predicted minus logged positions and velocities, shape [S, W, T, 2 nv]."""
+        return self._errors(*self._worlds(self.space.values(point.x), point))
+
+    def weighted(self, errors: Tensor) -> Tensor:
+        """Return the errors that are compared, in units of their scales, shape [..., T, channels]."""
+        return (errors / self.scale)[..., self._channels]
+
+    def cost(self, point: Point) -> Tensor:
+        """Return half the sum of squares (or Huber's) of each set; what is not finite costs infinity; shape [S]."""
+        return self._cost(self.weighted(self.errors(point)), point)
+
+    def gradients(self, point: Point) -> tuple[Tensor, Point]:
+        """Return the cost of each set and its gradient, from the compiled adjoint."""
+        with torch.enable_grad():
+            leaves = Point(*(part.detach().clone().requires_grad_(True) for part in vars(point).values()))
+            worlds = self._worlds(self.space.values(leaves.x), leaves)
+            cost = self._cost(self.weighted(self._errors(*worlds)), leaves)
+            given = torch.autograd.grad(cost.sum(), [leaves.x, leaves.local, leaves.initial], allow_unused=True)
+        found = [
+            torch.zeros_like(part) if g is None else g for g, part in zip(given, vars(point).values(), strict=True)
+        ]
+        return cost.detach(), Point(*found)
+
+    @torch.no_grad()
+    def normal(self, point: Point, *, physical: bool = False) -> Normal:
+        """Linearise at a point.
+
+        Args:
+            point: Where.
+            physical: Whether the first columns are by the physical values of the free quantities, not by coordinates.
+        """
+        base, jacobian = self._linearised(point, physical)
+        weights = self._weights(base)
+        r, j = (base * weights).flatten(2), (jacobian * weights[..., None]).flatten(2, 3)
+        matrix = j.mT @ j
+        gradient = (j.mT @ r[..., None])[..., 0]
+        if self.initials:
+            first = matrix.shape[-1] - self.initials
+            matrix[..., first:, first:] += torch.eye(self.initials, dtype=matrix.dtype)
+            gradient[..., first:] += point.initial
+        return Normal(matrix, gradient, self._cost(base, point))
+
+    def path(self, point: Point) -> Trajectory:
+        """Return the roll-outs of the first set."""
+        physical, shift, torque = self._worlds(self.space.values(point.x[:1]), point.pick(torch.tensor([0])))
+        return self._rollout(physical[0], shift[0], torque[0], torch.arange(self.windows.count))
+
+    @property
+    def physical(self) -> bool:
+        """Whether coordinates stand for single quantities, so that one can linearise by the values of these."""
+        return isinstance(self.space, SearchSpace)
+
+    def chain(self, x: Tensor) -> Tensor:
+        """Return the derivative of the physical values by the coordinates, shape [S, quantities, n]."""
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_(True)
+            values = self.space.values(leaf)
+            rows = [
+                torch.autograd.grad(values[:, k].sum(), leaf, retain_graph=True)[0] for k in range(values.shape[-1])
+            ]
+        return torch.stack(rows, 1) if rows else x.new_zeros(len(x), 0, x.shape[1])
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the physical values of the free quantities, shape [..., quantities]."""
+        return self.space.values(x).detach()
+
+    @torch.no_grad()
+    def window_costs(self, point: Point) -> Tensor:
+        """Return the cost of each window, shape [S, W]; without what is free for whole logs."""
+        rho = self._rho(self.weighted(self.errors(point))).sum((2, 3)) + 0.5 * point.initial.square().sum(2)
+        return torch.where(torch.isfinite(rho), rho, torch.inf)
+
+    def of_windows(self, rows: Tensor) -> "Residuals":
+        """Return the residuals of some windows; for points whose locals are those of all logs."""
+        found = object.__new__(Residuals)
+        found.__dict__.update(self.__dict__)
+        found.windows = self.windows.pick(rows)
+        return found
+
+    def _rho(self, weighted: Tensor) -> Tensor:
+        size, k = weighted.abs(), self.options.huber
+        square = 0.5 * size.square()
+        return square if k is None else torch.where(size <= k, square, k * (size - 0.5 * k))
+
+    def _cost(self, weighted: Tensor, point: Point) -> Tensor:
+        priors = point.local.square().sum((1, 2)) + point.initial.square().sum((1, 2))
+        cost = self._rho(weighted).sum((1, 2, 3)) + 0.5 * priors
+        return torch.where(torch.isfinite(cost), cost, torch.inf)
+
+    def _weights(self, weighted: Tensor) -> Tensor:
+        """Return the square roots of the weights with which least squares stand for Huber's loss."""
+        if self.options.huber is None:
+            return torch.ones_like(weighted)
+        return (self.options.huber / weighted.abs().clamp_min(1e-12)).clamp_max(1.0).sqrt()
+
+    def _linearised(self, point: Point, physical: bool) -> tuple[Tensor, Tensor]:
+        """Return weighted residuals [S, W, T, c] and their Jacobian [S, W, T, c, m]."""
+        values, sets = self.space.values(point.x), point.x.shape[0]
+        base = self.weighted(self._errors(*self._worlds(values, point)))
+        if not torch.isfinite(base).all():
+            base = torch.nan_to_num(base, nan=1e9, posinf=1e9, neginf=-1e9)
+        steps = _STEP * torch.maximum(values.abs(), self.sizes)
+        searched = range(values.shape[-1] if self.parameters else 0)
+        columns = [self._difference(values, point, step=steps[:, k], column=k, sets=sets) for k in searched]
+        blocks = [torch.stack(columns, -1)] if columns else [base.new_zeros(*base.shape, 0)]
+        if columns and not physical:
+            blocks[0] = torch.einsum("swtcp,spn->swtcn", blocks[0], self.chain(point.x))
+        for name, count in (("local", self.locals), ("initial", self.initials)):
+            if count:
+                blocks.append(torch.stack([self._shifted(values, point, name, k) for k in range(count)], -1))
+        return base, torch.nan_to_num(torch.cat(blocks, -1), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _difference(self, values: Tensor, point: Point, *, step: Tensor, column: int, sets: int) -> Tensor:
+        both = torch.cat([values, values])
+        both[:sets, column] += step
+        both[sets:, column] -= step
+        found = self._errors(*self._worlds(both, _twice(point)))
+        return self._halved(found, sets) / step[:, None, None, None]
+
+    def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
+        sets, both = values.shape[0], _twice(point)
+        moved = getattr(both, name).clone()
+        moved[:sets, :, column] += 1e-4
+        moved[sets:, :, column] -= 1e-4
+        found = self._errors(*self._worlds(torch.cat([values, values]), replace(both, **{name: moved})))
+        return self._halved(found, sets) / 1e-4
+
+    def _halved(self, found: Tensor, sets: int) -> Tensor:
+        # Differences of differences: an angle that is wrapped on one side only must not jump.
+        up, down = found[:sets], found[sets:]
+        difference = up - down
+        turns = torch.tensor(self._turning(), dtype=torch.bool)
+        wrapped = torch.remainder(difference + torch.pi, 2 * torch.pi) - torch.pi
+        return 0.5 * self.weighted(torch.where(turns, wrapped, difference))
+
+    def _turning(self) -> list[bool]:
+        angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
+        return [*angles, *([False] * self._nv)]
+
+    def _worlds(self, values: Tensor, point: Point) -> tuple[Tensor, Tensor, Tensor]:
+        """Return parameters [S, W, P], shifts of the first states [S, W, 2 nv] and extra torques [S, W, nu]."""
+        w, sets = self.windows, values.shape[0]
+        physical = values[:, None].expand(sets, w.count, values.shape[-1])
+        torque = values.new_zeros(sets, w.count, self._spec.nu)
+        if self.locals:
+            local = point.local[:, w.log]
+            split = self.locals - len(self._local_columns)
+            if split:
+                torque = self.options.torque_offset * local[..., :split]
+            if self._local_columns:
+                physical = physical.clone()
+                physical[..., self._local_columns] += self._local_sizes * local[..., split:]
+        zero = values.new_zeros(sets, w.count, 2 * self._nv)
+        return physical, point.initial * self.noise.joined if self.initials else zero, torque
+
+    def _errors(self, physical: Tensor, shift: Tensor, torque: Tensor) -> Tensor:
+        w, sets = self.windows, physical.shape[0]
+        rows = torch.arange(w.count).repeat(sets)
+        flat = [x.flatten(0, 1) for x in (physical, shift, torque)]
+        size = 8 * (w.frames * self.dynamics.config.substeps + 1) * (self._spec.nq + self._nv)
+        chunk = max(1, _BYTES // size)
+        parts = [
+            self._compared(flat[0][k : k + chunk], flat[1][k : k + chunk], flat[2][k : k + chunk], rows[k : k + chunk])
+            for k in range(0, len(rows), chunk)
+        ]
+        return torch.cat(parts).view(sets, w.count, w.frames, 2 * self._nv)
+
+    def _compared(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> Tensor:
+        path, w = self._rollout(physical, shift, torque, rows), self.windows
+        positions = position_difference(self._spec, path.q[:, 1:], w.q[rows, 1:])
+        return torch.cat([positions, path.qd[:, 1:] - w.qd[rows, 1:]], -1)
+
+    def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> Trajectory:
+        w = self.windows
+        q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
+        state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
+        where = None
+        if self._surroundings is not None:
+            where = self._surroundings.at(None if w.ground is None else w.ground[rows])
+        control = w.control[rows] + torque[:, None]
+        return self.dynamics.simulate(state, control, physical, self.dynamics.weights.detach(), where)
+
+
+def _twice(point: Point) -> Point:
+    x, local, initial = (torch.cat([part, part]) for part in (point.x, point.local, point.initial))
+    return Point(x, local, initial)
+
+
+def require_finite(residuals: Residuals, point: Point) -> None:
+    """Refuse a first set whose roll-outs are not finite.
+
+    Raises:
+        InputError: One is not; the message names the window, the frame and the quantity.
+    """
+    require_finite_path(residuals.path(point), residuals.dynamics.spec, residuals.windows)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinates in which free quantities are searched by least squares.
+
+Quantities are searched in units of their size, within their bounds: on a bound a search stays until its gradient leads
+away, where coordinates without bounds (those of `Parameters`) would lead it out to infinity and trap it there. Where
+all six entries of a link's inertia are free, their coordinates are those of `Parameters`, which are a body's
+everywhere.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
+
+
+class SearchSpace:
+    """Coordinates x of free quantities: values = size x, but for whole inertias.
+
+    Attributes:
+        names: Names of the quantities.
+        lower: Least coordinates, shape [n].
+        upper: Greatest coordinates, shape [n].
+        nominal: Coordinates of the nominal values, shape [n].
+    """
+
+    def __init__(self, quantities: Parameters) -> None:
+        self._quantities = quantities
+        specs = quantities.specs
+        self.names = tuple(spec.name for spec in specs)
+        self._size = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)
+        self._block = torch.zeros(len(specs), dtype=torch.bool)
+        self._block[[index for block in quantities.blocks for index in block]] = True
+        lower = [-math.inf if spec.lower is None else spec.lower for spec in specs]
+        upper = [math.inf if spec.upper is None else spec.upper for spec in specs]
+        self.lower = self._bound(lower, -math.inf)
+        self.upper = self._bound(upper, math.inf)
+        self.nominal = self.of(quantities.nominal)
+
+    def _bound(self, values: list[float], otherwise: float) -> Tensor:
+        found = torch.tensor(values, dtype=torch.float64) / self._size
+        return torch.where(self._block, otherwise, found)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the physical values of coordinates, shape [..., n]."""
+        if not self._block.any():
+            return x * self._size
+        return torch.where(self._block, self._quantities(x), x * self._size)
+
+    def of(self, values: Tensor) -> Tensor:
+        """Return the coordinates of physical values, shape [..., n]."""
+        found = values / self._size
+        return torch.where(self._block, self._quantities.raw_of(values), found) if self._block.any() else found
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Return the nearest coordinates within the bounds."""
+        return torch.minimum(torch.maximum(x, self.lower), self.upper)
+
+    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Return which coordinates lie on a bound that descent leads across, shape [..., n]."""
+        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
+
+
+class FixedSpace:
+    """No coordinates at all: quantities keep their values, and only starting states are searched.
+
+    Attributes:
+        names: None.
+        lower: Empty.
+        upper: Empty.
+        nominal: Empty.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+        self.names: tuple[str, ...] = ()
+        self.lower = self.upper = self.nominal = values.new_zeros(0)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the physical values, shape [..., n]."""
+        return self._values.expand(*x.shape[:-1], len(self._values))
+
+    def clipped(self, x: Tensor) -> Tensor:
+        """Return the coordinates as they are."""
+        return x
+
+    def held(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Return an empty mask."""
+        return torch.zeros_like(x, dtype=torch.bool)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a robot is identified: settings that a file beside its declaration (identify.yaml) or the caller may change."""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import Config, read_config
+from neurodyn.core.errors import InputError
+from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
+from neurodyn.robots import Robot
+
+
+class IdentificationSettings(Config, frozen=True):
+    """How parameters are identified.
+
+    Attributes:
+        parameters: Quantities that are free where the caller names none; see `core.parameter.select_parameters`.
+        horizon: Length of the roll-outs that are compared with the log [s].
+        windows: Most windows of the parameter stage; they do not overlap, so that their noise is independent.
+        moving: Windows whose mean joint speed is lower are left out of the fits [rad/s or m/s]; None for all windows.
+        positions: Whether positions are compared.
+        velocities: Whether velocities are compared.
+        noise_q: Standard deviation of each position (by degree of freedom); empty to estimate it from the log.
+        noise_qd: Standard deviation of each velocity; empty to estimate it from the log.
+        reweigh: Whether each channel is weighed anew by the size of its residuals after a first fit: a model that does
+            not fit to within the sensors' noise errs more in one channel than in another.
+        huber: Residuals beyond so many scales count linearly instead of squared; None for squared throughout.
+        initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
+        torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
+        per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
+        optimiser: "levenberg-marquardt", or "l-bfgs" with the gradients of the compiled adjoint.
+        starts: Starting points of the search; more than one search by parallel basin hopping.
+        rounds: Rounds of basin hopping.
+        round_iterations: Iterations of the local optimiser in a round.
+        iterations: Most iterations of the final local optimiser.
+        start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
+            log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
+        context: Frames of the past that a starting state is estimated from.
+        substeps: Steps of the engine in a frame.
+        contact: Contact model: "force", "impulse", or None.
+        network: How networks are trained.
+        seconds: Horizons at which held-out errors are reported [s].
+        rollouts: Most held-out windows.
+        parameter_share: Share of a time budget that the parameter stage may take where networks follow.
+        minutes: Time budget [min]; None for iterations and steps, where everything depends on the seed alone.
+        threads: CPU threads.
+        seed: Seed of everything random.
+    """
+
+    parameters: tuple[str, ...] = ()
+    horizon: float = 0.5
+    windows: int = 256
+    moving: float | None = None
+    positions: bool = True
+    velocities: bool = True
+    noise_q: tuple[float, ...] = ()
+    noise_qd: tuple[float, ...] = ()
+    reweigh: bool = True
+    huber: float | None = 3.0
+    initial: Literal["free", "logged"] = "free"
+    torque_offset: float = 0.0
+    per_log: dict[str, float] = msgspec.field(default_factory=dict)
+    optimiser: Literal["levenberg-marquardt", "l-bfgs"] = "levenberg-marquardt"
+    starts: int = 1
+    rounds: int = 6
+    round_iterations: int = 10
+    iterations: int = 60
+    start: Literal["auto", "logged", "past"] = "auto"
+    context: int = 10
+    substeps: int = 4
+    contact: Literal["force", "impulse"] | None = None
+    network: NetworkSettings = NetworkSettings()
+    seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
+    rollouts: int = 4000
+    parameter_share: float = 0.3
+    minutes: float | None = None
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "minutes", "huber"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}; valid: a finite number above 0")
+        if not 0 <= self.torque_offset < math.inf:
+            raise ValueError(f"torque_offset is {self.torque_offset}; valid: a finite number of at least 0")
+        if not (self.positions or self.velocities):
+            raise ValueError("positions and velocities are both left out; valid: at least one of them")
+        if not self.seconds or any(not 0 < s < math.inf for s in self.seconds):
+            raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
+        if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
+            raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
+        if not 0 < self.parameter_share < 1:
+            raise ValueError(f"parameter_share is {self.parameter_share}; valid: between 0 and 1")
+        require_counts(
+            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts", "threads"
+        )  # fmt: skip
+
+
+def load_identification(robot: Robot, path: str | None = None) -> IdentificationSettings:
+    """Read identification settings: a file's, or those that come with the robot (identify.yaml), or the general ones.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    own = Path(robot.folder) / "identify.yaml"
+    if path is None and not own.is_file():
+        return IdentificationSettings()
+    return read_config(own if path is None else Path(path), IdentificationSettings)
+
+
+def changed(settings: IdentificationSettings, **changes: object) -> IdentificationSettings:
+    """Return settings with the changes that are not None.
+
+    Raises:
+        InputError: A change is out of range.
+    """
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        return msgspec.structs.replace(settings, **given)
+    except ValueError as error:
+        raise InputError(f"identification: {error}") from None

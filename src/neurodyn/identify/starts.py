@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting states of held-out windows: as logged, or from past positions alone.
+
+Velocities of many logs are smoothed positions, whose window looks ahead: a forecast that starts from them has seen some
+of its future. Then the state at the end of a few past frames is estimated instead: the roll-out of the model over these
+frames that fits their positions best, within the sensors' noise, and with a weak prior on the velocity.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
+from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.tangent import position_difference
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.noise import Noise
+from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.search_space import FixedSpace
+from neurodyn.learn.hybrid.windows import FitWindows
+
+_ITERATIONS = 8
+
+Start = Literal["logged", "past"]
+
+
+def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
+    """Return how windows of a log start; "auto" takes the past where velocities are differences of positions."""
+    if asked != "auto":
+        return asked
+    columns = store.header.notes.get("column_map") or {}
+    how = columns.get("velocity")
+    ahead = (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
+    return "past" if ahead else "logged"
+
+
+@torch.no_grad()
+def started(
+    dynamics: HybridDynamics,
+    windows: FitWindows,
+    context: int,
+    start: Start,
+    noise: Noise,
+    surroundings: Surroundings | None = None,
+) -> FitWindows:
+    """Return windows without their first `context` frames, whose first states are what a forecast may start from.
+
+    Args:
+        dynamics: The model that explains the past.
+        windows: Windows of `context` frames and those to forecast.
+        context: Frames of the past.
+        start: "logged" leaves states as they are.
+        noise: Noise of the sensors.
+        surroundings: Where the windows took place.
+    """
+    future = windows.cut(context)
+    if start == "logged" or context == 0:
+        return future
+    past = windows.cut(0, context)
+    velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
+    qd = past.qd.clone()
+    qd[:, 0] = velocity
+    # Accelerations within a frame, and the noise of two positions, are what the first velocity may be off by.
+    spread = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    residuals = Residuals(
+        dynamics,
+        replace(past, qd=qd),
+        Noise(noise.q, spread),
+        ResidualOptions(velocities=False, huber=5.0),
+        surroundings=surroundings,
+        space=FixedSpace(dynamics.physical().detach()),
+    )
+    solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), _ITERATIONS)
+    path = residuals.path(solution.point)
+    q, qd = future.q.clone(), future.qd.clone()
+    q[:, 0], qd[:, 0] = path.q[:, -1], path.qd[:, -1]
+    return replace(future, q=q, qd=qd)
+
+
+class FromPast(nn.Module):
+    """A hybrid model whose roll-outs start where past positions make it likely, for evaluations that hand over history.
+
+    Attributes:
+        spec: That of the model, with the frames of history that are made use of.
+    """
+
+    def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
+        """Wrap a model.
+
+        Args:
+            dynamics: The model.
+            context: Frames of the past that a starting state is estimated from.
+            noise: Noise of the sensors.
+        """
+        super().__init__()
+        self.dynamics, self.noise = dynamics, noise
+        self.spec = dynamics.spec.with_context(context)
+        self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
+
+    @torch.no_grad()
+    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+        """Roll out as the model does, from a window of `spec.context` frames."""
+        if isinstance(context, Window) and context.torque.shape[1]:
+            q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
+            nobody = torch.zeros(len(q), dtype=torch.long)
+            past = FitWindows(q, qd, control, None, nobody, ("",), np.zeros((len(q), 2), np.int64))
+            begin = started(self.dynamics, past, control.shape[1], "past", self.noise)
+            context = State(begin.q[:, 0], begin.qd[:, 0])
+        return self.dynamics.rollout(context, controls, environment)

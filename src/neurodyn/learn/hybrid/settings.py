@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the networks of a blueprint are trained."""
+
+import math
+from typing import Literal
+
+from neurodyn.core.config import Config
+
+
+def require_counts(settings: Config, *names: str) -> None:
+    """Refuse settings of which one of `names` is below 1."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name} is {getattr(settings, name)}; valid: at least 1")
+
+
+class NetworkSettings(Config, frozen=True):
+    """How the networks of a blueprint are trained, together with the parameters.
+
+    Attributes:
+        optimiser: "adam", "soap" (Shampoo's eigenbasis with Adam in it), or "lbfgs" (on the same batch throughout).
+        rate: Highest learning rate of the weights; it falls to zero along half a cosine.
+        parameter_rate: Highest learning rate of the free quantities, in their unbounded coordinates; 0 keeps them as
+            they were identified.
+        batch: Windows in a batch.
+        windows: Most windows of which batches are drawn, spread evenly over all possible ones.
+        loss: "absolute" or "squared" error of a roll-out, by channel over its scale.
+        regularisation: R in the penalty R |weights|^2.
+        clip: Greatest norm of a gradient.
+        validations: How often the roll-out error is measured on the validation split.
+        patience: Validations without a better one after which the training ends; the best model is kept.
+        steps: Optimiser steps where no time budget is given.
+        moving: Whether only windows that move are trained on, where the parameters' are: what networks have not seen
+            they may make worse.
+    """
+
+    optimiser: Literal["adam", "soap", "lbfgs"] = "adam"
+    rate: float = 3e-3
+    parameter_rate: float = 1e-3
+    batch: int = 128
+    windows: int = 20_000
+    loss: Literal["absolute", "squared"] = "absolute"
+    regularisation: float = 1e-5
+    clip: float = 1.0
+    validations: int = 40
+    patience: int = 12
+    steps: int = 2000
+    moving: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number above 0")
+        for name in ("parameter_rate", "regularisation"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number of at least 0")
+        require_counts(self, "batch", "windows", "validations", "patience", "steps")

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses of neural dynamics: teacher forcing, and forecasts from the model's own states."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.data.windows import Batch
+from neurodyn.dynamics.interface import Control, Environment, State, Window
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.tangent import position_difference
+from neurodyn.learn.neural.settings import Phase
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Spread of one frame's change, by which errors of a forecast are measured.
+
+    Attributes:
+        dq: Standard deviation of position changes [rad or m], shape [nv].
+        dqd: Standard deviation of velocity changes [rad/s or m/s], shape [nv].
+    """
+
+    dq: Tensor
+    dqd: Tensor
+
+    def to(self, device: torch.device) -> "Scale":
+        """Return the scale on another device."""
+        return Scale(self.dq.to(device), self.dqd.to(device))
+
+
+def training_loss(
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
+) -> Tensor:
+    """Return the loss of a batch in a phase of training, a scalar."""
+    if phase.forecast:
+        return forecast_loss(model, batch, phase, scale, environment)
+    return teacher_forced_loss(model, batch, phase, scale, environment)
+
+
+def teacher_forced_loss(
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
+) -> Tensor:
+    """Return the mean error of one-frame predictions from true states, in normalised units."""
+    q, qd = batch.q, batch.qd
+    anchor, prediction = model(q[:, :-1], qd[:, :-1], batch.control, environment)
+    target = model.encoding.target(anchor, q[:, 1:], qd[:, 1:])
+    error = _measure(prediction - model.predictor.normalise_target(target), phase)
+    return _weighed(error.mean((1, 2)), batch, phase, scale)
+
+
+def forecast_loss(
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
+) -> Tensor:
+    """Return the mean error of states predicted in a row, in units of one frame's change.
+
+    The first `phase.context` frames of a window are history; the rest are forecast.
+    """
+    first, frames = phase.context, batch.control.shape[1]
+    past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
+    carry = model.begin(past if first else past.present, environment)
+    state = past.present
+    total = batch.q.new_zeros(batch.q.shape[0])
+    for t in range(first, frames):
+        carry, step = model.step(carry, state, Control(torque=batch.control[:, t]))
+        state = step.state
+        total = total + _state_error(model, state, State(batch.q[:, t + 1], batch.qd[:, t + 1]), phase, scale)
+    return _weighed(total / (frames - first), batch, phase, scale)
+
+
+def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase, scale: Scale) -> Tensor:
+    position = position_difference(model.spec, state.q, truth.q) / scale.dq
+    velocity = (state.qd - truth.qd) / scale.dqd
+    return _measure(torch.cat([position, velocity], dim=-1), phase).mean(-1)
+
+
+def _weighed(errors: Tensor, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
+    """Return the mean error of windows, weighed by how little happens in them where the phase asks for it."""
+    if phase.balance is None:
+        return errors.mean()
+    change = ((batch.qd[:, 1:] - batch.qd[:, :-1]) / scale.dqd).abs().mean((1, 2))
+    weights = 1 / (change + phase.balance)
+    return (weights * errors).sum() / weights.sum()
+
+
+def _measure(error: Tensor, phase: Phase) -> Tensor:
+    return error.abs() if phase.loss == "absolute" else error.square()

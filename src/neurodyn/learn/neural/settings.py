@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training settings: files, so that anyone can repeat a training.
+
+A settings file is looked for beside the robot's declaration first (train-SIZE.yaml, train-SIZE-NET.yaml) and
+then among the general ones that ship with this room. What is trained with is written resolved into RUN/config.yaml.
+"""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from neurodyn.core.config import read_config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.learn.plan import Plan, Stage, with_budget
+from neurodyn.nets.build import NetConfig
+from neurodyn.robots import Robot
+
+__all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]
+
+Size = Literal["small", "paper"]
+_GENERAL = Path(__file__).resolve().parent / "presets"
+_SUITING = {"small": "mlp", "paper": "transformer"}
+
+
+class Phase(Stage, frozen=True, kw_only=True):
+    """One stage of the training of neural dynamics.
+
+    Attributes:
+        forecast: Frames predicted in a row from the model's own states; 0 for teacher forcing, where every
+            frame is predicted from the true state.
+        frames: Teacher forcing: frames in a chunk. Chunks longer than the network's context train it on
+            exactly what it computes in a long roll-out.
+        context: Forecasting: true frames that the network sees before it predicts from its own states.
+        loss: "squared" or "absolute" error.
+        balance: Windows are weighed by the inverse of how much happens in them (mean change of velocity over its
+            spread) plus this number, so that quiet motion is learned as well as violent; None for equal weights.
+    """
+
+    forecast: int = 0
+    frames: int = 1
+    context: int = 0
+    loss: Literal["squared", "absolute"] = "absolute"
+    balance: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frames < 1:
+            raise ValueError("frames must be at least 1")
+        if self.forecast < 0 or self.context < 0:
+            raise ValueError("forecast and context must be at least 0")
+        if self.balance is not None and not 0 < self.balance < math.inf:
+            raise ValueError(f"balance is {self.balance}; valid: a finite number above 0")
+
+    @property
+    def window(self) -> int:
+        """Frames in a training window."""
+        return self.context + self.forecast if self.forecast else self.frames
+
+
+class Settings(Plan, frozen=True, kw_only=True):
+    """How neural dynamics are trained.
+
+    Attributes:
+        net: The network.
+        phases: Stages, in order.
+        velocity_products: Whether products of velocities enter the inputs (Coriolis and centrifugal terms).
+        free_motion: Whether the network is given the motion without contacts and limits, which follows from the robot's
+            known mechanism, and learns what those do.
+    """
+
+    net: NetConfig
+    phases: tuple[Phase, ...]
+    velocity_products: bool = True
+    free_motion: bool = False
+
+
+def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:
+    """Read the settings of a size: those that come with the robot, or the general ones.
+
+    Args:
+        robot: The robot.
+        size: "small", "paper", or the path of a settings file.
+        net: Kind of network whose settings are wanted; None for the one that suits the robot and the data.
+        log: Whether the data are recorded; then a network with a memory suits them.
+
+    Raises:
+        InputError: There are no such settings, or the file is malformed.
+    """
+    if size not in _SUITING:
+        if Path(size).suffix not in {".yaml", ".yml", ".toml", ".json"}:
+            raise InputError(f"unknown size {size!r}; valid: {choices(_SUITING)}, or the path of a settings file")
+        return read_config(Path(size), Settings)
+    suiting = "log" if log and size == "small" else _SUITING[size]
+    own = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
+    for path in (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"):
+        if path.is_file():
+            return read_config(path, Settings)
+    kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
+    raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
+
+
+def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Settings:
+    """Read the settings of a fine-tuning, for the network of the model that is adapted.
+
+    Settings that come with the robot (finetune.yaml beside its declaration) are taken as they are. By default a network
+    with a memory forecasts from as much history as it needs: without it, weights that learned to read the history of a
+    log would unlearn that first.
+
+    Args:
+        size: "finetune", or the path of a settings file.
+        net: Network of the base model.
+        robot: Robot of the model; None for the general settings.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    own = Path("") if robot is None else Path(robot.folder) / "finetune.yaml"
+    if size != "finetune" or own.is_file():
+        path = Path(size) if size != "finetune" else own
+        return msgspec.structs.replace(read_config(path, Settings), net=net)
+    settings = read_config(_GENERAL / "finetune.yaml", Settings)
+    phases = tuple(msgspec.structs.replace(phase, context=_memory(net)) for phase in settings.phases)
+    return msgspec.structs.replace(settings, net=net, phases=phases)
+
+
+def _memory(net: NetConfig) -> int:
+    """Return the frames of history that a network needs."""
+    return {"mlp": 0, "gru": net.warmup, "transformer": net.depth * (net.window - 1)}[net.kind]

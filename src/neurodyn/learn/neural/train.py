@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train a neural model from a trajectory store, or adapt one to other data."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import Config, read_config
+from neurodyn.core.errors import MismatchError
+from neurodyn.core.scene import Vector3
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.split import rows_of
+from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.dynamics.coordinates import Coordinates
+from neurodyn.dynamics.interface import Environment
+from neurodyn.dynamics.neural.artifact import (
+    ModelConfig,
+    ModelSpec,
+    build_model,
+    load,
+    read_model_config,
+    require_match,
+)
+from neurodyn.dynamics.neural.encoding import anchored, fit_encoding, free_motion
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.learn.metrics import Progress
+from neurodyn.learn.neural.loss import Scale
+from neurodyn.learn.neural.settings import Settings
+from neurodyn.learn.neural.trainer import Position, Trainer
+from neurodyn.learn.run_folder import check_run, run_training
+from neurodyn.robots import Robot
+from neurodyn.robots.sections import TeacherConfig
+
+_SAMPLE = 150_000
+
+
+class RunConfig(Config, frozen=True):
+    """How a run was made: RUN/config.yaml.
+
+    Attributes:
+        kind: Kind of dynamics.
+        robot: Name or path of the robot's declaration.
+        data: Path of the trajectory store.
+        settings: Resolved training settings.
+        versions: Versions of the packages that trained it.
+        base: Run that a fine-tuning started from; None for a training from scratch.
+    """
+
+    kind: str
+    robot: str
+    data: str
+    settings: Settings
+    versions: dict[str, str]
+    base: str | None = None
+
+
+def train(
+    robot: Robot,
+    robot_name: str,
+    data: str,
+    store: Store,
+    out: Path,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    device: str = "cpu",
+) -> Position:
+    """Train a neural model of a robot and write it to a run directory.
+
+    Args:
+        robot: The robot.
+        robot_name: Name or path by which the robot is found again.
+        data: Where the trajectories came from, for the record.
+        store: The trajectories.
+        out: Run directory.
+        settings: How to train.
+        resume: Go on where a killed training of the same run stopped.
+        progress: Shown how far the training is.
+        device: Torch device that trains.
+
+    Returns:
+        Where the training ended.
+
+    Raises:
+        InputError: The data are another robot's or too short, the run exists (and `resume` is not asked
+            for), or it cannot be resumed.
+    """
+    require_data(robot, store)
+    record = RunConfig(
+        kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
+    )
+    going_on = check_run(out, record, resume)
+    spec = store.header.spec
+    coordinates = Coordinates(spec, _base_com(store))
+    sample = _transitions(store, coordinates)
+    substeps = _substeps(store) if settings.free_motion else None
+    if going_on:
+        config, _ = read_model_config(out)
+    else:
+        free = free_motion(spec, store.header.mechanism, substeps)
+        anchor = anchored(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
+        dq, dqd = coordinates.change(anchor.q, anchor.qd, sample.q_next, sample.qd_next)
+        encoding = fit_encoding(
+            spec,
+            coordinates.to_base(coordinates.base_rotation(anchor.q), anchor.qd),
+            dq,
+            dqd,
+            free_motion=substeps,
+            mechanism=store.header.mechanism,
+            invariant=_invariant(robot),
+            velocity_products=settings.velocity_products,
+            base_com=_base_com(store),
+            layout=store.header.probes,
+            margin=None if robot.probes is None else robot.probes.margin,
+        )
+        config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
+    torch.manual_seed(derive_seed(settings.seed, "weights"))
+    model = build_model(config, _model_spec(robot, store))
+    _fit_statistics(model, store, sample)
+    trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
+    return run_training(trainer, out, record, going_on, progress)
+
+
+def finetune(
+    base: str,
+    data: str,
+    store: Store,
+    out: Path,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    device: str = "cpu",
+) -> Position:
+    """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
+
+    Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the
+    base model itself included, so that the result is not worse on the validation episodes.
+
+    Args:
+        base: Run directory, or "pretrained:NAME".
+        data: Where the trajectories came from, for the record.
+        store: The trajectories.
+        out: Run directory of the adapted model.
+        settings: How to train; the network is the base model's.
+        resume: Go on where a killed fine-tuning of the same run stopped.
+        progress: Shown how far the fine-tuning is.
+        device: Torch device that trains.
+
+    Raises:
+        InputError: The data are another robot's, or the run exists, or it cannot be resumed.
+    """
+    config, _ = read_model_config(base)
+    model = load(base).requires_grad_(True).train()
+    require_match(model, store.header.spec, None, data)
+    record = RunConfig(
+        kind="neural",
+        robot=config.robot,
+        data=data,
+        settings=settings,
+        versions=package_versions("torch", "newton"),
+        base=base,
+    )
+    going_on = check_run(out, record, resume)
+    sample = _transitions(store, model.encoding.coordinates)
+    trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
+    return run_training(trainer, out, record, going_on, progress)
+
+
+def require_data(robot: Robot, store: Store) -> None:
+    """Refuse data of another robot, joint order or rate.
+
+    Raises:
+        MismatchError: The data differ; the message names the differences.
+    """
+    differences = robot.spec.differences(store.header.spec)
+    if store.header.robot != robot.name:
+        differences.insert(0, f"robot is {store.header.robot!r} instead of {robot.name!r}")
+    if differences:
+        raise MismatchError(f"data do not fit robot {robot.name!r}: {'; '.join(differences)}")
+
+
+def read_run_config(run: str | Path) -> RunConfig:
+    """Read how a run was made."""
+    return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
+
+
+def _invariant(robot: Robot) -> tuple[int, ...]:
+    return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
+
+
+@dataclass(frozen=True)
+class _Transitions:
+    """Frames of the training episodes.
+
+    Attributes:
+        q: Positions at their starts [rad or m], shape [frames, nq].
+        qd: Velocities [rad/s or m/s], shape [frames, nv].
+        torque: Torques [N m or N], shape [frames, nu].
+        q_next: Positions at their ends, shape [frames, nq].
+        qd_next: Velocities at their ends, shape [frames, nv].
+        dq: Position changes in the frame of the base, shape [frames, nv].
+        dqd: Velocity changes in the frame of the base, shape [frames, nv].
+        episode: Episode of each frame, shape [frames].
+    """
+
+    q: Tensor
+    qd: Tensor
+    torque: Tensor
+    q_next: Tensor
+    qd_next: Tensor
+    dq: Tensor
+    dqd: Tensor
+    episode: np.ndarray
+
+
+def _transitions(store: Store, coordinates: Coordinates) -> _Transitions:
+    """Return all training frames; of robots with probes, whose inputs are many, an even sample."""
+    rows = torch.from_numpy(store.frames)
+    spec = store.header.spec
+    inside = rows_of(store, Split.TRAIN)
+    inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
+    starts = np.flatnonzero(inside)
+    if store.header.probes is not None:
+        starts = starts[:: max(1, len(starts) // _SAMPLE)]
+    start = torch.from_numpy(starts)
+    before, after = rows[start], rows[start + 1]
+    q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
+    dq, dqd = coordinates.change(before[:, q], before[:, qd], after[:, q], after[:, qd])
+    episode = np.searchsorted(store.offsets, starts, side="right") - 1
+    torque = before[:, spec.nq + spec.nv :][:, : spec.nu]
+    return _Transitions(before[:, q], before[:, qd], torque, after[:, q], after[:, qd], dq, dqd, episode)
+
+
+@torch.no_grad()
+def _fit_statistics(model: NeuralDynamics, store: Store, sample: _Transitions) -> None:
+    """Fit normalisation and linear skip of a model to training frames."""
+    environment = model.surroundings(_environment(store, sample))
+    anchor = model.encoding.anchor(sample.q, sample.qd, sample.torque, environment)
+    inputs = model.encoding.encode(anchor, sample.torque, environment)
+    model.predictor.fit(inputs, model.encoding.target(anchor, sample.q_next, sample.qd_next))
+
+
+def _environment(store: Store, sample: _Transitions) -> Environment:
+    pose = None if store.ground is None else torch.from_numpy(store.ground[sample.episode])
+    return Surroundings(store).at(pose)
+
+
+def _substeps(store: Store) -> int:
+    """Return the steps of the teacher in a frame; for logs as many as a teacher takes by default."""
+    return int((store.header.teacher or {}).get("substeps", TeacherConfig().substeps))
+
+
+def _model_spec(robot: Robot, store: Store) -> ModelSpec:
+    header = store.header
+    scene = None if header.probes is None or robot.ground is None else robot.grounds[robot.ground]
+    return ModelSpec(
+        state=header.spec,
+        fingerprint=header.fingerprint,
+        probes=header.probes,
+        scene=scene,
+        mechanism=header.mechanism,
+    )
+
+
+def _base_com(store: Store) -> Vector3:
+    """Return the centre of mass of a floating base in its own frame [m]."""
+    if store.header.probes is not None:
+        return store.header.probes.base_com
+    if store.header.fingerprint is None or store.header.spec.joints[0].kind != "free":
+        return (0.0, 0.0, 0.0)
+    x, y, z = store.header.fingerprint.bodies[0].com
+    return (x, y, z)
+
+
+def _scale(sample: _Transitions) -> Scale:
+    return Scale(sample.dq.std(0).clamp_min(1e-9), sample.dqd.std(0).clamp_min(1e-9))

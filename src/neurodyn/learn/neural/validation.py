@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The roll-out error on held-out episodes: what a training is steered by, instead of its loss.
+
+One-frame errors get worse while roll-outs improve, so checkpoints are chosen by this error.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.split import rows_of
+from neurodyn.data.store import Split, Store
+from neurodyn.data.windows import Batch, WindowSampler
+from neurodyn.dynamics.interface import Window
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.tangent import position_difference
+from neurodyn.learn.neural.settings import Settings
+
+WORST = 10.0
+"""Score of a roll-out that leaves all bounds, in spreads of the training data."""
+
+
+@dataclass(frozen=True)
+class RolloutError:
+    """Errors of open-loop roll-outs, means over all frames and roll-outs.
+
+    Attributes:
+        score: Mean absolute error of all coordinates, each in units of its spread over the training data. A roll-out
+            counts with at most `WORST`, one that is not finite with just that.
+        q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
+        qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
+    """
+
+    score: float
+    q: tuple[float, ...]
+    qd: tuple[float, ...]
+
+
+class Validation:
+    """A fixed set of held-out windows, rolled out open loop."""
+
+    def __init__(self, store: Store, settings: Settings, device: torch.device | None = None) -> None:
+        self._context = max(phase.context for phase in settings.phases)
+        frames = min(self._context + settings.validation_frames, _longest(store))
+        sampler = WindowSampler(
+            store,
+            max(frames, self._context + 1),
+            split=Split.VALIDATION,
+            batch=settings.validation_rollouts,
+            seed=derive_seed(settings.seed, "validation"),
+            device=device or "cpu",
+        )
+        self._batch: Batch = sampler.draw()
+        self._environment = Surroundings(store, device or "cpu").of(self._batch)
+        self._q_spread = self._position_spread(store, device)
+        self._qd_spread = _spread(store.qd[rows_of(store, Split.TRAIN)], device)
+
+    @torch.no_grad()
+    def measure(self, model: NeuralDynamics) -> RolloutError:
+        """Roll the model out along the held-out windows."""
+        batch, first = self._batch, self._context
+        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
+        predicted = model.rollout(past if first else past.present, batch.control[:, first:], self._environment)
+        q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
+        qd = (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
+        errors = torch.cat([q / self._q_spread, qd / self._qd_spread], -1).mean((1, 2))
+        return RolloutError(
+            score=float(errors.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
+            q=tuple(q.mean((0, 1)).tolist()),
+            qd=tuple(qd.mean((0, 1)).tolist()),
+        )
+
+    def _position_spread(self, store: Store, device: torch.device | None) -> Tensor:
+        spec, first = store.header.spec, self._context
+        if spec.nq == spec.nv:
+            return _spread(store.q[rows_of(store, Split.TRAIN)], device)
+        # Where a floating base stands says nothing about how far it moves.
+        moved = position_difference(spec, self._batch.q[:, first + 1 :], self._batch.q[:, first : first + 1])
+        return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
+
+
+def _spread(values: np.ndarray, device: torch.device | None) -> Tensor:
+    return torch.from_numpy(values).double().std(0).float().clamp_min(1e-6).to(device or "cpu")
+
+
+def _longest(store: Store) -> int:
+    from neurodyn.data.split import episodes_of
+
+    return int(store.lengths[episodes_of(store, Split.VALIDATION)].max())

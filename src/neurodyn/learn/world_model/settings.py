@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the training of world models: files, as those of neural dynamics."""
+
+from pathlib import Path
+from typing import Literal
+
+from neurodyn.core.config import read_config
+from neurodyn.core.errors import InputError, choices
+from neurodyn.learn.plan import Plan, Stage
+from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.robots import Robot
+
+_GENERAL = Path(__file__).resolve().parent / "presets"
+
+
+class WorldPhase(Stage, frozen=True, kw_only=True):
+    """One stage of the training of a world model.
+
+    Attributes:
+        batch: Windows in a batch, for each member.
+        context: Measured frames that a member reads before it forecasts from its own predictions.
+        forecast: Frames of the forecast; 1 for one-step training.
+        loss: What the mean is trained by. "likelihood": the likelihood, each error weighed by the predicted variance to
+            the power of `beta`; "absolute": the absolute error, in units of one frame's change. The spread is trained
+            by the likelihood in either case.
+        teach: Weight of the one-frame predictions that are made on the way through the context.
+    """
+
+    context: int = 32
+    forecast: int = 8
+    loss: Literal["likelihood", "absolute"] = "likelihood"
+    teach: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.context < 0 or self.forecast < 1 or self.teach < 0:
+            raise ValueError("context and teach must be at least 0, forecast at least 1")
+
+    @property
+    def window(self) -> int:
+        """Frames in a training window."""
+        return self.context + self.forecast
+
+
+class WorldSettings(Plan, frozen=True, kw_only=True):
+    """How a world model is trained.
+
+    Attributes:
+        net: The ensemble.
+        phases: Stages, in order.
+        context: Frames of history that the model is given when it is used.
+        beta: Exponent of the variance by which the likelihood is weighed (Seitzer et al., arXiv 2203.09168): 0 is the
+            plain likelihood, which forgets what is hard to predict; 1 trains the mean by its squared error.
+        contact_weight: Weight of the contacts' cross-entropy.
+        termination_weight: Weight of the termination's cross-entropy.
+        bootstrap: Whether each member with a trunk of its own learns from its own draw, with replacement, of the
+            episodes.
+        constant: What becomes of a column that does not vary in the training data: "refuse" it, or "hold" it.
+        patience: A phase ends after so many validations in a row without improvement; None for never.
+    """
+
+    net: EnsembleConfig
+    phases: tuple[WorldPhase, ...]
+    context: int = 32
+    beta: float = 0.5
+    contact_weight: float = 1.0
+    termination_weight: float = 1.0
+    bootstrap: bool = True
+    constant: Literal["refuse", "hold"] = "refuse"
+    patience: int | None = 12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.context < 0 or not 0 <= self.beta <= 1:
+            raise ValueError("context must be at least 0, beta within 0 and 1")
+        if self.patience is not None and self.patience < 1:
+            raise ValueError("patience must be at least 1, or null")
+
+
+def load_world_settings(robot: Robot, size: str) -> WorldSettings:
+    """Read the settings of a size: those that come with the robot (world-model-SIZE.yaml), or the general ones.
+
+    Args:
+        robot: The robot.
+        size: "small", "paper", or the path of a settings file.
+
+    Raises:
+        InputError: There are no such settings, or the file is malformed.
+    """
+    if Path(size).suffix in {".yaml", ".yml", ".toml", ".json"}:
+        return read_config(Path(size), WorldSettings)
+    for path in (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml"):
+        if path.is_file():
+            return read_config(path, WorldSettings)
+    sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
+    raise InputError(f"unknown size {size!r}; valid: {choices(sizes)}, or the path of a settings file")

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train a world model from a store of logs."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.split import episodes_of, rows_of
+from neurodyn.data.store import Split, Status, Store, package_versions
+from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.learn.loop import Position
+from neurodyn.learn.metrics import Progress
+from neurodyn.learn.run_folder import check_run, run_training
+from neurodyn.learn.world_model.loss import EventWeights
+from neurodyn.learn.world_model.settings import WorldSettings
+from neurodyn.learn.world_model.trainer import WorldTrainer
+from neurodyn.nets.normaliser import Normaliser
+from neurodyn.nets.predictor import least_squares
+from neurodyn.robots import Robot
+
+_SAMPLE = 300_000
+_LEAST_RESIDUAL = 1e-3
+_MOST_WEIGHT = 100.0
+
+
+class WorldRunConfig(Config, frozen=True):
+    """How a run was made: RUN/config.yaml.
+
+    Attributes:
+        kind: Kind of dynamics.
+        robot: Name or path of the robot's declaration.
+        data: Path of the trajectory store.
+        settings: Resolved training settings.
+        versions: Versions of the packages that trained it.
+    """
+
+    kind: str
+    robot: str
+    data: str
+    settings: WorldSettings
+    versions: dict[str, str]
+
+
+def train_world_model(
+    robot: Robot,
+    robot_name: str,
+    data: str,
+    store: Store,
+    out: Path,
+    settings: WorldSettings,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    device: str = "cpu",
+) -> Position:
+    """Train a world model of a robot and write it to a run directory.
+
+    Args:
+        robot: The robot.
+        robot_name: Name or path by which the robot is found again.
+        data: Where the trajectories came from, for the record.
+        store: The trajectories; what they measure is what the model predicts.
+        out: Run directory.
+        settings: How to train.
+        resume: Go on where a killed training of the same run stopped.
+        progress: Shown how far the training is.
+        device: Torch device that trains.
+
+    Raises:
+        InputError: The data are another robot's, too short, or hold columns that do not vary; the run exists (and
+            `resume` is not asked for), or it cannot be resumed.
+    """
+    require_log(robot, store)
+    record = WorldRunConfig(
+        kind="world-model", robot=robot_name, data=data, settings=settings, versions=package_versions("torch")
+    )
+    going_on = check_run(out, record, resume)
+    require_long_enough(store, settings)
+    torch.manual_seed(derive_seed(settings.seed, "weights"))
+    terminates = bool((store.status[episodes_of(store, Split.TRAIN)] == Status.TERMINATED).any())
+    model = WorldModel(store.header.spec.with_context(settings.context), settings.net, terminates=terminates)
+    change = fit_statistics(model, store, settings)
+    trainer = WorldTrainer(
+        out, model, robot_name, store, settings, change, event_weights(model, store, settings), device=device
+    )
+    return run_training(trainer, out, record, going_on, progress)
+
+
+def require_log(robot: Robot, store: Store) -> None:
+    """Refuse data of another robot. What else they measure, how often, and how controls act is theirs to say.
+
+    The robot's floating base may be missing in the data: logs have channels in its place.
+
+    Raises:
+        MismatchError: The data differ; the message names the differences.
+    """
+    theirs, mine = store.header.spec, robot.spec
+    if not any(joint.kind == "free" for joint in theirs.joints):
+        mine = msgspec.structs.replace(mine, joints=tuple(joint for joint in mine.joints if joint.kind != "free"))
+    mine = msgspec.structs.replace(
+        mine, dt=theirs.dt, channels=theirs.channels, contacts=theirs.contacts, control_kind=theirs.control_kind
+    )
+    differences = mine.differences(theirs)
+    if store.header.robot != robot.name:
+        differences.insert(0, f"robot is {store.header.robot!r} instead of {robot.name!r}")
+    if differences:
+        raise MismatchError(f"data do not fit robot {robot.name!r}: {'; '.join(differences)}")
+
+
+def require_long_enough(store: Store, settings: WorldSettings) -> None:
+    """Refuse data in which no episode holds a window of some phase.
+
+    Raises:
+        InputError: So it is.
+    """
+    window = max(phase.window for phase in settings.phases)
+    for split, frames in ((Split.TRAIN, window), (Split.VALIDATION, settings.context + 1)):
+        longest = int(store.lengths[episodes_of(store, split)].max())
+        if longest < frames:
+            raise InputError(
+                f"the longest {split.name.lower()} episode of {store.header.robot!r} has {longest} frames; warm-up and "
+                f"forecast need {frames}; valid: longer episodes, or settings with a shorter context or forecast"
+            )
+
+
+@torch.no_grad()
+def fit_statistics(model: WorldModel, store: Store, settings: WorldSettings) -> Tensor:
+    """Fit normalisation and linear short cut of a model to training frames.
+
+    Returns:
+        Standard deviation of one frame's change, shape [size].
+
+    Raises:
+        InputError: A column does not vary and is to be refused.
+    """
+    states, control, following = _transitions(model, store)
+    _require_varying(model, states, control, settings)
+    inputs = model.observation.features(states, control)
+    model.normaliser.fit(inputs)
+    outputs = Normaliser(model.observation.size, eps=1e-12).fit(following - states)
+    solution = least_squares(model.normaliser, outputs, inputs, following - states, 1e-6)
+    predicted = model.normaliser(inputs) @ solution[:-1].float() + solution[-1].float()
+    residual = (outputs(following - states) - predicted).std(0).clamp_min(_LEAST_RESIDUAL)
+    model.varying.copy_(outputs.gain != 0)
+    model.shift.copy_(outputs.mean)
+    model.scale.copy_(outputs.std * residual)
+    model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))
+    if model.net.skip is not None:
+        model.net.skip.weight.copy_(torch.where(model.varying, solution[:-1].float() / residual, 0.0))
+        model.net.skip.bias.copy_(torch.where(model.varying, solution[-1].float() / residual, 0.0))
+    return outputs.std.clone()
+
+
+def event_weights(model: WorldModel, store: Store, settings: WorldSettings) -> EventWeights:
+    """Return the weights of contacts and termination: the rarer class weighs the root of how much rarer it is.
+
+    With the whole ratio a chance of one half would mean "as likely as not, were both as frequent", and a policy that
+    stops there would stop far too often.
+    """
+    rates = store.contact[rows_of(store, Split.TRAIN)].mean(0).tolist() if store.header.spec.nc else []
+    event = [settings.contact_weight / max(1, len(rates))] * len(rates)
+    if model.terminates:
+        episodes = episodes_of(store, Split.TRAIN)
+        failures = int((store.status[episodes] == Status.TERMINATED).sum())
+        rates.append(failures / max(1, int(store.lengths[episodes].sum())))
+        event.append(settings.termination_weight)
+    positive = [((1 - r) / r) ** 0.5 if 0 < r < 1 else 1.0 for r in rates]
+    return EventWeights(
+        torch.tensor(positive).clamp(1 / _MOST_WEIGHT, _MOST_WEIGHT), torch.tensor(event, dtype=torch.float32)
+    )
+
+
+def _transitions(model: WorldModel, store: Store) -> tuple[Tensor, Tensor, Tensor]:
+    """Return state vectors, controls and next state vectors of an even sample of the training frames."""
+    inside = rows_of(store, Split.TRAIN)
+    inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
+    starts = np.flatnonzero(inside)
+    if not len(starts):
+        raise InputError(f"the training episodes of {store.header.robot!r} hold no frame; expected longer episodes")
+    starts = starts[:: max(1, len(starts) // _SAMPLE)]
+    parts = []
+    for rows in (starts, starts + 1):
+        q, qd, channels = (torch.from_numpy(x[rows]) for x in (store.q, store.qd, store.channel))
+        parts.append(model.observation.join(q, qd, channels))
+    return parts[0], torch.from_numpy(store.control[starts]), parts[1]
+
+
+def _require_varying(model: WorldModel, states: Tensor, control: Tensor, settings: WorldSettings) -> None:
+    names = (*model.observation.names, *(f"{name} control" for name in model.spec.controls))
+    values = torch.cat([states, control], -1)
+    still = [name for name, column in zip(names, values.unbind(-1), strict=True) if bool((column == column[0]).all())]
+    if still and settings.constant == "refuse":
+        shown = ", ".join(repr(name) for name in still[:6]) + (" ..." if len(still) > 6 else "")
+        raise InputError(
+            f"the training episodes of {model.spec.robot!r} hold {len(still)} columns that never change ({shown}); "
+            "leave them out of the log, or hold them with `constant: hold` in the settings"
+        )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Articulated bodies, from a mechanism to a compiled, differentiable step."""

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contact as impulses: velocities after a step in which no touching point goes deeper and friction is Coulomb's.
+
+With Jacobian rows J of the touching points (normal n, tangents t) and the velocities qd* of a step without contact,
+impulses x change velocities by M^-1 J^T x, and points then move with u = A x + J qd*, A = J M^-1 J^T + R. Wanted is
+
+    n >= 0,  u_n >= max(e v, b),  one of them an equality;  |t| <= mu n, against the slip
+
+(Stewart and Trinkle 1996; Heiden et al. 2021, NeuralSim). v is the speed at which the point came and e the restitution.
+b is Baumgarte's term: a share of the depth is taken back in a step, r = a (depth - slop) / dt, at less than a speed c,
+b = r c / (r + c), so that what falls in deep comes out and does not fly up. The greater of both counts: a rebound is
+not pushed as well. R (constraint force mixing) lets a point yield by R per unit of impulse, which keeps the problem
+well posed where points or joints are redundant. Impulses are those of `gauss_seidel`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neurodyn.multibody.articulated import LinkMotion, Quantity, Tree
+from neurodyn.multibody.gauss_seidel import cone_impulses
+from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
+from neurodyn.multibody.points import LinkPose, Touch
+from neurodyn.multibody.sweeps_loop import Adjoint
+from neurodyn.multibody.trace import maximum, select_less
+from neurodyn.multibody.vectors import IDENTITY, Vector, cross, dot
+
+NAMES = ("contact.friction", "contact.restitution", "contact.baumgarte", "contact.cfm")
+"""Quantities of the model: mu, e, a, R [1/kg]."""
+
+DEFAULTS = {"contact.friction": 0.8, "contact.restitution": 0.0, "contact.baumgarte": 0.2, "contact.cfm": 1e-4}
+
+
+@dataclass(frozen=True)
+class ImpulseSettings:
+    """How impulses are found.
+
+    Attributes:
+        sweeps: Sweeps of projected Gauss-Seidel.
+        slop: Depth that Baumgarte's term leaves alone [m].
+        push: Speed below which what it asks for stays [m/s].
+        adjoint: "taped" for the derivative of the sweeps that are done, "implicit" for that of the solution.
+    """
+
+    sweeps: int = 50
+    slop: float = 1e-4
+    push: float = 0.1
+    adjoint: Adjoint = "taped"
+
+    def __post_init__(self) -> None:
+        if self.sweeps < 1:
+            raise ValueError(f"sweeps is {self.sweeps}; valid: at least 1")
+        if not self.push > 0:
+            raise ValueError(f"push is {self.push}; valid: a speed above 0 [m/s]")
+
+
+DEFAULT_SETTINGS = ImpulseSettings()
+
+
+@dataclass
+class ContactRows:
+    """Directions in which touching points are held, and what impulses along them do.
+
+    Attributes:
+        inertia: The factored mass matrix.
+        touched: The points that the mechanism can move along their normals; rows are theirs.
+        tangents: Number of tangents of each.
+        directions: Unit vectors of the rows, world axes: normal, tangents, point after point.
+        jacobian: Velocity along each by the velocity coordinates.
+        half: The rows of the Jacobian, halfway to M^-1 J^T (`TreeInertia.halfway`).
+    """
+
+    inertia: TreeInertia
+    touched: list[Touch]
+    tangents: list[int]
+    directions: list[Vector]
+    jacobian: list[list[Any]]
+    half: list[list[Any]]
+
+    def matrix(self, cfm: Any) -> list[list[Any]]:
+        """Return J M^-1 J^T + R, of which only entries [i][j] with j <= i are filled in."""
+        weighted = [self.inertia.weighted(y) for y in self.half]
+        found = [[_sum_of_products(y, other) for other in weighted[: i + 1]] for i, y in enumerate(self.half)]
+        for i, row in enumerate(found):
+            row[i] = row[i] + cfm
+        return found
+
+    def velocity_change(self, impulses: Sequence[Any]) -> list[Any]:
+        """Return M^-1 J^T x."""
+        columns = zip(*self.half, strict=True)
+        return self.inertia.velocities([_sum_of_products(impulses, column) for column in columns])
+
+
+def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]) -> ContactRows:
+    """Return the rows of touching points; there is none where the mechanism's structure lets nothing move."""
+    inertia = TreeInertia(tree, poses)
+    found = ContactRows(inertia, [], [], [], [], [])
+    for touch in touched:
+        normal_row = inertia.row(touch.link, touch.arm, touch.normal)
+        if all(map(is_zero, normal_row)):
+            continue
+        rigid = [axis for axis in range(3) if all(map(is_zero, inertia.row(touch.link, touch.arm, IDENTITY[axis])))]
+        tangents = [(d, inertia.row(touch.link, touch.arm, d)) for d in tangent_axes(touch.normal, rigid)]
+        tangents = [(d, row) for d, row in tangents if not all(map(is_zero, row))]
+        found.touched.append(touch)
+        found.tangents.append(len(tangents))
+        found.directions += [touch.normal, *(d for d, _ in tangents)]
+        found.jacobian += [normal_row, *(row for _, row in tangents)]
+    found.half = [inertia.halfway(row) for row in found.jacobian]
+    return found
+
+
+def tangent_axes(normal: Vector, rigid: Sequence[int] = ()) -> tuple[Vector, Vector]:
+    """Return two unit vectors at right angles to a unit normal and to each other.
+
+    Duff et al. 2017, "Building an orthonormal basis, revisited": finite for every normal. Where a world axis along
+    which nothing moves (`rigid`) has no part in the normal, it is one of them, so that its row can be left out.
+    """
+    for axis in rigid:
+        if is_zero(normal[axis]):
+            first = cross(IDENTITY[axis], normal)
+            return first, list(IDENTITY[axis])
+    x, y, z = normal
+    sign = select_less(z, 0.0, -1.0, 1.0)
+    a = -1.0 / (sign + z)
+    b = x * y * a
+    return [1.0 + sign * x * x * a, sign * b, -(sign * x)], [b, sign + y * y * a, -y]
+
+
+def contact_impulses(
+    rows: ContactRows,
+    qd_free: Sequence[Any],
+    dt: Any,
+    quantity: Quantity,
+    settings: ImpulseSettings = DEFAULT_SETTINGS,
+) -> list[Any]:
+    """Return the impulses along the rows [N s]; arguments as of `contact_velocities`."""
+    offset = [_sum_of_products(row, qd_free) for row in rows.jacobian]
+    first = 0
+    for touch, count in zip(rows.touched, rows.tangents, strict=True):
+        came = maximum(-dot(touch.normal, touch.velocity), 0.0)
+        push = quantity("contact.baumgarte") * maximum(touch.depth - settings.slop, 0.0) / dt
+        push = push * settings.push / (push + settings.push)
+        offset[first] = offset[first] - maximum(quantity("contact.restitution") * came, push)
+        first += 1 + count
+    return cone_impulses(
+        rows.matrix(quantity("contact.cfm")),
+        offset,
+        rows.tangents,
+        [quantity("contact.friction")] * len(rows.touched),
+        [touch.depth for touch in rows.touched],
+        settings.sweeps,
+        settings.adjoint,
+    )
+
+
+def contact_velocities(
+    tree: Tree,
+    motions: Sequence[LinkMotion],
+    poses: Sequence[LinkPose],
+    touched: Sequence[Touch],
+    q: Sequence[Any],
+    qd_free: Sequence[Any],
+    dt: Any,
+    quantity: Quantity,
+    settings: ImpulseSettings = DEFAULT_SETTINGS,
+) -> list[Any]:
+    """Return the velocities after the impulses, in Newton's coordinates.
+
+    Args:
+        tree: The mechanism.
+        motions: Motions of its links at the beginning of the step.
+        poses: Where they are.
+        touched: Points beside the ground, with their velocities at the beginning of the step.
+        q: Positions.
+        qd_free: Velocities at the end of the step, were there no contact.
+        dt: Length of the step [s].
+        quantity: Values of the quantities in `NAMES`.
+        settings: How impulses are found.
+    """
+    rows = contact_rows(tree, poses, touched)
+    if not rows.touched:
+        return list(qd_free)
+    change = rows.velocity_change(contact_impulses(rows, qd_free, dt, quantity, settings))
+    return [v + more for v, more in zip(qd_free, change, strict=True)]
+
+
+def _sum_of_products(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    return sum((x * y for x, y in zip(a, b, strict=True)), start=0.0)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contact as a force that follows from the state: Hunt and Crossley's spring-damper with smooth friction.
+
+Normal force (Hunt and Crossley 1975, "Coefficient of restitution interpreted as damping in vibroimpact"), with depth d
+and its rate v:
+
+    f_n = max(k d^(3/2) (1 + c v), 0)
+
+Friction against the sliding velocity u of size s (Brown and McPhee 2016, "A continuous velocity-based friction
+model for dynamics and control with physically meaningful parameters", without its static and viscous parts):
+
+    f_t = -mu f_n tanh(4 s / v0) u / s
+"""
+
+from typing import Any
+
+from neurodyn.multibody.articulated import Quantity
+from neurodyn.multibody.points import Touch
+from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
+from neurodyn.multibody.vectors import Vector, add, dot, scale, subtract
+
+NAMES = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed")
+"""Quantities of the model: k [N/m^1.5], c [s/m], mu, v0 [m/s]."""
+
+DEFAULTS = {"contact.stiffness": 1e5, "contact.damping": 1.0, "contact.friction": 0.8, "contact.slip_speed": 0.05}
+
+
+def normal_force(quantity: Quantity, touch: Touch) -> Any:
+    """Return the size of the normal force [N]."""
+    depth = maximum(touch.depth, 0.0)
+    rate = -dot(touch.normal, touch.velocity)
+    spring = quantity("contact.stiffness") * depth * safe_sqrt(depth)
+    return maximum(spring * (1.0 + quantity("contact.damping") * rate), 0.0)
+
+
+def friction_force(quantity: Quantity, touch: Touch, normal: Any) -> Vector:
+    """Return the friction force on the point, world axes [N]."""
+    slip = subtract(touch.velocity, scale(dot(touch.normal, touch.velocity), touch.normal))
+    speed = safe_sqrt(dot(slip, slip))
+    size = quantity("contact.friction") * normal * tanh(4.0 * speed / quantity("contact.slip_speed"))
+    return scale(-1.0 * size / speed, slip)
+
+
+def contact_force(quantity: Quantity, touch: Touch) -> Vector:
+    """Return the whole force on the point, world axes [N]."""
+    normal = normal_force(quantity, touch)
+    return add(scale(normal, touch.normal), friction_force(quantity, touch, normal))

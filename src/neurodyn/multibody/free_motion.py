@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Motion of a mechanism that nothing touches.
+
+Inertia, gravity, actuation and viscous friction act; contacts, joint limits and Coulomb friction do not.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.trace import Scalar
+from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+
+_GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
+
+
+class FreeMotion:
+    """One frame of free motion of a batch of worlds, compiled; differentiable by state and torque."""
+
+    def __init__(self, mechanism: Mechanism, dofs: tuple[int, ...], dt: float, substeps: int) -> None:
+        """Trace the motion.
+
+        Args:
+            mechanism: The robot.
+            dofs: Velocity coordinates that the torques drive.
+            dt: Length of a frame [s].
+            substeps: Steps of semi-implicit Euler in a frame; as many as the simulator's in whose place this stands.
+        """
+        self.mechanism = mechanism
+        self._dofs = dofs
+        self._substeps, self._step_size = substeps, dt / substeps
+        sizes = Sizes(state=mechanism.nq + mechanism.nv, control=len(dofs), held=len(_GRAVITY))
+        self._program = Program(sizes, self._step)
+
+    def __call__(self, q: Tensor, qd: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Tensor]:
+        """Return positions and velocities one frame later, shapes as of `q` and `qd`.
+
+        Args:
+            q: Positions in Newton's convention [rad or m], shape [..., nq].
+            qd: Velocities [rad/s or m/s], shape [..., nv].
+            torque: Torques during the frame [N m or N], shape [..., nu].
+            gravity: Gravity in world axes [m/s^2], shape [..., 3].
+        """
+        nq = self.mechanism.nq
+        state = torch.cat([q, qd], dim=-1)
+        state = state.reshape(math.prod(q.shape[:-1]), state.shape[-1])
+        path = self._program.rollout(
+            state,
+            frames=1,
+            substeps=self._substeps,
+            control=torque.reshape(len(state), 1, torque.shape[-1]),
+            held=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 1, 3),
+        )
+        after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
+        return after[..., :nq], after[..., nq:]
+
+    def _step(self, inputs: Inputs) -> list[Scalar]:
+        mechanism, nq = self.mechanism, self.mechanism.nq
+        values = {**mechanism.quantities(), **dict(zip(_GRAVITY, inputs.held, strict=True))}
+        tree = Tree(mechanism, values.__getitem__)
+        q, qd = inputs.state[:nq], inputs.state[nq:]
+        torque: list[Scalar] = [0.0] * mechanism.nv
+        for dof, name in tree.single_dofs():
+            torque[dof] = -(values[f"{name}.damping"] * qd[dof])
+        for dof, given in zip(self._dofs, inputs.control, strict=True):
+            torque[dof] = torque[dof] + given
+        acceleration = tree.accelerations(tree.motions(q, qd), q, torque)
+        q, qd = advanced(tree, q, qd, acceleration, self._step_size)
+        return [*q, *qd]

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Semi-implicit Euler in Newton's coordinates."""
+
+from typing import Any
+
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.vectors import add, apply, quaternion_matrix, scale, subtract, turned
+
+
+def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
+    """Return positions and velocities after a step: velocities first, then positions with the new velocities.
+
+    A free body's centre of mass moves in a straight line and its rotation by the exponential of its angular velocity.
+
+    Args:
+        tree: The mechanism.
+        q: Positions; quaternions of unit length.
+        qd: Velocities.
+        acceleration: Time derivative of `qd`.
+        dt: Length of the step [s].
+    """
+    after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
+    positions: list[Any] = []
+    for index, link in enumerate(tree.links):
+        kind, own, rate = link.joint.kind, tree.q_of(index, q), tree.v_of(index, after)
+        if kind in ("revolute", "prismatic"):
+            positions.append(own[0] + dt * rate[0])
+        elif kind == "ball":
+            positions += turned(own, scale(dt, rate))
+        else:
+            quaternion = turned(own[3:], scale(dt, rate[3:]))
+            centre = tree.centre(index)
+            arm, new_arm = apply(quaternion_matrix(own[3:]), centre), apply(quaternion_matrix(quaternion), centre)
+            positions += [*subtract(add(own[:3], add(arm, scale(dt, rate[:3]))), new_arm), *quaternion]
+    return positions, after

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What joints do by themselves: friction, springs and limits, smooth where they can be."""
+
+from typing import Any
+
+from neurodyn.core.mechanism import Link
+from neurodyn.multibody.articulated import Quantity
+from neurodyn.multibody.trace import maximum, tanh
+
+FRICTION_SPEED = 0.05
+"""Speed at which Coulomb friction has reached 76 % of its value [rad/s or m/s]: sign(qd) becomes tanh(qd / speed)."""
+
+
+def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any) -> Any:
+    """Return the torque of a joint's friction, spring and limits.
+
+    tau = -d qd - f tanh(qd / v0) - k (q - rest), and beyond a limit by s > 0: -+ max(ke s +- kd qd, 0), which pushes
+    and never pulls.
+
+    Args:
+        link: A link with a revolute or prismatic joint.
+        quantity: Values of its quantities.
+        q: Position.
+        qd: Velocity.
+    """
+    name = link.joint.name
+    torque = -(quantity(f"{name}.damping") * qd)
+    torque = torque - quantity(f"{name}.friction") * tanh(qd * (1.0 / FRICTION_SPEED))
+    torque = torque - quantity(f"{name}.stiffness") * (q - quantity(f"{name}.rest"))
+    ke, kd = quantity(f"{name}.limit_stiffness"), quantity(f"{name}.limit_damping")
+    if link.upper is not None:
+        torque = torque - _stop(q - quantity(f"{name}.upper"), qd, ke, kd)
+    if link.lower is not None:
+        torque = torque + _stop(quantity(f"{name}.lower") - q, -qd, ke, kd)
+    return torque
+
+
+def _stop(passed: Any, speed: Any, stiffness: Any, damping: Any) -> Any:
+    """Return the force of a stop that has been passed by so much; the damper works on what is passed up to 1e-2."""
+    depth = maximum(passed, 0.0)
+    engaged = depth * 100.0
+    share = engaged / (1.0 + engaged)
+    return maximum(stiffness * depth + damping * share * speed, 0.0)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The named quantities of one traced step, and the networks that act on them.
+
+Code of the dynamics hands every quantity through `Scope.define` under its name and goes on with what comes back. So a
+blueprint changes the dynamics without a change of their code.
+"""
+
+from collections.abc import Callable, Mapping
+
+from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.errors import InputError, choices
+from neurodyn.multibody.network import network_loop
+from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop, cos, sin
+
+_DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
+"""Functions of a quantity that an input may name, as "sin(q.elbow)"."""
+
+
+class Scope:
+    """What has a name in a step."""
+
+    def __init__(self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint) -> None:
+        """Begin a step.
+
+        Args:
+            graph: Graph of the step.
+            constants: Quantities that do not depend on the state: numbers, and parameters as expressions.
+            blueprint: The networks.
+        """
+        self._graph = graph
+        self._constants = constants
+        self._values: dict[str, Scalar] = {}
+        self._acting: dict[str, tuple[int, int]] = {}
+        self._loops = []
+        first = 0
+        for index, augmentation in enumerate(blueprint.augmentations):
+            self._loops.append(network_loop(augmentation, first, f"network of {', '.join(augmentation.quantities)}"))
+            self._acting |= {name: (index, output) for output, name in enumerate(augmentation.quantities)}
+            first += augmentation.weights
+        self._blueprint = blueprint
+        self._outputs: dict[int, list[Expression]] = {}
+        self._busy: list[int] = []  # networks whose inputs are being computed
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """Names of the quantities that the step has made use of so far, in that order."""
+        return tuple(self._values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all quantities that are known: those of `computed`, then the other constant ones."""
+        return (*self._values, *(name for name in self._constants if name not in self._values))
+
+    def define(self, name: str, value: Scalar) -> Scalar:
+        """Name a quantity; return it as the blueprint would have it."""
+        if name in self._acting:
+            value = self._augmented(name, value)
+        self._values[name] = value
+        return value
+
+    def __call__(self, name: str) -> Scalar:
+        """Return a quantity: one that was defined, or a constant one."""
+        if name not in self._values:
+            self.define(name, self._constants[name])
+        return self._values[name]
+
+    def require_acted(self) -> None:
+        """Refuse a blueprint that acts on a quantity that the step has not made use of.
+
+        Raises:
+            InputError: There is no such quantity.
+        """
+        for name in self._acting:
+            if name not in self._values:
+                raise InputError(f"blueprint: there is no quantity {name!r} to act on; valid: {choices(self.computed)}")
+
+    def _augmented(self, name: str, value: Scalar) -> Scalar:
+        index, output = self._acting[name]
+        augmentation = self._blueprint.augmentations[index]
+        if index not in self._outputs:
+            self._outputs[index] = self._network(index, augmentation, name)
+        scales = augmentation.output_scale or (1.0,) * len(augmentation.quantities)
+        given = self._outputs[index][output] * scales[output]
+        if augmentation.mode == "replace":
+            return given
+        return value + given if augmentation.mode == "add" else value * (1.0 + given)
+
+    def _network(self, index: int, augmentation: Augmentation, name: str) -> list[Expression]:
+        scales = augmentation.input_scale or (1.0,) * len(augmentation.inputs)
+        self._busy.append(index)
+        inputs = [self._input(x, name, augmentation) / s for x, s in zip(augmentation.inputs, scales, strict=True)]
+        self._busy.pop()
+        return apply_loop(self._graph, self._loops[index], inputs)
+
+    def _input(self, name: str, of: str, augmentation: Augmentation) -> Scalar:
+        function, inner = _parse(name)
+        if inner in augmentation.quantities:
+            raise InputError(f"blueprint: {inner!r} is an input of the network that acts on it; name other inputs")
+        if self._forms_cycle(inner):
+            raise InputError(f"blueprint: {of!r} and {inner!r} form a cycle: each would be computed from the other")
+        if inner in self._values or inner in self._constants:
+            return function(self(inner))
+        raise InputError(
+            f"blueprint: input {name!r} of {of!r} is not known when {of!r} is computed; valid: "
+            f"{choices(self.names)}, and sin() or cos() of one"
+        )
+
+    def _forms_cycle(self, name: str) -> bool:
+        """Return whether a quantity that is not known yet needs one of those that wait for it."""
+        seen: set[str] = set()
+        waiting = [] if name in self._values else [name]
+        while waiting:
+            name = waiting.pop()
+            if name in seen or name not in self._acting:
+                continue
+            seen.add(name)
+            index, _ = self._acting[name]
+            if index in self._busy:
+                return True
+            waiting += [_parse(x)[1] for x in self._blueprint.augmentations[index].inputs]
+        return False
+
+
+def _parse(name: str) -> tuple[Callable[[Scalar], Scalar], str]:
+    for function, apply in _DERIVED.items():
+        if name.startswith(f"{function}(") and name.endswith(")"):
+            return apply, name[len(function) + 1 : -1]
+    return lambda value: value, name

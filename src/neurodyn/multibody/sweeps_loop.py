@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native loop of projected Gauss-Seidel, with its adjoint by hand.
+
+A row is y = c + C x; a normal impulse is max(y, 0), the tangents' y are projected onto the disc (with one tangent, the
+interval) of mu times the normal impulse. Rows are written out one after the other and sweeps are a loop, so that a
+processor keeps the impulses in registers.
+
+Two adjoints. "taped" keeps the y of all sweeps and goes back through them: it is the derivative of what was computed.
+"implicit" keeps the last y only and goes back through as many sweeps at the last iterate: it is the derivative of the
+solution, right as far as the sweeps have converged, and cheaper.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from neurodyn.multibody.trace import Loop
+
+Adjoint = Literal["taped", "implicit"]
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """What a loop of sweeps is made for.
+
+    Attributes:
+        tangents: Number of tangents of each point, 0 to 2; rows are normal, tangents, point after point.
+        columns: For each row the impulses that it depends on, the oldest first.
+        count: Number of sweeps.
+        adjoint: How derivatives are found.
+    """
+
+    tangents: tuple[int, ...]
+    columns: tuple[tuple[int, ...], ...]
+    count: int
+    adjoint: Adjoint = "taped"
+
+
+def by_age(first: int, rows: int) -> list[int]:
+    """Return all rows in the order in which they were last computed, when those from `first` on are about to be."""
+    return [*range(first, rows), *range(first)]
+
+
+def sweeps_loop(kind: Sweeps) -> Loop:
+    """Return the native loop; its inputs are the entries of C by rows, c, mu and the depths; its outputs x."""
+    writer = _Writer(kind)
+    return Loop(
+        name="projected Gauss-Seidel",
+        inputs=writer.entries + writer.rows + 2 * writer.points,
+        outputs=writer.rows,
+        saved=writer.rows * (kind.count if kind.adjoint == "taped" else 1),
+        forward=writer.forward(),
+        adjoint=writer.taped() if kind.adjoint == "taped" else writer.implicit(),
+    )
+
+
+class _Writer:
+    """The texts of a loop. Row i has its y in y{i}, its impulse in x{i} and that impulse's adjoint in a{i}."""
+
+    def __init__(self, kind: Sweeps) -> None:
+        self.kind = kind
+        self.rows, self.points = len(kind.columns), len(kind.tangents)
+        self.entries = sum(map(len, kind.columns))
+        self._first_entry = [sum(map(len, kind.columns[:i])) for i in range(self.rows)]
+        self._first_row = [sum(1 + count for count in kind.tangents[:p]) for p in range(self.points)]
+
+    def forward(self) -> str:
+        """Return the text that sweeps."""
+        taped = self.kind.adjoint == "taped"
+        lines = [f"real x{i} = 0; real y{i} = 0;" for i in range(self.rows)]
+        lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
+        for point in range(self.points):
+            lines.append(f"if ({self._on(point)}) {{")
+            normal, *tangents = self._rows_of(point)
+            lines += [self._row(normal), self._projected(point, [normal], "x")]
+            lines += [*map(self._row, tangents), self._projected(point, tangents, "x"), "}"]
+        if taped:
+            lines += [f"saved[sweep * {self.rows} + {i}] = y{i};" for i in range(self.rows)]
+        lines.append("}")
+        if not taped:
+            lines += [f"saved[{i}] = y{i};" for i in range(self.rows)]
+        return "\n".join([*lines, *(f"out[{i}] = x{i};" for i in range(self.rows))])
+
+    def taped(self) -> str:
+        """Return the text that goes back through the sweeps: x are impulses after a sweep, w before it."""
+        lines = [f"real a{i} = seed[{i}];" for i in range(self.rows)]
+        lines += [f"if ({self._any()}) {{", *(f"real x{i} = out[{i}];" for i in range(self.rows))]
+        lines.append(f"for (int sweep = {self.kind.count - 1}; sweep >= 0; --sweep) {{")
+        lines += [f"real w{i} = 0;" for i in range(self.rows)]
+        for point in range(self.points):
+            rows = self._rows_of(point)
+            lines.append(f"if (sweep > 0 && {self._on(point)}) {{")
+            lines += [f"const real y{i} = saved[(sweep - 1) * {self.rows} + {i}];" for i in rows]
+            lines += [self._projected(point, rows[:1], "w"), self._projected(point, rows[1:], "w"), "}"]
+        for point in range(self.points - 1, -1, -1):
+            rows = self._rows_of(point)
+            lines.append(f"if ({self._on(point)}) {{")
+            lines += [f"const real y{i} = saved[sweep * {self.rows} + {i}];" for i in rows]
+            lines.append(self._factors(point))
+            for block in (rows[1:], rows[:1]):
+                lines += [self._pulled(point, block), *(self._entries_pulled(i, block) for i in block)]
+            lines.append("}")
+        lines += [f"x{i} = w{i};" for i in range(self.rows)]
+        return "\n".join([*lines, "}", "}"])
+
+    def implicit(self) -> str:
+        """Return the text that goes back through sweeps at the last iterate: s sums the adjoints of the y."""
+        lines = [f"real a{i} = seed[{i}]; const real x{i} = out[{i}]; real s{i} = 0;" for i in range(self.rows)]
+        lines += [f"const real y{i} = saved[{i}];" for i in range(self.rows)]
+        lines += [self._factors(point) for point in range(self.points)]
+        lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
+        for point in range(self.points - 1, -1, -1):
+            rows = self._rows_of(point)
+            lines.append(f"if ({self._on(point)}) {{")
+            for block in (rows[1:], rows[:1]):
+                lines += [self._pulled(point, block), *(f"s{i} += g{i};" for i in block)]
+            lines.append("}")
+        lines.append("}")
+        for i in range(self.rows):
+            lines += [f"adj[{self._entry(i, j)}] += s{i} * x{j};" for j in self.kind.columns[i]]
+            lines.append(f"adj[{self.entries + i}] += s{i};")
+        return "\n".join(lines)
+
+    def _rows_of(self, point: int) -> list[int]:
+        first = self._first_row[point]
+        return list(range(first, first + 1 + self.kind.tangents[point]))
+
+    def _entry(self, row: int, column: int) -> int:
+        return self._first_entry[row] + self.kind.columns[row].index(column)
+
+    def _friction(self, point: int) -> int:
+        return self.entries + self.rows + point
+
+    def _on(self, point: int) -> str:
+        return f"in[{self.entries + self.rows + self.points + point}] > (real)0"
+
+    def _any(self) -> str:
+        return " || ".join(map(self._on, range(self.points))) or "false"
+
+    def _row(self, i: int) -> str:
+        """Return y = c + C x; what was computed last is added last, for the processor waits for it."""
+        terms = [f"y{i} = in[{self.entries + i}];"]
+        return " ".join(terms + [f"y{i} += in[{self._entry(i, j)}] * x{j};" for j in self.kind.columns[i]])
+
+    def _projected(self, point: int, rows: list[int], x: str) -> str:
+        """Return the projection of a point's normal row, or of its tangents, of which the normal has been projected."""
+        if not rows:
+            return ""
+        normal = self._first_row[point]
+        if rows[0] == normal:
+            return f"{x}{normal} = y{normal} > (real)0 ? y{normal} : (real)0;"
+        bound = f"const real bound = in[{self._friction(point)}] * {x}{normal};"
+        if len(rows) == 1:
+            (i,) = rows
+            clamped = f"const real capped = bound < y{i} ? bound : y{i}; {x}{i} = capped < -bound ? -bound : capped;"
+            return f"{{ {bound} {clamped} }}"
+        i, j = rows
+        size = f"const real size = ::wp::sqrt(y{i} * y{i} + y{j} * y{j});"
+        share = "const real share = bound < size ? bound / size : (real)1;"
+        return f"{{ {bound} {size} {share} {x}{i} = share * y{i}; {x}{j} = share * y{j}; }}"
+
+    def _factors(self, point: int) -> str:
+        """Return the derivatives of a point's projections at y: on{n}, share{n} = |t| / |y|, d{i} = y / |y| or 0."""
+        normal, *tangents = self._rows_of(point)
+        text = f"const bool on{normal} = y{normal} > (real)0;"
+        if not tangents:
+            return text
+        text += (
+            f" const real mu{normal} = in[{self._friction(point)}]; const real bound{normal} = mu{normal} * x{normal};"
+        )
+        if len(tangents) == 1:
+            (i,) = tangents
+            return (
+                f"{text} const bool over{i} = bound{normal} < y{i}; const bool under{i} = y{i} < -bound{normal};"
+                f" const real d{i} = over{i} ? (real)1 : under{i} ? (real)-1 : (real)0;"
+            )
+        i, j = tangents
+        return (
+            f"{text} const real size{normal} = ::wp::sqrt(y{i} * y{i} + y{j} * y{j});"
+            f" const bool slides{normal} = bound{normal} < size{normal};"
+            f" const real per{normal} = slides{normal} ? (real)1 / size{normal} : (real)0;"
+            f" const real share{normal} = slides{normal} ? bound{normal} * per{normal} : (real)1;"
+            f" const real d{i} = y{i} * per{normal}; const real d{j} = y{j} * per{normal};"
+        )
+
+    def _pulled(self, point: int, rows: list[int]) -> str:
+        """Return the text that turns adjoints of impulses, a, into those of y, g, and adds theirs to older impulses."""
+        if not rows:
+            return ""
+        normal = self._first_row[point]
+        if rows[0] == normal:
+            text = f"const real g{normal} = on{normal} ? a{normal} : (real)0; a{normal} = 0;"
+        else:
+            text = self._tangents_pulled(normal, rows, self._friction(point))
+        pushed = [
+            f"a{j} += in[{self._entry(i, j)}] * g{i};"
+            for j in self._oldest(rows)
+            for i in rows
+            if j in self.kind.columns[i]
+        ]
+        return "\n".join([text, *pushed])
+
+    def _oldest(self, rows: list[int]) -> list[int]:
+        """Return all rows, those whose adjoints are needed next first."""
+        return by_age(rows[0], self.rows)[::-1]
+
+    def _tangents_pulled(self, normal: int, rows: list[int], friction: int) -> str:
+        if len(rows) == 1:
+            (i,) = rows
+            text = f"const real g{i} = over{i} || under{i} ? (real)0 : a{i}; const real along{normal} = d{i} * a{i};"
+        else:
+            i, j = rows
+            text = f"const real along{normal} = d{i} * a{i} + d{j} * a{j};" + "".join(
+                f" const real g{k} = share{normal} * (a{k} - along{normal} * d{k});" for k in rows
+            )
+        cleared = " ".join(f"a{i} = 0;" for i in rows)
+        return (
+            f"{text} {cleared} a{normal} += mu{normal} * along{normal}; adj[{friction}] += along{normal} * x{normal};"
+        )
+
+    def _entries_pulled(self, i: int, block: list[int]) -> str:
+        """Return the text that adds to the adjoints of a row's C and c; rows from the block on were not yet new."""
+        values = {j: f"x{j}" if j < block[0] else f"w{j}" for j in self.kind.columns[i]}
+        terms = [f"adj[{self._entry(i, j)}] += g{i} * {value};" for j, value in values.items()]
+        return " ".join([*terms, f"adj[{self.entries + i}] += g{i};"])

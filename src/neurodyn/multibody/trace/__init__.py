@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scalar expressions, traced once, differentiated in reverse and compiled: arithmetic without mechanics."""
+
+from neurodyn.multibody.trace.expression import (
+    Expression,
+    Graph,
+    Scalar,
+    absolute,
+    arctan2,
+    cos,
+    exp,
+    log,
+    maximum,
+    minimum,
+    safe_sqrt,
+    select_less,
+    sin,
+    softplus,
+    tanh,
+)
+from neurodyn.multibody.trace.loops import Loop, apply_loop
+from neurodyn.multibody.trace.reverse import pull_back
+
+__all__ = [
+    "Expression",
+    "Graph",
+    "Loop",
+    "Scalar",
+    "absolute",
+    "apply_loop",
+    "arctan2",
+    "cos",
+    "exp",
+    "log",
+    "maximum",
+    "minimum",
+    "pull_back",
+    "safe_sqrt",
+    "select_less",
+    "sin",
+    "softplus",
+    "tanh",
+]

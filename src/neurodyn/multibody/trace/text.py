@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Straight-line text of a graph, in the language that Warp's native functions take on every device."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from neurodyn.multibody.trace.expression import Graph, Scalar
+from neurodyn.multibody.trace.loops import Loop
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_CALLS = {"sqrt", "sin", "cos", "exp", "log", "tanh", "atan2"}
+
+
+def statements(
+    graph: Graph,
+    assignments: Sequence[tuple[str, Scalar]],
+    arrays: Mapping[str, str],
+    known: Collection[int] = (),
+    *,
+    effects: bool = False,
+) -> str:
+    """Return text that computes what is assigned, and nothing else.
+
+    Args:
+        graph: The graph.
+        assignments: Left sides with their operators, as "out[3] =", and what is assigned.
+        arrays: For each input array the text of an element, with {} for its index.
+        known: Nodes that text around this one has computed.
+        effects: Whether the gradients by the weights of loops are gathered too.
+    """
+    targets = [(left, graph.lift(value).index) for left, value in assignments]
+    learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
+    live = live_nodes(graph, [index for _, index in targets] + (learning if effects else []), known)
+    lines = [_declaration(graph, index, arrays) for index in live if index not in known]
+    lines += [f"{left} {_name(graph, index)};" for left, index in targets]
+    return "\n".join(line for line in lines if line)
+
+
+def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) -> list[int]:
+    """Return what roots are computed from, themselves included, in order; not what known nodes are computed from."""
+    found: set[int] = set()
+    stack = list(roots)
+    while stack:
+        index = stack.pop()
+        if index not in found:
+            found.add(index)
+            if index not in known:
+                stack.extend(graph.arguments(index))
+    return sorted(found)
+
+
+def _name(graph: Graph, index: int) -> str:
+    node = graph.nodes[index]
+    return _literal(node[1]) if node[0] == "constant" else f"v{index}"
+
+
+def _literal(value: float) -> str:
+    text = f"(real){value!r}"
+    return f"({text})" if value < 0 else text
+
+
+def _declaration(graph: Graph, index: int, arrays: Mapping[str, str]) -> str:
+    kind, *rest = graph.nodes[index]
+    if kind == "constant":
+        return ""
+    if kind == "input":
+        return f"const real v{index} = {arrays[rest[0]].format(rest[1])};"
+    if kind == "loop":
+        return _loop(index, rest[0], [_name(graph, i) for i in rest[1:]])
+    if kind == "reverse":
+        return _reverse(index, rest[0], rest[1], [_name(graph, i) for i in rest[2:]])
+    if kind == "result":
+        array = "out" if graph.nodes[rest[0]][0] == "loop" else "adj"
+        return f"const real v{index} = {array}_{rest[0]}[{rest[1]}];"
+    return f"const real v{index} = {_operation(kind, [_name(graph, i) for i in rest])};"
+
+
+def _operation(kind: str, names: list[str]) -> str:
+    if kind in _INFIX:
+        return f"{names[0]} {_INFIX[kind]} {names[1]}"
+    if kind == "neg":
+        return f"-{names[0]}"
+    if kind == "min":
+        return f"{names[1]} < {names[0]} ? {names[1]} : {names[0]}"
+    if kind == "max":
+        return f"{names[0]} < {names[1]} ? {names[1]} : {names[0]}"
+    if kind == "less":
+        return f"{names[0]} < {names[1]} ? {names[2]} : {names[3]}"
+    if kind not in _CALLS:
+        raise ValueError(f"no text for the operation {kind!r}")
+    return f"::wp::{kind}({', '.join(names)})"
+
+
+def _loop(index: int, loop: Loop, names: list[str]) -> str:
+    sizes = f"real out_{index}[{max(loop.outputs, 1)}]; real saved_{index}[{max(loop.saved, 1)}];"
+    given = f"const real in_{index}[{max(loop.inputs, 1)}] = {{{', '.join(names) or '0'}}};"
+    scope = f"const real* in = in_{index}; real* out = out_{index}; real* saved = saved_{index};"
+    return f"{given}\n{sizes}\n{{ {scope} {_weights(loop, False)}\n{loop.forward}\n(void)in; (void)saved; }}"
+
+
+def _reverse(index: int, loop: Loop, of: int, names: list[str]) -> str:
+    given = f"const real seed_{index}[{max(loop.outputs, 1)}] = {{{', '.join(names) or '0'}}};"
+    sizes = f"real adj_{index}[{max(loop.inputs, 1)}] = {{0}};"
+    scope = (
+        f"const real* in = in_{of}; const real* out = out_{of}; const real* saved = saved_{of}; "
+        f"const real* seed = seed_{index}; real* adj = adj_{index};"
+    )
+    used = "(void)in; (void)out; (void)saved; (void)seed; (void)adj;"
+    return f"{given}\n{sizes}\n{{ {scope} {_weights(loop, True)}\n{loop.adjoint}\n{used} }}"
+
+
+def _weights(loop: Loop, reverse: bool) -> str:
+    if not loop.weights:
+        return ""
+    text = f"const real* weight = weights + {loop.first_weight};"
+    return f"{text} real* weight_adj = weights_adj + {loop.first_weight};" if reverse else text

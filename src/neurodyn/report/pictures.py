@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings as moving pictures: two labelled panels side by side with the time, and their file formats."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from neurodyn.core.artifacts import atomic
+from neurodyn.core.errors import InputError
+from neurodyn.report.recording import Recording
+from neurodyn.robots import Robot
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+RATE = 20.0
+"""Pictures in a second, about; frames are shown in real time."""
+_SMOOTH = 0.4
+"""Time over which the place of the camera is averaged [s]."""
+PREDICTED = (255, 146, 43)
+TRUTH = (77, 171, 247)
+_BAND, _INK, _QUIET, _GAP = (20, 24, 31), (236, 240, 245), (139, 148, 160), 6
+
+
+def pictures(
+    recording: Recording, *, world: int = 0, width: int = 360, height: int = 240, rate: float = RATE
+) -> tuple[np.ndarray, float]:
+    """Render a roll-out beside the truth.
+
+    Args:
+        recording: The roll-outs.
+        world: Which roll-out.
+        width: Width of one panel [pixels].
+        height: Height of one panel [pixels].
+        rate: Pictures in a second, about.
+
+    Returns:
+        Pictures, uint8, shape [T, H, W, 3], and the time between two of them [s].
+
+    Raises:
+        InputError: Newton is not installed.
+    """
+    from neurodyn.sim.pictures import render
+
+    dt = recording.robot.dt
+    stride = max(1, round(1.0 / (rate * dt)))
+    shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
+    # One call for both panels, so that one camera sees both.
+    ground = recording.ground
+    if ground is not None and ground.pose is not None:
+        ground = ground.posed(ground.pose[world : world + 1])
+    path = _path(recording.robot, shown[1], stride * dt)
+    both = None if path is None else np.concatenate([path, path])
+    panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height, ground=ground, path=both))
+    count = len(shown[0])
+    frames = [
+        _compose(recording, left, right, k * stride * dt)
+        for k, (left, right) in enumerate(zip(panels[:count], panels[count:], strict=True))
+    ]
+    return np.stack(frames), stride * dt
+
+
+def gif_bytes(frames: np.ndarray, interval: float, *, colours: int = 64) -> bytes:
+    """Encode pictures, shape [T, H, W, 3], as an endless GIF with one palette."""
+    from PIL import Image
+
+    images = [Image.fromarray(frame) for frame in frames]
+    sample = Image.fromarray(np.concatenate(frames[:: max(1, len(frames) // 8)]))
+    palette = sample.quantize(colours)
+    indexed = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    return _animation(indexed, interval, "GIF", optimize=False)
+
+
+def webp_bytes(frames: np.ndarray, interval: float, *, quality: int = 70) -> bytes:
+    """Encode pictures, shape [T, H, W, 3], as an endless WebP animation."""
+    from PIL import Image
+
+    return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=quality, method=4)
+
+
+def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:
+    """Encode one picture, shape [H, W, 3], as WebP."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(frame).save(buffer, "WEBP", quality=quality)
+    return buffer.getvalue()
+
+
+def film_writer() -> Any:
+    """Return the module that writes films.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        import imageio_ffmpeg
+    except ImportError as error:
+        raise InputError(
+            f"mp4 needs a package that is not installed ({error}); install it with: pip install 'neurodyn[view]', "
+            "or ask for --format gif or html"
+        ) from None
+    return imageio_ffmpeg
+
+
+def write_mp4(frames: np.ndarray, interval: float, path: Path) -> None:
+    """Write pictures, shape [T, H, W, 3], as an H.264 film, atomically.
+
+    Raises:
+        InputError: imageio-ffmpeg is not installed, or the file cannot be written.
+    """
+    # The codec wants even sizes.
+    height, width = frames.shape[1] // 2 * 2, frames.shape[2] // 2 * 2
+    module = film_writer()
+    with atomic(path) as partial:
+        film = module.write_frames(
+            str(partial), (width, height), fps=1.0 / interval, macro_block_size=1, output_params=["-f", "mp4"]
+        )
+        film.send(None)
+        for frame in frames:
+            film.send(np.ascontiguousarray(frame[:height, :width]))
+        film.close()
+
+
+def _animation(images: "list[Image.Image]", interval: float, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    images[0].save(
+        buffer, kind, save_all=True, append_images=images[1:], duration=round(1000 * interval), loop=0, **options
+    )
+    return buffer.getvalue()
+
+
+def _held(q: torch.Tensor) -> torch.Tensor:
+    """Hold the last finite position where a roll-out blows up, so that it can be shown."""
+    finite = torch.isfinite(q).all(-1)
+    last = torch.where(finite, torch.arange(len(q)), 0).cummax(0).values
+    return q[last]
+
+
+def _path(robot: Robot, q: torch.Tensor, interval: float) -> np.ndarray | None:
+    """Return how a camera goes along with a floating robot over the ground, shape [T, 3]; None for bolted ones."""
+    if robot.spec.joints[0].kind != "free":
+        return None
+    half = max(1, round(_SMOOTH / interval / 2))
+    place = q[:, :2].double().numpy()
+    place = np.concatenate([place[:1].repeat(half, 0), place, place[-1:].repeat(half, 0)])
+    sums = np.cumsum(np.concatenate([np.zeros((1, 2)), place]), axis=0)
+    mean = (sums[2 * half + 1 :] - sums[: -2 * half - 1]) / (2 * half + 1)
+    return np.concatenate([mean, np.zeros((len(mean), 1))], axis=1)
+
+
+def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: float) -> np.ndarray:
+    from PIL import Image, ImageDraw, ImageFont
+
+    height, width = left.shape[:2]
+    size = max(11, height // 13)
+    band = 2 * size
+    font = ImageFont.load_default(size)
+    image = Image.new("RGB", (2 * width + _GAP, height + 2 * band), _BAND)
+    image.paste(Image.fromarray(left), (0, band))
+    image.paste(Image.fromarray(right), (width + _GAP, band))
+    draw = ImageDraw.Draw(image)
+    labels = ((0, recording.predicted_label, PREDICTED), (width + _GAP, recording.truth_label, TRUTH))
+    for x, label, colour in labels:
+        draw.ellipse((x + size, band // 2 - size // 3, x + size + 2 * (size // 3), band // 2 + size // 3), fill=colour)
+        draw.text((x + 2.2 * size, band / 2), label, _INK, font, anchor="lm")
+    middle = height + band + band / 2
+    share = time / max(recording.seconds, 1e-9)
+    draw.text((size, middle), f"{time:5.2f} s", _INK, font, anchor="lm")
+    begin, end = 6 * size, image.width - size
+    draw.line((begin, middle, end, middle), _QUIET, 1)
+    draw.line((begin, middle, begin + share * (end - begin), middle), _INK, 3)
+    return np.asarray(image)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plots as inline SVG in the colours and the type of the page that they stand in, light or dark.
+
+Plots are drawn in stand-in colours, which the page's own variables then take the place of; text stays text.
+"""
+
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from neurodyn.report.numbers import quantity
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PREDICTED, TRUTH, SECOND, THIRD = "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04"
+INK, QUIET, LINE, PHASE = "#0a0b05", "#0a0b06", "#0a0b07", "#0a0b08"
+VARIABLES = {
+    PREDICTED: "--predicted",
+    TRUTH: "--truth",
+    SECOND: "--second",
+    THIRD: "--third",
+    INK: "--ink",
+    QUIET: "--quiet",
+    LINE: "--line",
+    PHASE: "--phase",
+}
+_SIZE = (4.4, 2.5)
+_MOST_POINTS = 600
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a plot.
+
+    Attributes:
+        label: Name in the legend; None for a line that is not in it.
+        x: Abscissae.
+        y: Ordinates; what is not finite is left out.
+        colour: One of this module's colours.
+        style: Style of the line, as matplotlib has it.
+        width: Width [points].
+        opacity: 1 for a line that hides what is below it.
+    """
+
+    label: str | None
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: str = PREDICTED
+    style: str = "-"
+    width: float = 1.5
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of the abscissa that is marked, with its name."""
+
+    begin: float
+    end: float
+    label: str
+
+
+def plot(
+    name: str,
+    curves: Sequence[Curve],
+    *,
+    x_label: str,
+    unit: str,
+    log: bool = False,
+    spans: Sequence[Span] = (),
+    legend: bool = True,
+    description: str = "",
+    bars: bool = False,
+) -> str:
+    """Draw curves and return them as an SVG element.
+
+    Args:
+        name: Name of the plot, unique on its page.
+        curves: What to draw.
+        x_label: Name and unit of the abscissa.
+        unit: Unit of the ordinate, written at its ticks.
+        log: Whether the ordinate is logarithmic; what is not above 0 is left out.
+        spans: Marked parts of the abscissa.
+        legend: Whether there is a legend.
+        description: What is to be seen, for readers who do not see it.
+        bars: Whether single points are marked, for few of them.
+
+    Returns:
+        The element, or nothing where no curve has a point.
+    """
+    drawn = [(curve, *_points(curve, log)) for curve in curves]
+    drawn = [(curve, x, y) for curve, x, y in drawn if len(x)]
+    if not drawn:
+        return ""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(cast(Any, _style(name))):
+        figure = Figure(_SIZE, layout="constrained")
+        axes = figure.subplots()
+        for curve, x, y in drawn:
+            marker: dict[str, Any] = {"marker": "o", "markersize": 3.5} if bars or len(x) == 1 else {}
+            look: dict[str, Any] = {"color": curve.colour, "linewidth": curve.width, "alpha": curve.opacity}
+            axes.plot(x, y, curve.style, label=curve.label, **look, **marker)
+        _axes(axes, x_label, unit, log)
+        for k, mark in enumerate(spans):
+            if k % 2:
+                axes.axvspan(mark.begin, mark.end, color=PHASE, linewidth=0)
+            place = ((mark.begin + mark.end) / 2, 1.0)
+            axes.annotate(
+                mark.label, place, xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
+                ha="center", va="bottom", fontsize=7, color=QUIET,
+            )  # fmt: skip
+        if legend and any(curve.label for curve, _, _ in drawn):
+            axes.legend(loc="best")
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _inline(buffer.getvalue(), description or name)
+
+
+def legend_list(entries: Sequence[tuple[str, str]]) -> str:
+    """Return a legend for several plots: (name, colour)."""
+    items = [f'<li><i style="border-color: var({VARIABLES[colour]})"></i>{name}</li>' for name, colour in entries]
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _points(curve: Curve, log: bool) -> tuple[np.ndarray, np.ndarray]:
+    # Where no roll-out is finite there may be no ordinates at all.
+    pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=False) if y is not None]
+    x, y = np.array(pairs, dtype=float).reshape(-1, 2).T
+    kept = np.isfinite(y) & (y > 0) if log else np.isfinite(y)
+    x, y = x[kept], y[kept]
+    stride = max(1, math.ceil(len(x) / _MOST_POINTS))
+    return x[::stride], y[::stride]
+
+
+def _axes(axes: "Axes", x_label: str, unit: str, log: bool) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xlabel(x_label)
+    axes.margins(x=0.01)
+    if log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        low, high = axes.get_ylim()
+        if high / low < 300:  # whole decades alone would leave a tick or two
+            steps = (1.0, 2.0, 5.0) if high / low < 30 else (1.0, 3.0)
+            axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=9))
+    axes.yaxis.set_major_formatter(FuncFormatter(_tick(unit)))
+
+
+def _tick(unit: str) -> Callable[[float, int], str]:
+    def text(value: float, _position: int) -> str:
+        value = 0.0 if abs(value) < 1e-12 else value
+        number, _, prefixed = quantity(value, unit).partition(" ")
+        if "." in number and "e" not in number:
+            number = number.rstrip("0").rstrip(".")
+        return f"{number} {prefixed}".strip().replace("-", "−")
+
+    return text
+
+
+def _style(name: str) -> dict[str, Any]:
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.family": "DejaVu Sans",
+        "font.size": 8,
+        "axes.edgecolor": LINE,
+        "axes.labelcolor": QUIET,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": LINE,
+        "grid.linewidth": 0.6,
+        "xtick.color": LINE,
+        "ytick.color": LINE,
+        "xtick.labelcolor": QUIET,
+        "ytick.labelcolor": QUIET,
+        "xtick.minor.visible": False,
+        "ytick.minor.size": 0,
+        "legend.frameon": False,
+        "legend.fontsize": 7.5,
+        "legend.labelcolor": INK,
+        "text.color": INK,
+        "lines.solid_capstyle": "round",
+    }
+
+
+def _inline(svg: str, description: str) -> str:
+    """Make an SVG file an element of a page: no prologue, no own style, no names that nothing refers to."""
+    from html import escape
+
+    svg = svg[svg.index("<svg") :].strip()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.S)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
+    used = set(re.findall(r'#([\w-]+)[")]', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
+    # Hundredths of a point are fine enough; inside tags only, so that text stays as it is.
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0]), svg)
+    for stand_in, variable in VARIABLES.items():
+        svg = svg.replace(stand_in, f"var({variable})")
+    view = re.search(r'viewBox="[^"]*"', svg)
+    opening = f'<svg {view[0] if view else ""} role="img" aria-label="{escape(description)}">'
+    return re.sub(r"\n\s*", "\n", re.sub(r"^<svg[^>]*>", lambda _: opening, svg))

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model beside the truth, from the same states under the same torques: what pictures and plots are made of.
+
+The truth is the analytic teacher, or what was measured. Starts are drawn by seed, never picked by how well
+the model does.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from neurodyn.core.artifacts import PRETRAINED, resolve_run
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Split, Store
+from neurodyn.data.windows import all_windows
+from neurodyn.dynamics.interface import Trajectory, Window
+from neurodyn.dynamics.loading import Model, load_simulator, robot_of
+from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.evaluate.log import MOVING
+from neurodyn.evaluate.scenario import Situation, situation
+from neurodyn.evaluate.simulator import SEED, roll_out
+from neurodyn.geometry.ground import Ground
+from neurodyn.identify.starts import FromPast
+from neurodyn.robots import Robot
+from neurodyn.robots import load as load_robot
+from neurodyn.robots.data import open_robot_data
+
+SECONDS = 6.0
+LOG_SECONDS = 2.0
+_CANDIDATES = 2000
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Roll-outs of a model and what really happened.
+
+    Attributes:
+        robot: The robot.
+        title: Under what circumstances, in words.
+        predicted: What the model predicted.
+        truth: What the teacher did, or what was measured.
+        predicted_label: Name of the prediction.
+        truth_label: Name of the truth.
+        worlds: What each roll-out is, in words; one entry for each world.
+        ground: What the robot stands on and runs into; None in free space.
+    """
+
+    robot: Robot
+    title: str
+    predicted: Trajectory
+    truth: Trajectory
+    predicted_label: str
+    truth_label: str
+    worlds: tuple[str, ...]
+    ground: Ground | None = None
+
+    @property
+    def frames(self) -> int:
+        """Number of predicted frames."""
+        return self.truth.q.shape[1] - 1
+
+    @property
+    def seconds(self) -> float:
+        """Length of a roll-out [s]."""
+        return self.frames * self.robot.dt
+
+
+def record(
+    model: Model,
+    robot: Robot,
+    *,
+    frames: int,
+    seed: int = SEED,
+    worlds: int = 1,
+    driven: bool = False,
+    where: Situation | None = None,
+) -> Recording:
+    """Roll model and teacher out from the robot's resets.
+
+    Args:
+        model: The model.
+        robot: The robot that it was trained on.
+        frames: Frames of a roll-out.
+        seed: Seed of initial states and torques.
+        worlds: Number of roll-outs.
+        driven: Whether random torques (of a robot with gains: random targets) drive the robot, or nothing does.
+        where: Ground, starts and controller; None for the robot's default ground.
+
+    Raises:
+        InputError: Newton is not installed.
+    """
+    where = situation(robot) if where is None else where
+    rollouts = roll_out(model, robot, frames, worlds, seed, driven=driven, where=where)
+    held = rollouts.drive.target is not None
+    driven_title = "driven to random targets" if held else "driven by random torques"
+    passive_title = "held at its nominal pose" if held else "without torque"
+    return Recording(
+        robot=robot,
+        title=(driven_title if driven else passive_title) + (f", ground {where.name}" if where.grounded else ""),
+        predicted=rollouts.predicted,
+        truth=rollouts.truth,
+        predicted_label="neural",
+        truth_label="analytic",
+        worlds=tuple(f"start {i + 1} of seed {seed}" for i in range(worlds)),
+        ground=rollouts.environment.ground,
+    )
+
+
+@torch.no_grad()
+def record_log(
+    model: Model | FromPast,
+    robot: Robot,
+    store: Store,
+    *,
+    frames: int,
+    seed: int = SEED,
+    worlds: int = 1,
+    split: int | None = None,
+) -> Recording:
+    """Roll a model out along recorded windows.
+
+    Windows are drawn by seed from those in which the robot moves (mean joint speed above that of the
+    evaluation's moving windows), or from all where it never does. Those of a floating robot begin with an episode,
+    and the model gets their first state alone.
+
+    Args:
+        model: The model.
+        robot: The robot that the log is of.
+        store: The recorded trajectories.
+        frames: Frames of a roll-out; shortened to what the episodes hold.
+        seed: Seed of the draw.
+        worlds: Number of windows; as many as there are where there are fewer.
+        split: Which episodes; None for the test episodes where there are any, else for all.
+
+    Raises:
+        InputError: No episode is long enough.
+    """
+    if split is None and len(store.episodes(Split.TEST)):
+        split = Split.TEST
+    floating = robot.spec.joints[0].kind == "free"
+    context = 0 if floating else model.spec.context
+    episodes = store.episodes() if split is None else episodes_of(store, split)
+    longest = np.median(store.lengths[episodes]) if floating else store.lengths[episodes].max()
+    frames = max(1, min(frames, int(longest) - context))
+    total = int(np.maximum(0, store.lengths[episodes] - context - frames + 1).sum())
+    stride = max(1, total if floating else total // _CANDIDATES)
+    batches = list(all_windows(store, context + frames, split=split, stride=stride))
+    q = torch.cat([b.q for b in batches])
+    qd = torch.cat([b.qd for b in batches])
+    torque = torch.cat([b.control for b in batches])
+    moving = np.flatnonzero((qd[:, context:].abs().mean((1, 2)) > MOVING).numpy())
+    pool = moving if len(moving) else np.arange(len(q))
+    picked = np.sort(generator(seed, "record").permutation(pool)[:worlds])
+    pose = torch.cat([b.ground for b in batches if b.ground is not None])[picked] if store.ground is not None else None
+    environment = Surroundings(store).at(pose)
+    q, qd, torque = q[picked], qd[picked], torque[picked]
+    past = Window(q[:, : context + 1], qd[:, : context + 1], torque[:, :context])
+    episode = np.concatenate([b.episode for b in batches])[picked]
+    start = np.concatenate([b.start for b in batches])[picked] + context
+    return Recording(
+        robot=robot,
+        title="along a recorded log" if split is None else f"along a log, {Split(split).name.lower()} episodes",
+        predicted=model.rollout(past if context else past.present, torque[:, context:], environment),
+        truth=Trajectory(q[:, context:], qd[:, context:]),
+        predicted_label="predicted",
+        truth_label="measured",
+        worlds=tuple(_where(store, int(e), int(s), robot.dt) for e, s in zip(episode, start, strict=True)),
+        ground=environment.ground,
+    )
+
+
+def record_run(
+    run: str | Path,
+    *,
+    seconds: float | None = None,
+    seed: int = SEED,
+    driven: bool = False,
+    data: str | None = None,
+    ground: str | None = None,
+) -> Recording:
+    """Record the model of a run beside its teacher, or beside the log that it was trained on.
+
+    Args:
+        run: Run directory, or "pretrained:NAME".
+        seconds: Length of the recording [s]; None for 6 s beside the simulator and 2 s along a log.
+        seed: Seed of the start and of the torques.
+        driven: Whether random torques drive the robot; for the simulator only.
+        data: Recorded trajectories; None for those that a model of logs was trained on.
+        ground: Name of a ground of the robot, or a file with a scene; None for its default.
+
+    Raises:
+        InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
+    """
+    from neurodyn.dynamics.same_robot import require_robot
+    from neurodyn.evaluate.run import training_log
+    from neurodyn.learn.neural.train import require_data
+
+    if seconds is not None and not seconds > 0:
+        raise InputError(f"--seconds is {seconds:g}; valid: above 0")
+    model, robot = load_simulator(run), load_robot(robot_of(run))
+    if data is None and model.fingerprint is None:
+        data = training_log(str(run))
+    if data is None:
+        require_robot(model, robot)
+        frames, where = _frames(robot, seconds or SECONDS), situation(robot, ground)
+        return record(model, robot, frames=frames, seed=seed, driven=driven, where=where)
+    if ground is not None:
+        raise InputError("--ground is for a recording beside the simulator; along a log the ground is the log's")
+    if driven:
+        raise InputError("--driven draws random torques for the simulator; along a log the recorded torques drive")
+    store = open_robot_data(robot, data)
+    require_data(robot, store)
+    return record_log(model, robot, store, frames=_frames(robot, seconds or LOG_SECONDS), seed=seed)
+
+
+def default_output(run: str | Path, stem: str, suffix: str) -> Path:
+    """Return where a page or picture of a run goes: into the run, or here for what ships with the package."""
+    if str(run).startswith(PRETRAINED):
+        return Path(f"{stem}-{str(run).removeprefix(PRETRAINED)}{suffix}")
+    return resolve_run(run) / f"{stem}{suffix}"
+
+
+def _frames(robot: Robot, seconds: float) -> int:
+    return max(1, round(seconds / robot.dt))
+
+
+def _where(store: Store, episode: int, start: int, dt: float) -> str:
+    run = int(store.run[episode])
+    name = store.run_names[run] if run >= 0 else f"episode {episode}"
+    return f"{name}, episode {episode} from {start * dt:.2f} s"

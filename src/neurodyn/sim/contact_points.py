@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The probes of a robot: fixed points on the collision shapes of its built articulation."""
+
+from collections import Counter
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.scene import Pose, Vector3
+from neurodyn.robots import Robot
+from neurodyn.robots.sections import ProbeSelection
+from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.fingerprint import world_joints
+from neurodyn.sim.merge import Groups, compose, group_bodies
+from neurodyn.sim.shape_points import shape_points
+
+if TYPE_CHECKING:
+    import newton
+
+
+_SAME = 1e-6
+
+
+def probe_layout(model: "newton.Model", robot: Robot) -> ProbeLayout:
+    """Return the points that a robot's declaration selects, and the joints that move them.
+
+    A sphere has one probe (its centre), a capsule the two ends of its axis, a box its corners, a cylinder
+    points on both rims, a mesh vertices of its hull that lie far apart; with `spacing`, axes and edges have more.
+
+    Args:
+        model: A model of worlds with the robot and nothing else that moves; world 0 is read.
+        robot: The declared robot.
+
+    Raises:
+        InputError: The robot declares no probes, the selection matches no collision shape that moves, or the
+            model holds other joints.
+    """
+    if robot.probes is None:
+        raise InputError(f"robot {robot.name!r}: declares no probes; add `probes: {{}}` for all collision shapes")
+    arrays: Any = model
+    groups = body_groups(model)
+    carrier = carriers(model, robot)
+    floating = robot.joints[0].kind == "free"
+    joints = chain_joints(model, robot)
+    probes = _probes(model, robot.name, robot.probes, groups, carrier)
+    return ProbeLayout(
+        joints=joints,
+        probes=distinct_probes(joints, probes) if robot.probes.distinct else probes,
+        base_com=_vector(arrays.body_com.numpy()[next(iter(carrier))]) if floating else (0.0, 0.0, 0.0),
+    )
+
+
+def distinct_probes(joints: tuple[ChainJoint, ...], probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
+    """Return the probes that say something new; see `ProbeSelection.distinct`."""
+    kept: list[Probe] = []
+    for probe in sorted(probes, key=lambda p: -p.radius):
+        hidden = any(
+            probe.joint == other.joint and _gap(probe.point, other.point) + probe.radius <= other.radius + _SAME
+            for other in kept
+        )
+        if not hidden and not any(_held_together(joints, probe, other) for other in kept):
+            kept.append(probe)
+    return tuple(probe for probe in probes if probe in kept)
+
+
+def _held_together(joints: tuple[ChainJoint, ...], a: Probe, b: Probe) -> bool:
+    """Return whether two equal spheres lie about the point in which a turning joint holds their bodies together."""
+    if abs(a.radius - b.radius) > _SAME:
+        return False
+    for child, parent in ((a, b), (b, a)):
+        joint = joints[child.joint]
+        if joint.kind in ("revolute", "ball") and joint.parent == parent.joint:
+            anchors = (
+                _gap(child.point, joint.child_frame[:3]) < _SAME,
+                _gap(parent.point, joint.parent_frame[:3]) < _SAME,
+            )
+            if all(anchors):
+                return True
+    return False
+
+
+def _gap(a: Sequence[float], b: Sequence[float]) -> float:
+    return float(np.linalg.norm(np.subtract(a, b)))
+
+
+def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
+    """Return the number of the joint that moves each moving body of world 0, in the order of the joints.
+
+    Raises:
+        InputError: The model holds other joints than the robot.
+    """
+    joints = world_joints(model)
+    if len(joints) != len(robot.joints):
+        raise InputError(
+            f"robot {robot.name!r}: world 0 of the model has {len(joints)} moving joints; valid: the "
+            f"{len(robot.joints)} of the robot"
+        )
+    child = model.joint_child.numpy()  # type: ignore[union-attr]
+    return {int(child[joint]): index for index, joint in enumerate(joints)}
+
+
+def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
+    """Return the joints that move the bodies of world 0, as a robot declares them; errors as of `carriers`."""
+    groups, carrier = body_groups(model), carriers(model, robot)
+    return tuple(
+        _chain_joint(model, robot, index, joint, groups, carrier) for index, joint in enumerate(world_joints(model))
+    )
+
+
+def body_groups(model: Any) -> Groups:
+    """Return for each body the one that moves it, through fixed joints, and its pose in that one's frame."""
+    arrays = {name: getattr(model, f"joint_{name}").numpy() for name in ("type", "parent", "child", "X_p", "X_c")}
+    fixed = arrays["type"] == int(import_newton().JointType.FIXED)
+    return group_bodies(
+        range(len(fixed)), fixed, arrays["parent"], arrays["child"], arrays["X_p"].astype(float),
+        arrays["X_c"].astype(float),
+    )  # fmt: skip
+
+
+def collides(model: Any) -> np.ndarray:
+    """Return for each shape of a model whether it takes part in contacts, shape [shapes]."""
+    return (model.shape_flags.numpy() & int(import_newton().ShapeFlags.COLLIDE_SHAPES)) != 0
+
+
+def _probes(
+    model: Any, robot: str, selection: ProbeSelection, groups: Groups, carrier: dict[int, int]
+) -> tuple[Probe, ...]:
+    body = model.shape_body.numpy()
+    shapes = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
+    chosen = [shape for shape in shapes if _labels(model, shape, int(body[shape]), selection)]
+    if not chosen:
+        shape_names = {short_label(model.shape_label[shape]) for shape in shapes}
+        body_names = {short_label(model.body_label[int(body[shape])]) for shape in shapes}
+        raise InputError(
+            f"robot {robot!r}: probes: shapes {list(selection.shapes)} match no collision shape; valid: patterns of "
+            f"the shapes {choices(shape_names)}, or of the bodies {choices(body_names)}"
+        )
+    transform, scale, kind = (getattr(model, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
+    probes = []
+    for shape, name in zip(chosen, _names(model, chosen, body), strict=True):
+        leader, offset = groups[int(body[shape])]
+        place = compose(offset, transform[shape].astype(float))
+        try:
+            points = shape_points(int(kind[shape]), scale[shape], _vertices(model, shape), selection)
+        except InputError as error:
+            raise InputError(f"robot {robot!r}: probes: shape {name!r} is {error}; leave it out of `shapes`") from None
+        for number, (*point, radius) in enumerate(points):
+            where = _vector(compose(place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
+            probes.append(
+                Probe(name=f"{name}/{number}", joint=carrier[leader], point=where, radius=round(float(radius), 9))
+            )
+    return tuple(probes)
+
+
+def _labels(model: Any, shape: int, body: int, selection: ProbeSelection) -> bool:
+    """Return whether a pattern matches the label of a shape or of its body, with or without prefixes."""
+    full = (model.shape_label[shape], model.body_label[body])
+    labels = (*full, *(short_label(label) for label in full))
+    return any(fnmatchcase(label, pattern) for label in labels for pattern in selection.shapes)
+
+
+def _names(model: Any, shapes: list[int], body: np.ndarray) -> list[str]:
+    """Return a name for each shape: its label without prefixes, with that of its body, or a number, where needed."""
+    names = [short_label(model.shape_label[shape]) for shape in shapes]
+    shared = {name for name, count in Counter(names).items() if count > 1}
+    names = [
+        f"{short_label(model.body_label[int(body[shape])])}/{name}" if name in shared else name
+        for shape, name in zip(shapes, names, strict=True)
+    ]
+    seen: Counter[str] = Counter()
+    for index, name in enumerate(names):
+        names[index] = f"{name}#{seen[name] + 1}" if seen[name] else name
+        seen[name] += 1
+    return names
+
+
+def _vertices(model: Any, shape: int) -> np.ndarray | None:
+    vertices = getattr(model.shape_source[shape], "vertices", None)
+    return None if vertices is None else np.asarray(vertices, dtype=float).reshape(-1, 3)
+
+
+def _chain_joint(
+    model: Any, robot: Robot, index: int, joint: int, groups: Groups, carrier: dict[int, int]
+) -> ChainJoint:
+    kind = robot.joints[index].kind
+    axis = (0.0, 0.0, 0.0)
+    if kind in ("revolute", "prismatic"):
+        axis = _vector(model.joint_axis.numpy()[int(model.joint_qd_start.numpy()[joint])])
+    leader, offset = groups[int(model.joint_parent.numpy()[joint])]
+    return ChainJoint(
+        name=robot.joints[index].name,
+        kind=kind,
+        parent=carrier.get(leader, -1),
+        parent_frame=_pose(compose(offset, model.joint_X_p.numpy()[joint].astype(float))),
+        child_frame=_pose(model.joint_X_c.numpy()[joint]),
+        axis=axis,
+    )
+
+
+def _vector(values: Any) -> Vector3:
+    x, y, z = (round(float(value), 9) for value in values)
+    return (x, y, z)
+
+
+def _pose(values: Any) -> Pose:
+    x, y, z, qx, qy, qz, qw = (round(float(value), 9) for value in values)
+    return (x, y, z, qx, qy, qz, qw)

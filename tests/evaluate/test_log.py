@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluation beside logs: prediction k meets recorded state k, which a known system proves."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Split, Store
+from neurodyn.evaluate.log import evaluate_log
+from neurodyn.robots import Robot
+from tests import plant
+
+
+def score(model, store: Store, **options) -> dict:
+    return evaluate_log(model, plant.robot(), store, **{"split": Split.TEST, "horizon": 20, **options})
+
+
+def with_context(frames: int) -> plant.PlantDynamics:
+    model = plant.PlantDynamics()
+    model.spec = model.spec.with_context(frames)
+    return model
+
+
+def shifted_control(store: Store, frames: int) -> Store:
+    """The same motions, with the control recorded a frame early or late."""
+    rows = store.frames.copy()
+    rows[:, 4] = np.roll(rows[:, 4], frames)
+    return dataclasses.replace(store, frames=rows)
+
+
+@pytest.mark.parametrize("context", [0, 7])
+def test_the_known_system_has_no_error_at_all(context: int, plant_store: Store):
+    found = score(with_context(context), plant_store)
+    assert found["joint_rad"] == found["base_position_m"] == 0.0
+    assert found["at_horizon"]["all"]["20"]["model"]["qd_mean"] == 0.0
+    assert found["finite_fraction"] == 1.0
+    assert found["context_frames"] == context
+
+
+@pytest.mark.parametrize("frames", [-1, 1])
+def test_a_control_that_is_off_by_one_frame_is_clearly_seen(frames: int, plant_store: Store):
+    found = score(plant.PlantDynamics(), shifted_control(plant_store, frames))
+    assert found["at_horizon"]["all"]["20"]["model"]["qd"][0] > 0.02
+
+
+@pytest.mark.parametrize("frames", [-1, 1])
+def test_predictions_that_are_off_by_one_frame_are_clearly_seen(frames: int, plant_store: Store):
+    late = plant.PlantDynamics(lambda q, qd: (q.roll(frames, 1), qd.roll(frames, 1)))
+    assert score(late, plant_store, horizon=20)["by_horizon"]["20"]["joint_rad"] > 0.02
+
+
+def test_baselines_start_from_the_same_state_as_the_model(plant_store: Store):
+    """At the first frame, holding the last state is off by one frame's motion."""
+    found = score(with_context(3), plant_store, horizon=1)
+    (episodes,) = (plant_store.episodes(Split.TEST),)
+    moved = []
+    for episode in episodes:
+        q, _, _ = plant_store.episode(episode)
+        moved.append(np.abs(np.diff(q[3:], axis=0)).mean(0))
+    entry = found["at_horizon"]["all"]["1"]
+    np.testing.assert_allclose(entry["hold_last"]["q"], np.mean(moved, axis=0), rtol=1e-5)
+
+
+def test_all_starts_of_a_split_are_used(plant_store: Store):
+    tests = len(plant_store.episodes(Split.TEST))
+    found = score(plant.PlantDynamics(), plant_store)
+    assert found["rollouts"] == tests * (50 - 20 + 1)
+    assert found["episodes"] == tests
+    assert score(with_context(5), plant_store)["rollouts"] == tests * (50 - 25 + 1)
+    assert score(plant.PlantDynamics(), plant_store, split=None)["episodes"] == 60
+
+
+def test_fewer_starts_are_spread_over_all_episodes(plant_store: Store):
+    found = score(plant.PlantDynamics(), plant_store, rollouts=24)
+    assert found["rollouts"] <= 24
+    assert sum(group["starts"] for group in found["groups"].values()) == found["rollouts"]
+    assert set(found["groups"]) <= {"even", "odd"}
+
+
+def test_the_default_horizon_is_half_a_second(plant_store: Store):
+    found = score(plant.PlantDynamics(), plant_store, horizon=None)
+    assert found["horizon"] == 30
+    assert list(found["by_horizon"]) == ["6", "15", "30"]
+
+
+def test_moving_windows_are_picked_by_the_recorded_speed(plant_store: Store):
+    still = plant_store.frames.copy()
+    still[:, 2:4] = 0.0
+    found = score(plant.PlantDynamics(), dataclasses.replace(plant_store, frames=still))
+    assert found["at_horizon"]["moving"] == {"starts": 0}
+    assert found["at_horizon"]["all"]["starts"] > 0
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_rollouts_that_leave_the_finite_are_counted_and_left_out(everywhere: bool, plant_store: Store):
+    def spoil(q, qd):
+        q[slice(None) if everywhere else slice(0, 1), -1, 1] = torch.nan
+        return q, qd
+
+    found = score(plant.PlantDynamics(spoil), plant_store)
+    assert found["finite_fraction"] == (0.0 if everywhere else pytest.approx(1 - 1 / found["rollouts"]))
+    assert found["joint_rad"] is None if everywhere else found["joint_rad"] == 0.0
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_report_has_what_the_command_line_promises(plant_store: Store):
+    found = score(plant.PlantDynamics(), plant_store)
+    promised = {
+        "robot", "kind", "horizon", "rollouts", "seed", "base_position_m", "base_orientation_rad", "joint_rad",
+        "by_horizon", "finite_fraction", "env_steps_per_second", "teacher",
+    }  # fmt: skip
+    assert promised <= set(found)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_episodes_that_are_too_short_are_bad_input(cartpole: Robot, plant_store: Store):
+    with pytest.raises(InputError, match="window of 60 frames"):
+        score(plant.PlantDynamics(), plant_store, horizon=60)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Terrain
+from neurodyn.geometry.terrain import terrain_heights
+
+STYLES = ["rough", "steps", "stairs", "mixed"]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_size_amplitude_and_seed(style):
+    terrain = Terrain(style=style, seed=3, size=(9.0, 6.0), cell=0.05, amplitude=0.2)
+    heights = terrain_heights(terrain)
+    assert heights.shape == (121, 181)
+    assert 0.1 < np.abs(heights).max() <= 0.2 + 1e-9
+    np.testing.assert_array_equal(heights, terrain_heights(terrain))
+    others = [
+        terrain_heights(Terrain(style=style, seed=s, size=(9.0, 6.0), cell=0.05, amplitude=0.2)) for s in range(6)
+    ]
+    assert any((heights != other).any() for other in others)
+
+
+def test_rough_ground_has_no_steps():
+    heights = terrain_heights(Terrain(style="rough", cell=0.05, amplitude=0.1, feature=0.5))
+    assert np.abs(np.diff(heights, axis=0)).max() < 0.05
+
+
+def test_steps_are_flat_blocks_of_the_feature_size():
+    heights = terrain_heights(Terrain(style="steps", size=(4.0, 4.0), cell=0.05, feature=0.5))
+    change = np.abs(np.diff(heights, axis=1)) > 0
+    np.testing.assert_array_equal(np.flatnonzero(change.any(0)), np.arange(9, 80, 10))
+
+
+def test_stairs_and_mixed_terrain_are_flat_where_robots_begin():
+    for style in ("stairs", "mixed"):
+        heights = terrain_heights(Terrain(style=style, size=(10.0, 10.0), cell=0.05, feature=1.0))
+        assert np.abs(heights[95:106, 95:106]).max() == 0
+
+
+def test_grids_too_small_or_too_large_are_refused():
+    with pytest.raises(InputError, match="valid: at least 2 each"):
+        terrain_heights(Terrain(style="rough", size=(0.01, 1.0), cell=0.05))
+    with pytest.raises(InputError, match="16000000 in all"):
+        terrain_heights(Terrain(style="rough", size=(1000.0, 1000.0), cell=0.01))

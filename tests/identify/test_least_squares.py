@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Residuals and their least squares: known parameters come back, with the intervals that noise leaves."""
+
+import dataclasses
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.identifiability import identifiability, require_seen, warning
+from neurodyn.identify.lbfgs import lbfgs
+from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.noise import Noise, estimate_noise
+from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
+from tests.identify import pendulum
+
+ASKED = ("elbow.mass", "elbow.com.z", "*.damping", "*.friction")
+TRUTH = {"elbow.mass": 1.3, "elbow.com.z": -0.2, "shoulder.damping": 0.2, "elbow.damping": 0.03, "elbow.friction": 0.1}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return pendulum.dynamics(*ASKED)
+
+
+def start(residuals: Residuals) -> Point:
+    return residuals.start(residuals.space.nominal[None])
+
+
+def found_values(residuals: Residuals, point: Point) -> dict[str, float]:
+    values = residuals.space.values(point.x)[0].tolist()
+    return dict(zip(residuals.space.names, values, strict=True))
+
+
+def solved(model, windows, **options) -> tuple[Residuals, Point]:
+    residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(**options))
+    residuals, solution = fitted(residuals, start(residuals), 40)
+    return residuals, solution.point
+
+
+def test_parameters_come_back_from_motion_without_noise(model):
+    windows = pendulum.windows(model, TRUTH, noise=(0.0, 0.0), count=8)
+    residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(initial=False))
+    point = levenberg_marquardt(residuals, start(residuals), 60, tolerance=1e-14).point
+    truth = dict(zip(residuals.space.names, pendulum.values(model, TRUTH).tolist(), strict=True))
+    assert found_values(residuals, point) == pytest.approx(truth, rel=1e-5, abs=1e-6)
+
+
+def test_angles_that_wrap_in_the_log_make_no_difference(model):
+    windows = pendulum.windows(model, TRUTH, turn=True)
+    assert (windows.q.diff(dim=1).abs() > 3).any(), "the test needs an angle that wraps"
+    unwrapped = pendulum.windows(model, TRUTH)
+    one, other = (found_values(*solved(model, w)) for w in (windows, unwrapped))
+    assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
+
+
+def test_the_adjoint_and_differences_give_the_same_gradient(model):
+    windows = pendulum.windows(model, TRUTH, count=6, logs=2)
+    options = ResidualOptions(huber=2.0, torque_offset=0.1, per_log={"elbow.mass": 0.2})
+    residuals = Residuals(model, windows, pendulum.true_noise(), options)
+    point = start(residuals)
+    generator = torch.Generator().manual_seed(1)
+    point = Point(
+        point.x + 0.1,
+        torch.randn(point.local.shape, generator=generator, dtype=torch.float64),
+        torch.randn(point.initial.shape, generator=generator, dtype=torch.float64),
+    )
+    cost, gradient = residuals.gradients(point)
+    normal = residuals.normal(point)
+    n, locals_ = residuals.parameters, residuals.locals
+    assert float(cost) == pytest.approx(float(normal.cost), rel=1e-12)
+    by_x = normal.gradient[0, :, :n].sum(0)
+    torch.testing.assert_close(gradient.x[0], by_x, rtol=1e-5, atol=1e-5 * float(by_x.abs().max()))
+    torch.testing.assert_close(gradient.initial, normal.gradient[..., n + locals_ :], rtol=1e-5, atol=1e-3)
+    for log in range(2):
+        here = normal.gradient[0, residuals.windows.log == log, n : n + locals_].sum(0) + point.local[0, log]
+        torch.testing.assert_close(gradient.local[0, log], here, rtol=1e-5, atol=1e-3)
+
+
+def test_lbfgs_and_levenberg_marquardt_agree(model):
+    windows = pendulum.windows(model, TRUTH, count=8)
+    residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(initial=False, huber=3.0))
+    one = levenberg_marquardt(residuals, start(residuals), 60).cost
+    other = lbfgs(residuals, start(residuals), 400, tolerance=1e-12).cost
+    assert float(other[0]) == pytest.approx(float(one[0]), rel=1e-3)
+
+
+def test_a_parameter_on_its_bound_stays_there_and_leaves_it_again(model):
+    """Friction is zero where it starts; where there is none, it ends there too."""
+    residuals, point = solved(model, pendulum.windows(model, TRUTH))
+    found = found_values(residuals, point)
+    assert found["elbow.friction"] == pytest.approx(0.1, abs=0.01)
+    assert 0.0 <= found["shoulder.friction"] < 0.02
+
+
+def test_many_starts_at_once_end_as_one_by_one(model):
+    windows = pendulum.windows(model, TRUTH, count=8)
+    residuals = Residuals(model, windows, pendulum.true_noise())
+    starts = residuals.space.nominal + torch.tensor([[0.0], [0.3], [-0.3]], dtype=torch.float64)
+    starts = residuals.space.clipped(starts)
+    together = levenberg_marquardt(residuals, residuals.start(starts), 6)
+    for k in range(3):
+        alone = levenberg_marquardt(residuals, residuals.start(starts[k : k + 1]), 6)
+        assert float(alone.cost[0]) == pytest.approx(float(together.cost[k]), rel=1e-6)
+
+
+@pytest.mark.parametrize("logs", [1, 12])
+def test_intervals_cover_the_truth_as_often_as_they_should(model, logs: int):
+    covered, studies = [], 8
+    for seed in range(studies):
+        windows = pendulum.windows(model, TRUTH, seed=10 + seed, logs=logs)
+        residuals, point = solved(model, windows)
+        found = identifiability(residuals, point)
+        free = torch.full((residuals.parameters,), torch.inf, dtype=torch.float64)
+        values, truth = residuals.space.values(point.x)[0], pendulum.values(model, TRUTH)
+        intervals = found.intervals(values, -free, free)
+        covered.append([low <= t <= high for (low, high), t in zip(intervals, truth.tolist(), strict=True)])
+    share = np.mean(covered)
+    assert 0.88 <= share <= 1.0, share
+    # Nor are they wider than noise makes them: twenty-four windows of half a second know a mass to within a percent.
+    mass = residuals.space.names.index("elbow.mass")
+    assert float(found.deviations[mass]) < 0.01
+
+
+def test_noise_is_found_in_the_log(model):
+    windows = pendulum.windows(model, TRUTH, noise=(5e-3, 0.2), torque=0.0)
+    noise = estimate_noise(pendulum.SPEC, windows)
+    torch.testing.assert_close(noise.q, torch.full((2,), 5e-3, dtype=torch.float64), rtol=0.1, atol=0)
+    torch.testing.assert_close(noise.qd, torch.full((2,), 0.2, dtype=torch.float64), rtol=0.15, atol=0)
+
+
+def test_scales_are_those_of_the_residuals_even_where_the_noise_is_estimated_wrongly(model):
+    windows = pendulum.windows(model, TRUTH)
+    wrong = Noise(*(torch.full((2,), size, dtype=torch.float64) for size in (0.02, 0.5)))
+    residuals = Residuals(model, windows, wrong)
+    residuals, _ = fitted(residuals, start(residuals), 40)
+    expected = torch.tensor([2e-3, 2e-3, 2e-2, 2e-2], dtype=torch.float64)
+    torch.testing.assert_close(residuals.scale, expected, rtol=0.2, atol=0)
+
+
+def test_a_constant_torque_of_a_log_is_told_apart_from_friction(model):
+    windows = pendulum.windows(model, TRUTH, logs=2)
+    offset = torch.tensor([[0.0, 0.0], [0.3, -0.2]], dtype=torch.float64)
+    shifted = dataclasses.replace(windows, control=windows.control - offset[windows.log][:, None])
+    residuals, point = solved(model, shifted, torque_offset=0.5)
+    torch.testing.assert_close(0.5 * point.local[0], offset, rtol=0, atol=0.02)
+    assert found_values(residuals, point)["elbow.mass"] == pytest.approx(1.3, rel=0.02)
+
+
+def test_a_payload_of_one_log_is_found(model):
+    light, heavy = (
+        pendulum.windows(model, {**TRUTH, "elbow.mass": mass}, seed=seed, count=12)
+        for seed, mass in ((0, 1.2), (1, 1.4))
+    )
+    both = dataclasses.replace(
+        light, q=torch.cat([light.q, heavy.q]), qd=torch.cat([light.qd, heavy.qd]),
+        control=torch.cat([light.control, heavy.control]), log=torch.arange(24) // 12, logs=("light", "heavy"),
+        places=np.concatenate([light.places, heavy.places]),
+    )  # fmt: skip
+    residuals, point = solved(model, both, per_log={"elbow.mass": 0.1})
+    masses = found_values(residuals, point)["elbow.mass"] + 0.1 * point.local[0, :, 0]
+    assert masses.tolist() == pytest.approx([1.2, 1.4], rel=0.02)
+
+
+def test_masses_of_an_arm_without_gravity_and_friction_are_known_as_ratios_only():
+    """Point masses, all times one factor, move in the same way where nothing pulls at them."""
+    model = of_point_masses(pendulum.dynamics("*.mass", gravity=0.0))
+    windows = pendulum.windows(model, {}, torque=0.0)
+    residuals = Residuals(model, windows, pendulum.true_noise())
+    found = identifiability(residuals, start(residuals))
+    (direction,) = found.insensitive
+    assert dict(direction.parts) == pytest.approx({"shoulder.mass": 0.5**0.5, "elbow.mass": 0.5**0.5}, rel=1e-4)
+    assert found.condition > 1e6
+    text = warning(found)
+    assert text is not None
+    assert direction.text in text
+    assert found.intervals(torch.ones(2), -torch.ones(2), torch.ones(2)) == [None, None]
+
+
+def of_point_masses(model):
+    """The same model without inertias of its links, and without damping."""
+    none = (1e-12, 1e-12, 1e-12, 0.0, 0.0, 0.0)
+    links = tuple(msgspec.structs.replace(link, damping=0.0, inertia=none) for link in model.mechanism.links)
+    still = msgspec.structs.replace(model.mechanism, links=links)
+    config = msgspec.structs.replace(model.config, free=())
+    return HybridDynamics(model.spec, still, config, model.physical.specs)
+
+
+def test_a_parameter_that_no_roll_out_depends_on_is_refused_by_name():
+    model = pendulum.dynamics("elbow.mass", "elbow.inertia.xx", "elbow.com.y")
+    residuals = Residuals(model, pendulum.windows(model, {}), pendulum.true_noise())
+    found = identifiability(residuals, start(residuals))
+    assert set(found.unseen) == {"elbow.inertia.xx", "elbow.com.y"}
+    with pytest.raises(InputError, match=r"cannot identify elbow\.com\.y, elbow\.inertia\.xx"):
+        require_seen(found, "double-pendulum")
+
+
+def test_a_roll_out_that_is_not_finite_names_the_world_the_step_and_the_quantity(model):
+    windows = pendulum.windows(model, TRUTH, count=4)
+    broken = windows.control.clone()
+    broken[2, 5] = 1e300
+    residuals = Residuals(model, dataclasses.replace(windows, control=broken), pendulum.true_noise())
+    with pytest.raises(InputError, match=r"world 2 \(episode 2, from state 0 on\) is not finite: qd?\.\w+ at step 6"):
+        require_finite(residuals, start(residuals))

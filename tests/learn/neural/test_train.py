@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training and fine-tuning: errors fall, kills do not matter, and what does not fit is refused."""
+
+import dataclasses
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.artifacts import read_tree
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.data.store import Split, Store
+from neurodyn.dynamics.neural.artifact import load
+from neurodyn.evaluate.log import evaluate_log
+from neurodyn.learn.metrics import read_metrics
+from neurodyn.learn.neural.settings import Phase, Settings
+from neurodyn.learn.neural.train import finetune, read_run_config, train
+from neurodyn.learn.neural.validation import Validation
+from neurodyn.nets.build import NetConfig
+from neurodyn.robots import Robot
+from tests import plant
+
+replace = msgspec.structs.replace
+
+
+def scores(run: Path) -> list[float]:
+    return [line["rollout_score"] for line in read_metrics(run) if "rollout_score" in line]
+
+
+def validated(run: Path) -> list[dict]:
+    """Metrics without what differs between machines: times."""
+    lines = [line for line in read_metrics(run) if "rollout_score" in line]
+    return [{k: v for k, v in line.items() if not k.endswith("seconds")} for line in lines]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return read_tree(run / "state", "training")["model"]
+
+
+def assert_same_weights(one: Path, two: Path) -> None:
+    first, second = weights(one), weights(two)
+    assert list(first) == list(second)
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+    best = [(run / "model" / "model.safetensors").read_bytes() for run in (one, two)]
+    assert best[0] == best[1]
+
+
+@pytest.fixture(scope="module")
+def short(quick: Settings) -> Settings:
+    return replace(quick, steps=120, validations=8)
+
+
+# Learning
+
+
+def test_training_reduces_the_held_out_rollout_error_by_a_large_factor(trained_run: Path, quick: Settings):
+    found = scores(trained_run)
+    assert len(found) == quick.validations + 1
+    # The first is the best linear model in the encoding's inputs, which is no weak start.
+    assert min(found) < found[0] / 5
+
+
+def test_the_trained_model_beats_both_baselines_on_test_episodes(trained_run: Path, plant_store: Store):
+    report = evaluate_log(load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30)
+    better = report["at_horizon"]["all"]["30"]["better_than_baselines"]
+    assert better["q_mean"] > 20
+    assert better["qd_mean"] > 20
+
+
+def test_the_model_that_is_kept_is_the_best_by_validation(trained_run: Path, plant_store: Store, quick: Settings):
+    score = Validation(plant_store, quick).measure(load(trained_run)).score
+    assert score == pytest.approx(min(scores(trained_run)), rel=1e-6)
+
+
+def test_a_run_says_how_it_was_made(trained_run: Path, plant_file: Path, quick: Settings):
+    config = read_run_config(trained_run)
+    assert (config.kind, config.robot, config.data, config.base) == ("neural", "cartpole", str(plant_file), None)
+    assert config.settings == quick
+    assert {"neurodyn", "torch"} <= set(config.versions)
+    for line in (trained_run / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+    assert read_metrics(trained_run)[-1]["finished"] is True
+    assert not list(trained_run.rglob("*.part"))
+
+
+@pytest.mark.parametrize("kind", ["gru", "transformer"])
+def test_networks_with_a_memory_learn_too(
+    kind: str, cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path
+):
+    nets = {
+        "gru": NetConfig(kind="gru", width=24, depth=1, head=24),
+        "transformer": NetConfig(kind="transformer", width=16, depth=1, heads=2, window=4, head=16),
+    }
+    phases = (Phase(share=1, rate=1e-2, batch=64, frames=20),)
+    settings = replace(quick, net=nets[kind], phases=phases, steps=300, validations=3)
+    train(cartpole, "cartpole", "here", plant_store, tmp_path, settings)
+    found = scores(tmp_path)
+    assert min(found) < 0.6 * found[0]
+
+
+def test_the_seed_alone_decides(cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(cartpole, "cartpole", "here", plant_store, tmp_path / name, replace(short, seed=seed, steps=20))
+        torch.manual_seed(99)
+    assert_same_weights(tmp_path / "a", tmp_path / "b")
+    assert any(not torch.equal(t, weights(tmp_path / "c")[n]) for n, t in weights(tmp_path / "a").items())
+
+
+def test_a_time_budget_is_kept(cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path):
+    end = train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(quick, steps=None, minutes=0.03))
+    assert 1.7 < end.seconds < 4.0
+    assert end.step > 20
+    assert end.phase == 2
+
+
+def test_a_step_whose_gradient_is_not_finite_is_left_out_and_counted(
+    cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from neurodyn.learn.neural import trainer
+
+    whole, calls = trainer.training_loss, []
+
+    def sometimes(*args):
+        calls.append(0)
+        return whole(*args) * (float("nan") if len(calls) % 10 == 0 else 1.0)
+
+    monkeypatch.setattr(trainer, "training_loss", sometimes)
+    end = train(cartpole, "cartpole", "here", plant_store, tmp_path, short)
+    assert end.skipped == 12
+    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path).values())
+    assert read_metrics(tmp_path)[-2]["skipped"] == 12
+
+
+def test_a_model_that_never_gets_finite_is_still_written(
+    cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from neurodyn.learn.neural.validation import RolloutError
+
+    bad = RolloutError(float("inf"), (float("nan"),) * 2, (float("inf"),) * 2)
+    monkeypatch.setattr(Validation, "measure", lambda self, model: bad)
+    train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(short, steps=5))
+    assert load(tmp_path).spec.robot == "cartpole"
+    assert scores(tmp_path)[0] is None
+
+
+# Kills and resuming
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from neurodyn.core.config import read_config
+from neurodyn.data.store import Store
+from neurodyn.learn import loop as phased
+from neurodyn.learn.neural import trainer
+from neurodyn.learn.neural.settings import Settings
+from neurodyn.learn.neural.train import train
+from neurodyn.robots import load
+
+folder, data, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+phased.SAVE_SECONDS = float(sys.argv[4])
+descend, taken = trainer.Trainer._descend, []
+
+def count(self, phase):
+    taken.append(0)
+    if len(taken) > step:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return descend(self, phase)
+
+trainer.Trainer._descend = count
+settings = read_config(folder / "settings.json", Settings)
+train(load("cartpole"), "cartpole", data, Store.open(data), folder / "killed", settings)
+"""
+
+
+def kill_at(step: int, folder: Path, data: Path, settings: Settings, save_seconds: float) -> None:
+    (folder / "settings.json").write_bytes(msgspec.json.encode(settings))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder), str(data), str(step), str(save_seconds)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(cartpole: Robot, plant_file: Path, short: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("whole") / "run"
+    train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short)
+    return run
+
+
+@pytest.mark.parametrize("step", [40, 85], ids=["teacher-forcing", "forecast"])
+def test_a_killed_training_goes_on_bitwise(
+    step: int, cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
+):
+    kill_at(step, tmp_path, plant_file, short, save_seconds=0.02)
+    run = tmp_path / "killed"
+    assert (run / "state").exists()
+    assert len(read_metrics(run)) < 9
+    end = train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short, resume=True)
+    assert end.step == short.steps
+    assert_same_weights(run, uninterrupted)
+    assert validated(run) == validated(uninterrupted)
+    steps = [line["step"] for line in validated(run)]
+    assert steps == sorted(set(steps))
+
+
+def test_a_training_that_was_killed_before_its_first_save_begins_anew(
+    cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
+):
+    kill_at(10, tmp_path, plant_file, short, save_seconds=1e9)
+    run = tmp_path / "killed"
+    assert not (run / "state").exists()
+    train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short, resume=True)
+    assert_same_weights(run, uninterrupted)
+    assert validated(run) == validated(uninterrupted)
+
+
+def test_resuming_a_finished_training_changes_nothing(
+    cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
+):
+    shutil.copytree(uninterrupted, tmp_path / "run")
+    for _ in range(2):
+        train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), tmp_path / "run", short, resume=True)
+    assert_same_weights(tmp_path / "run", uninterrupted)
+    assert [line["step"] for line in read_metrics(tmp_path / "run")] == [
+        line["step"] for line in read_metrics(uninterrupted)
+    ]
+
+
+@pytest.mark.parametrize("change", ["settings", "data", "nothing to resume"])
+def test_resuming_something_else_is_refused(
+    change: str, cartpole: Robot, plant_store: Store, short: Settings, uninterrupted: Path, tmp_path: Path
+):
+    run = tmp_path / "run"
+    store, settings = plant_store, short
+    if change != "nothing to resume":
+        shutil.copytree(uninterrupted, run)
+    if change == "settings":
+        settings = replace(short, clip=0.5)
+    if change == "data":
+        store = plant.make_store(seed=1)
+    words = {"settings": "needs the settings", "data": "needs the data", "nothing to resume": "no training to resume"}
+    with pytest.raises(InputError, match=words[change]):
+        train(cartpole, "cartpole", "here", store, run, settings, resume=True)
+
+
+def test_a_damaged_state_is_bad_input(
+    cartpole: Robot, plant_store: Store, short: Settings, uninterrupted: Path, tmp_path: Path
+):
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    (state,) = (run / "state").glob("*.safetensors")
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(InputError, match="safetensors"):
+        train(cartpole, "cartpole", "here", plant_store, run, short, resume=True)
+
+
+# Refusals
+
+
+def test_a_run_that_exists_is_refused_and_untouched(
+    cartpole: Robot, plant_store: Store, short: Settings, uninterrupted: Path
+):
+    before = {p: p.read_bytes() for p in uninterrupted.rglob("*") if p.is_file()}
+    with pytest.raises(InputError, match="already holds a run; add --resume"):
+        train(cartpole, "cartpole", "here", plant_store, uninterrupted, short)
+    assert {p: p.read_bytes() for p in uninterrupted.rglob("*") if p.is_file()} == before
+
+
+def test_a_file_in_the_place_of_the_run_is_refused(
+    cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path
+):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(InputError, match="give a folder"):
+        train(cartpole, "cartpole", "here", plant_store, tmp_path / "run", short)
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"robot": "pendulum"}, "robot is 'pendulum' instead of 'cartpole'"),
+        ({"dt": 0.01}, "dt is 0.01 s instead of 0.0166667 s"),
+        ({"joints": plant.robot().spec.joints[::-1]}, r"joint order is \['hinge', 'slider'\]"),
+        ({"controls": ("hinge",)}, r"controls are \['hinge'\]"),
+    ],
+)
+def test_data_of_something_else_are_refused(
+    changes: dict, words: str, cartpole: Robot, plant_store: Store, short: Settings, trained_run: Path, tmp_path: Path
+):
+    header = replace(plant_store.header, spec=replace(plant_store.header.spec, **changes))
+    other = dataclasses.replace(plant_store, header=header)
+    with pytest.raises(MismatchError, match=words):
+        train(cartpole, "cartpole", "here", other, tmp_path / "run", short)
+    assert not (tmp_path / "run").exists()
+    if "robot" not in changes:
+        with pytest.raises(MismatchError, match=words):
+            finetune(str(trained_run), "here", other, tmp_path / "run", short)
+
+
+def test_episodes_that_are_too_short_are_bad_input(cartpole: Robot, short: Settings, tmp_path: Path):
+    phases = (Phase(share=1, rate=1e-3, batch=4, forecast=30),)
+    with pytest.raises(InputError, match="holds a window of 30 frames"):
+        train(
+            cartpole, "cartpole", "here", plant.make_store(frames=20), tmp_path / "run", replace(short, phases=phases)
+        )
+    assert not (tmp_path / "run").exists(), "what was refused can be started again with better input"
+
+
+# Fine-tuning
+
+
+@pytest.fixture(scope="module")
+def tuning(quick: Settings, trained_run: Path) -> Settings:
+    phases = (Phase(share=1, rate=2e-3, batch=64, forecast=6),)
+    return replace(quick, phases=phases, steps=150)
+
+
+def test_finetuning_improves_on_other_data(
+    trained_run: Path, plant_store: Store, tuning: Settings, quick: Settings, tmp_path: Path
+):
+    shifted = plant.make_store(seed=5, gravity=5.0)
+    finetune(str(trained_run), "shifted", shifted, tmp_path, tuning)
+    errors = [
+        evaluate_log(load(run), plant.robot(), shifted, split=Split.TEST, horizon=30)["joint_rad"]
+        for run in (trained_run, tmp_path)
+    ]
+    assert errors[1] < errors[0] / 3
+    config = read_run_config(tmp_path)
+    assert (config.base, config.robot) == (str(trained_run), "cartpole")
+
+
+def test_finetuning_keeps_normalisation_and_encoding(trained_run: Path, tuning: Settings, tmp_path: Path):
+    finetune(str(trained_run), "shifted", plant.make_store(seed=5, gravity=5.0), tmp_path, replace(tuning, steps=5))
+    base, tuned = load(trained_run), load(tmp_path)
+    assert tuned.encoding.config == base.encoding.config
+    for name in ("normaliser", "denormaliser"):
+        for key, tensor in getattr(base.predictor, name).state_dict().items():
+            assert torch.equal(getattr(tuned.predictor, name).state_dict()[key], tensor)
+
+
+def test_finetuning_that_only_harms_leaves_the_base_model(
+    trained_run: Path, plant_store: Store, tuning: Settings, tmp_path: Path
+):
+    ruinous = replace(tuning, phases=(Phase(share=1, rate=5.0, batch=8),), steps=20, warmup=0.0, clip=1e9)
+    finetune(str(trained_run), "here", plant_store, tmp_path, ruinous)
+    assert all(np.isnan(s) or s > 2 * scores(tmp_path)[0] for s in (s or np.nan for s in scores(tmp_path)[1:]))
+    kept = [(run / "model" / "model.safetensors").read_bytes() for run in (trained_run, tmp_path)]
+    assert kept[0] == kept[1]
+
+
+def test_finetuning_nothing_is_bad_input(plant_store: Store, tuning: Settings, tmp_path: Path):
+    with pytest.raises(InputError, match="is no folder"):
+        finetune(str(tmp_path / "nowhere"), "here", plant_store, tmp_path / "out", tuning)
+    with pytest.raises(InputError, match="no pretrained model 'nothing'"):
+        finetune("pretrained:nothing", "here", plant_store, tmp_path / "out", tuning)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics are JSON lines, whatever the numbers; a resumed log has no line twice."""
+
+import json
+from pathlib import Path
+
+from neurodyn.learn.metrics import MetricsLog, read_metrics
+
+
+def write(run: Path, steps: range, start: int = 0) -> None:
+    with MetricsLog(run, start) as log:
+        for step in steps:
+            log.write(step, loss=0.5, rollout_q={"slider": 0.1})
+
+
+def test_lines_come_back(tmp_path: Path):
+    write(tmp_path, range(3))
+    assert read_metrics(tmp_path) == [{"step": k, "loss": 0.5, "rollout_q": {"slider": 0.1}} for k in range(3)]
+
+
+def test_what_is_not_finite_becomes_null(tmp_path: Path):
+    with MetricsLog(tmp_path) as log:
+        log.write(1, loss=float("nan"), deep={"x": float("inf"), "y": 1.0}, name="a")
+    line = (tmp_path / "metrics.jsonl").read_text()
+    found = json.loads(line, parse_constant=lambda name: (_ for _ in ()).throw(ValueError(name)))
+    assert found == {"step": 1, "loss": None, "deep": {"x": None, "y": 1.0}, "name": "a"}
+
+
+def test_going_on_drops_what_came_after_the_saved_step(tmp_path: Path):
+    write(tmp_path, range(8))
+    write(tmp_path, range(5, 7), start=4)
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_line_cut_off_by_a_kill_is_dropped(tmp_path: Path):
+    write(tmp_path, range(3))
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "lo')
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0, 1, 2]
+    write(tmp_path, range(3, 5), start=2)
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0, 1, 2, 3, 4]
+
+
+def test_a_new_run_begins_an_empty_log(tmp_path: Path):
+    write(tmp_path, range(3))
+    write(tmp_path, range(1))
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0]
+
+
+def test_a_run_without_metrics_has_none(tmp_path: Path):
+    assert read_metrics(tmp_path) == []
+
+
+def test_numbers_also_go_to_tensorboard(tmp_path: Path):
+    write(tmp_path, range(3))
+    assert list((tmp_path / "tensorboard").glob("events.*"))

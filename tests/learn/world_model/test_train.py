@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training of world models: it learns, resumes bitwise, keeps members apart, and refuses what it cannot learn from."""
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn import load
+from neurodyn.core.artifacts import read_json
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.dynamics.world_model.artifact import load_world_model, save_world_model
+from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.learn.metrics import read_metrics
+from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings, load_world_settings
+from neurodyn.learn.world_model.train import require_log, train_world_model
+from neurodyn.learn.world_model.trainer import WorldTrainer
+from neurodyn.robots import Joint, Robot, names
+from neurodyn.robots import load as load_robot
+from tests import worlds
+
+PHASES = (
+    WorldPhase(share=0.5, rate=1e-2, batch=16, context=6, forecast=1, teach=1.0),
+    WorldPhase(share=0.5, rate=3e-3, batch=16, context=6, forecast=5, loss="absolute"),
+)
+QUICK = WorldSettings(
+    net=worlds.SMALL, phases=PHASES, steps=40, context=6, validations=4, validation_rollouts=16, validation_frames=20
+)
+
+
+@pytest.fixture(scope="module")
+def robot() -> Robot:
+    joints = tuple(Joint(name=j.name, kind=j.kind, continuous=j.continuous) for j in worlds.SPEC.joints)
+    return Robot(name="spring", asset="none.urdf", joints=joints, actuated={"slide": 1.0, "wheel": 1.0}, dt=0.02)
+
+
+def run(robot: Robot, store: Store, out: Path, settings: WorldSettings = QUICK, **options) -> WorldModel:
+    train_world_model(robot, "spring", "spring.h5", store, out, settings, **options)
+    return load_world_model(out)
+
+
+def test_training_learns_and_the_model_is_loaded_by_kind(robot: Robot, tmp_path: Path):
+    model = run(robot, worlds.make_store(drag=5.0), tmp_path / "run", msgspec.structs.replace(QUICK, steps=120))
+    lines = [line for line in read_metrics(tmp_path / "run") if "rollout_score" in line]
+    assert min(line["rollout_score"] for line in lines) < 0.8 * lines[0]["rollout_score"]
+    assert bool(model.fitted)
+    assert model.terminates
+    assert model.spec.context == 6
+    assert (model.calibration_scales != 1).any()
+    found = load(tmp_path / "run")
+    assert isinstance(found, WorldModel)
+    assert not any(p.requires_grad for p in found.parameters())
+    assert read_json(tmp_path / "run" / "model" / "config.json")["kind"] == "world-model"
+
+
+def test_a_model_that_was_never_trained_says_so(robot: Robot, tmp_path: Path):
+    save_world_model(tmp_path / "run", worlds.make_model(), "spring")
+    assert not bool(load_world_model(tmp_path / "run").fitted)
+
+
+class Stopped(Exception):  # noqa: N818 - a signal, no error
+    """Ends a training from the inside."""
+
+
+@pytest.mark.parametrize(("step", "optimiser"), [(7, "soap"), (27, "soap"), (27, "adam")])
+def test_a_stopped_training_goes_on_bitwise(
+    step: int, optimiser: str, robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    settings, store = msgspec.structs.replace(QUICK, optimiser=optimiser), worlds.make_store()
+    whole = run(robot, store, tmp_path / "whole", settings)
+    descend = WorldTrainer._descend
+
+    def count(self: WorldTrainer, phase: WorldPhase) -> torch.Tensor:
+        if self._at.step == step:
+            self._save()
+            raise Stopped
+        return descend(self, phase)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WorldTrainer, "_descend", count)
+        with pytest.raises(Stopped):
+            run(robot, store, tmp_path / "part", settings)
+    again = run(robot, store, tmp_path / "part", settings, resume=True)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+    with pytest.raises(InputError, match="settings that the run was started with"):
+        run(robot, store, tmp_path / "part", msgspec.structs.replace(settings, seed=5), resume=True)
+    with pytest.raises(InputError, match="already holds a run"):
+        run(robot, store, tmp_path / "part", settings)
+
+
+def test_a_phase_ends_early_without_improvement(robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings = msgspec.structs.replace(QUICK, patience=1, validations=20, steps=100)
+    monkeypatch.setattr(WorldTrainer, "_descend", lambda self, phase: _count_only(self))
+    train_world_model(robot, "spring", "spring.h5", worlds.make_store(), tmp_path / "run", settings)
+    assert max(line["step"] for line in read_metrics(tmp_path / "run")) < 30
+
+
+def _count_only(trainer: WorldTrainer) -> torch.Tensor:
+    trainer._at.step += 1
+    trainer._at.phase_step += 1
+    return torch.zeros(())
+
+
+def test_a_shared_trunk_and_a_net_without_memory_train_too(robot: Robot, tmp_path: Path):
+    for name, change in (("shared", {"trunk": "shared"}), ("mlp", {"kind": "mlp"})):
+        settings = msgspec.structs.replace(QUICK, net=msgspec.structs.replace(worlds.SMALL, **change))
+        run(robot, worlds.make_store(drag=5.0), tmp_path / name, settings)
+        lines = [line for line in read_metrics(tmp_path / name) if "rollout_score" in line]
+        assert lines[-1]["rollout_score"] < lines[0]["rollout_score"]
+
+
+def constant(store: Store, column: int) -> Store:
+    rows = store.frames.copy()
+    rows[:, column] = 2.5
+    return dataclasses.replace(store, frames=rows)
+
+
+def test_columns_that_never_change_are_refused_by_name_or_held(robot: Robot, tmp_path: Path):
+    store = constant(worlds.make_store(), 6)
+    with pytest.raises(InputError, match=r"1 columns that never change \('force'\)"):
+        run(robot, store, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    model = run(robot, store, tmp_path / "held", msgspec.structs.replace(QUICK, constant="hold"))
+    assert model.varying.tolist() == [True] * 4 + [False]
+    x = torch.from_numpy(store.frames[:8])
+    from neurodyn.dynamics.interface import State
+
+    path = model.rollout(State(x[:, :2], x[:, 2:4], x[:, 6:7] + 1.0), torch.zeros(8, 30, 2))
+    assert path.channels is not None
+    assert torch.isfinite(path.q).all()
+    torch.testing.assert_close(path.channels, torch.full_like(path.channels, 3.5))
+
+
+def test_a_control_that_never_changes_is_named_too(robot: Robot, tmp_path: Path):
+    with pytest.raises(InputError, match="'wheel control'"):
+        run(robot, constant(worlds.make_store(), 5), tmp_path / "run")
+
+
+def test_logs_that_are_too_short_are_refused(robot: Robot, tmp_path: Path):
+    with pytest.raises(InputError, match=r"has 10 frames; warm-up and forecast need 11"):
+        run(robot, worlds.make_store(frames=10), tmp_path / "run")
+
+
+def test_data_of_another_robot_are_refused(robot: Robot):
+    store = worlds.make_store()
+    require_log(robot, store)
+    other = msgspec.structs.replace(worlds.SPEC, controls=("slide",))
+    header = msgspec.structs.replace(store.header, spec=other)
+    with pytest.raises(InputError, match="controls are"):
+        require_log(robot, dataclasses.replace(store, header=header))
+
+
+def test_members_learn_from_episodes_of_their_own():
+    from neurodyn.learn.world_model.bootstrap import MemberSampler
+
+    store = worlds.make_store()
+    make = lambda phase, batch=400: MemberSampler(  # noqa: E731
+        store, 5, members=3, bootstrap=True, batch=batch, seed=0, phase=phase, device=torch.device("cpu")
+    )
+    seen = []
+    for phase in (0, 1):
+        batch = make(phase).draw()
+        starts = batch.q[:, :, 0].numpy()
+        rows = [{r.tobytes() for r in starts[m]} for m in range(3)]
+        lookup = {store.q[i].tobytes(): e for e in range(32) for i in range(store.offsets[e], store.offsets[e + 1])}
+        seen.append([{lookup[r] for r in member} for member in rows])
+    assert all(a == b for a, b in zip(*seen, strict=True))  # the same in every phase
+    assert seen[0][0] != seen[0][1]
+    assert all(12 <= len(s) <= 28 for s in seen[0])  # a bootstrap of 32 leaves out about a third
+
+
+@pytest.mark.parametrize("size", ["small", "paper"])
+def test_general_settings_are_those_of_the_literature(size: str):
+    settings = load_world_settings(load_robot("pendulum"), size)
+    assert settings.net.members == 5
+    assert any(phase.context == 32 and phase.forecast == 8 for phase in settings.phases)
+
+
+@pytest.mark.parametrize("name", names())
+def test_settings_that_ship_are_readable(name: str):
+    assert load_world_settings(load_robot(name), "small").phases
+
+
+def test_unknown_settings_are_refused(cartpole: Robot):
+    with pytest.raises(InputError, match="unknown size 'huge'; valid: paper, small"):
+        load_world_settings(cartpole, "huge")
+    with pytest.raises(ValueError, match="forecast at least 1"):
+        WorldPhase(share=1.0, rate=1.0, batch=1, forecast=0)
+
+
+def test_positive_labels_weigh_the_root_of_how_rare_they_are(robot: Robot):
+    from neurodyn.learn.world_model.train import event_weights
+
+    store = worlds.make_store()
+    model = WorldModel(store.header.spec, worlds.SMALL, terminates=True)
+    found = event_weights(model, store, QUICK)
+    failures = np.sum(store.status[:32] == 4)
+    rate = failures / (32 * 60)
+    torch.testing.assert_close(found.positive[1], torch.tensor(((1 - rate) / rate) ** 0.5).float())
+
+
+def test_settings_that_come_with_a_robot_are_taken_before_the_general_ones():
+    assert load_world_settings(load_robot("dfki-c1"), "small").context == 16

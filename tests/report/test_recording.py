@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings start where the truth starts, follow the seed, and become files that can be read back."""
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from neurodyn.core.artifacts import PRETRAINED
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Split, Store
+from neurodyn.dynamics.neural.artifact import load
+from neurodyn.evaluate.simulator import roll_out
+from neurodyn.report import recording_files
+from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
+from neurodyn.report.recording import Recording, default_output, record, record_log, record_run
+from neurodyn.report.recording_files import readme_gif, recording_page, write_recording
+from neurodyn.robots import Robot
+from tests.report.pages import check_self_contained
+
+
+@pytest.fixture(scope="module")
+def along_log(trained_run: Path, cartpole: Robot, plant_store: Store) -> Recording:
+    return record_log(load(trained_run), cartpole, plant_store, frames=30, seed=3, worlds=2)
+
+
+@pytest.fixture
+def painted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures without a renderer: a red field that grows with time."""
+    frames = np.zeros((8, 60, 101, 3), np.uint8)
+    for k, frame in enumerate(frames):
+        frame[:, : 10 * k + 1, 0] = 200
+    monkeypatch.setattr(recording_files, "pictures", lambda *_, **__: (frames, 0.05))
+
+
+# What is recorded
+
+
+def test_a_recorded_window_is_one_of_the_store(along_log: Recording, plant_store: Store):
+    assert along_log.frames == 30
+    assert torch.equal(along_log.predicted.q[:, 0], along_log.truth.q[:, 0])
+    for world, where in enumerate(along_log.worlds):
+        episode, start = re.search(r"episode (\d+) from ([\d.]+) s", where).groups()  # type: ignore[union-attr]
+        q, _, _ = plant_store.episode(int(episode))
+        begin = round(float(start) / along_log.robot.dt)
+        assert np.array_equal(along_log.truth.q[world], q[begin : begin + 31])
+
+
+def test_windows_come_from_the_split_and_the_seed(trained_run: Path, cartpole: Robot, plant_store: Store):
+    def episodes(seed: int) -> list[str]:
+        made = record_log(
+            load(trained_run), cartpole, plant_store, frames=10, seed=seed, worlds=3, split=Split.VALIDATION
+        )
+        return list(made.worlds)
+
+    assert episodes(1) == episodes(1) != episodes(2)
+    for where in episodes(1):
+        assert int(re.search(r"episode (\d+)", where)[1]) in plant_store.episodes(Split.VALIDATION)  # type: ignore[index]
+
+
+def test_a_window_longer_than_all_episodes_is_shortened(trained_run: Path, cartpole: Robot, plant_store: Store):
+    made = record_log(load(trained_run), cartpole, plant_store, frames=10_000)
+    assert made.frames == plant_store.lengths.max()
+
+
+@pytest.mark.parametrize("driven", [False, True])
+def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, cartpole: Robot, driven: bool):
+    pytest.importorskip("newton")
+    made = record(load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
+    again = roll_out(load(trained_run), cartpole, 12, 2, 7, driven=driven)
+    assert torch.equal(made.truth.q, again.truth.q)
+    assert torch.equal(made.predicted.q, again.predicted.q)
+    assert made.seconds == pytest.approx(12 / 60)
+
+
+def test_a_model_of_logs_is_recorded_along_its_log(trained_run: Path):
+    made = record_run(trained_run, seconds=0.25)
+    assert made.truth_label == "measured"
+    assert made.frames == 15
+
+
+def test_what_cannot_be_recorded_is_said(trained_run: Path):
+    with pytest.raises(InputError, match="--seconds is -1"):
+        record_run(trained_run, seconds=-1)
+    with pytest.raises(InputError, match="--driven"):
+        record_run(trained_run, driven=True)
+
+
+def test_nothing_is_written_into_the_package(trained_run: Path):
+    assert default_output(trained_run, "view", ".html") == trained_run / "view.html"
+    assert default_output(PRETRAINED + "cartpole", "view", ".gif") == Path("view-cartpole.gif")
+
+
+# Files
+
+
+def test_a_gif_has_all_pictures_at_their_time(along_log: Recording, painted: None, tmp_path: Path):
+    write_recording(along_log, tmp_path / "a.gif", "gif")
+    with Image.open(tmp_path / "a.gif") as image:
+        assert (image.n_frames, image.size, image.info["duration"]) == (8, (101, 60), 50)
+        image.seek(7)
+        shown = np.asarray(image.convert("RGB"))
+    assert abs(int(shown[30, 50, 0]) - 200) < 12
+    assert shown[30, 90].max() < 12
+
+
+def test_a_webp_has_all_pictures(painted: None):
+    frames, interval = recording_files.pictures(None)  # type: ignore[arg-type]
+    with Image.open(io.BytesIO(webp_bytes(frames, interval))) as image:
+        assert (image.n_frames, image.size) == (8, (101, 60))
+
+
+def test_an_mp4_has_all_pictures(along_log: Recording, painted: None, tmp_path: Path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    write_recording(along_log, tmp_path / "a.mp4", "mp4")
+    assert ffmpeg.count_frames_and_secs(str(tmp_path / "a.mp4")) == (8, pytest.approx(0.4, abs=0.02))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
+
+
+def test_a_missing_film_writer_is_named(painted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(InputError, match=r"pip install 'neurodyn\[view\]'"):
+        write_mp4(np.zeros((2, 4, 4, 3), np.uint8), 0.05, tmp_path / "a.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_page_plays_all_pictures(along_log: Recording, painted: None, tmp_path: Path):
+    write_recording(along_log, tmp_path / "a.html", "html")
+    html = (tmp_path / "a.html").read_text(encoding="utf-8")
+    check_self_contained(html)
+    listed = json.loads(re.search(r'id="frames">(.*?)</script>', html, re.S)[1])  # type: ignore[index]
+    assert len(listed) == 8
+    assert all(source.startswith("data:image/webp;base64,") for source in listed)
+    assert html.count("<svg") == 2 * 2
+
+
+def test_without_newton_the_page_has_plots_alone(along_log: Recording, monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "newton"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "newton", None)
+    html = recording_page(along_log)
+    text = check_self_contained(html).text
+    assert "No pictures: Newton cannot be imported" in text
+    assert html.count("<svg") == 2 * 2
+
+
+def test_a_gif_for_a_readme_obeys_its_size(along_log: Recording, painted: None, tmp_path: Path):
+    assert readme_gif(along_log, tmp_path / "a.gif") == (tmp_path / "a.gif").stat().st_size
+    with pytest.raises(InputError, match="record a shorter time"):
+        readme_gif(along_log, tmp_path / "b.gif", most_bytes=10)
+    assert not (tmp_path / "b.gif").exists()
+
+
+def test_rendered_panels_differ_where_the_motions_do(along_log: Recording):
+    pytest.importorskip("newton")
+    import dataclasses
+
+    same = dataclasses.replace(along_log, predicted=along_log.truth)
+    frames, interval = pictures(same, width=96, height=64, rate=4.0)
+    assert interval == pytest.approx(0.25)
+    assert frames.shape[0] == 3
+    band = (frames.shape[1] - 64) // 2
+    left, right = frames[:, band : band + 64, :96], frames[:, band : band + 64, -96:]
+    assert np.array_equal(left, right)
+    assert (left[0] != left[-1]).any()
+    blown = along_log.truth.q.clone()
+    blown[:, 10:] = float("nan")
+    held, _ = pictures(
+        dataclasses.replace(same, predicted=dataclasses.replace(same.truth, q=blown)), width=96, height=64, rate=4.0
+    )
+    assert not np.array_equal(held[-1][:, :96], held[-1][:, -96:])
+    assert gif_bytes(frames, interval)[:6] == b"GIF89a"

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report is one sound page with nothing outside itself, and its figures are those of the evaluation."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.dynamics.neural.artifact import load
+from neurodyn.evaluate.log import evaluate_log
+from neurodyn.evaluate.simulator import evaluate
+from neurodyn.report import write_report
+from neurodyn.report.numbers import interval, quantity, span, times
+from neurodyn.report.plots import PREDICTED, Curve, plot
+from neurodyn.robots import Robot
+from tests.report.pages import check_self_contained
+
+HORIZON = 40
+
+
+@pytest.fixture(scope="module")
+def simulated(trained_run: Path, cartpole: Robot) -> dict:
+    pytest.importorskip("newton")
+    return evaluate(load(trained_run), cartpole, horizon=HORIZON, rollouts=6)
+
+
+@pytest.fixture(scope="module")
+def simulated_page(trained_run: Path, simulated: dict, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("report") / "deep" / "report.html"
+    assert write_report(trained_run, simulated, path=path, moving=False) == path
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def logged(trained_run: Path, cartpole: Robot, plant_store: Store, plant_file: Path) -> dict:
+    report = evaluate_log(load(trained_run), cartpole, plant_store, split=2, horizon=20)
+    report["notes"] = {"files": [str(plant_file)], "rows": 10, "alignment": ALIGNMENT}
+    return report
+
+
+ALIGNMENT = {
+    "delays": [-0.01, 0.0, 0.01],
+    "r2": [0.2, 0.9, 0.4],
+    "groups": {"a": [0.1, 0.8, 0.3], "b": [0.3, 0.9, 0.5]},
+    "best": 0.0,
+    "chosen": 0.0,
+    "significance": 5.0,
+    "reason": "measured: no delay fits best",
+}
+
+
+def headings(html: str) -> list[str]:
+    return re.findall(r"<h2>(.*?)</h2>", html)
+
+
+def test_the_page_is_sound_and_holds_nothing_from_elsewhere(simulated_page: str):
+    page = check_self_contained(simulated_page)
+    assert page.tags.count("svg") >= 10
+    assert "script" not in page.tags
+
+
+def test_the_sections_of_a_simulator_report(simulated_page: str):
+    assert headings(simulated_page) == [
+        "What this is", "Errors by horizon", "What the simulator is sure of", "Errors over time",
+        "Sample trajectories", "Energy", "Training", "Throughput", "How to repeat this",
+    ]  # fmt: skip
+
+
+def test_the_figures_are_those_of_the_evaluation(simulated: dict, simulated_page: str):
+    text = check_self_contained(simulated_page).text
+    for result in (simulated, simulated["driven"]):
+        for horizon, entry in result["by_horizon"].items():
+            for key, unit in (("base_position_m", "m"), ("joint_rad", "rad")):
+                assert quantity(entry[key], unit) in text
+                assert quantity(entry[f"{key}_percentiles"]["50"], unit) in text
+                assert quantity(result["baselines"]["hold_last"][horizon][key], unit) in text
+    assert f"{simulated['parameters']:,} parameters" in text
+    assert f"{simulated['env_steps_per_cpu_second']:,.0f}" in text
+
+
+def test_grounds_floors_and_long_roll_outs_are_told(trained_run: Path, simulated: dict, tmp_path: Path):
+    ground = {key: simulated[key] for key in ("base_position_m", "joint_rad", "baselines")}
+    steep = {**ground, "joint_rad": 0.7654}
+    long = {"finite_fraction": 0.5, "above_ground_fraction": 0.25, "stable_fraction": 0.25, "deepest_m": 0.31}
+    report = {
+        **simulated, "ground": "flat", "grounds": {"flat": ground, "steep": steep}, "hold": [85.0, 2.0],
+        "energy": None, "driven": None,
+        "stability": {"frames": 10_000, "worlds": 64, "deepest_allowed_m": 0.25, "passive": long},
+    }  # fmt: skip
+    html = write_report(trained_run, report, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
+    page = check_self_contained(html)
+    assert {"By ground", "What the simulator is sure of", "Long roll-outs"} <= set(headings(html))
+    assert {"Energy"}.isdisjoint(headings(html))
+    assert quantity(0.7654, "rad") in page.text
+    assert quantity(simulated["floors"]["twice_substeps"]["10"]["joint_rad"], "rad") in page.text
+    assert quantity(0.31, "m") in page.text
+    assert "held at the nominal pose" in page.text
+    assert "under random" not in page.text.split("Sample trajectories")[0]
+    assert "--ground all --stability" in page.text
+
+
+def test_the_commands_repeat_the_evaluation(trained_run: Path, simulated: dict, simulated_page: str):
+    text = check_self_contained(simulated_page).text
+    assert f"neurodyn evaluate {trained_run} --horizon {HORIZON} --rollouts 6 --seed 500" in text
+    assert "neurodyn train cartpole --data" in text
+    assert "steps: 300" in text  # the configuration
+
+
+def test_the_page_depends_on_its_inputs_alone(trained_run: Path, simulated: dict, simulated_page: str, tmp_path: Path):
+    again = write_report(trained_run, simulated, path=tmp_path / "again.html", moving=False)
+    assert again.read_text(encoding="utf-8") == simulated_page
+
+
+def test_the_default_place_is_in_the_run(trained_run: Path, logged: dict):
+    path = write_report(trained_run, logged, moving=False)
+    assert path == trained_run / "report.html"
+    assert path.is_file()
+
+
+def test_a_log_report_has_groups_windows_and_alignment(trained_run: Path, logged: dict, tmp_path: Path):
+    html = write_report(trained_run, logged, path=tmp_path / "log.html", moving=False).read_text(encoding="utf-8")
+    page = check_self_contained(html)
+    assert headings(html) == [
+        "What this is", "Errors on recorded trajectories", "Sample trajectories", "By group", "By joint",
+        "The recordings", "Training", "How to repeat this",
+    ]  # fmt: skip
+    assert "even" in page.text
+    assert "odd" in page.text
+    assert "measured: no delay fits best" in page.text
+    last = logged["at_horizon"]["all"]["20"]
+    assert quantity(last["model"]["q"][0], "m") in page.text
+    assert quantity(last["hold_last"]["qd"][1], "rad/s") in page.text
+    assert times(last["better_than_baselines"]["q_mean"]) in page.text
+
+
+def test_a_log_report_needs_no_newton(trained_run: Path, logged: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "newton"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "newton", None)
+    html = write_report(trained_run, logged, path=tmp_path / "log.html").read_text(encoding="utf-8")
+    assert "In motion" not in headings(html)
+    assert "Sample trajectories" in headings(html)
+    assert "neurodyn[sim]" in check_self_contained(html).text
+
+
+def test_data_that_are_gone_leave_a_remark(trained_run: Path, logged: dict, tmp_path: Path):
+    import shutil
+
+    run = shutil.copytree(trained_run, tmp_path / "moved")
+    config = run / "config.yaml"
+    config.write_text(re.sub(r"data: .*", "data: gone.h5", config.read_text()))
+    report = {**logged, "notes": {}}
+    text = check_self_contained(write_report(run, report, moving=False).read_text(encoding="utf-8")).text
+    assert "the recorded data of the evaluation are gone" in text
+    assert "The training data (gone.h5) no longer lie where they were" in text
+
+
+def test_text_from_elsewhere_is_escaped(trained_run: Path, logged: dict, tmp_path: Path):
+    groups = {"<script>alert(1)</script>": logged["groups"]["even"], "b&c": logged["groups"]["odd"]}
+    report = {**logged, "groups": groups}
+    path = write_report(trained_run, report, path=tmp_path / "log.html", moving=False)
+    page = check_self_contained(path.read_text(encoding="utf-8"))
+    assert "script" not in page.tags
+    assert "b&c" in page.text
+
+
+def test_a_model_that_blows_up_still_gets_a_page(trained_run: Path, simulated: dict, tmp_path: Path):
+    nothing = {"10": None, "50": None, "90": None}
+
+    def emptied(tree):
+        if isinstance(tree, dict):
+            return {k: nothing if k.endswith("percentiles") else emptied(v) for k, v in tree.items()}
+        return tree
+
+    broken = emptied(simulated)
+    for result in (broken, broken["driven"]):
+        result["finite_fraction"] = 0.0
+        for entry in (result, *result["by_horizon"].values()):
+            entry["base_position_m"] = entry["joint_rad"] = None
+        for key in ("base_position_m", "joint_rad"):
+            result["curve"][key] = {"mean": [float("nan")] * len(result["curve"]["frame"]), "median": [], "p90": []}
+    broken["energy"]["model"] = None
+    html = write_report(trained_run, broken, path=tmp_path / "broken.html", moving=False).read_text(encoding="utf-8")
+    assert "of roll-outs stay finite" in check_self_contained(html).text
+
+
+@pytest.mark.slow
+def test_the_moving_picture_is_on_the_page(trained_run: Path, simulated: dict, tmp_path: Path):
+    html = write_report(trained_run, simulated, path=tmp_path / "moving.html").read_text(encoding="utf-8")
+    page = check_self_contained(html)
+    assert "In motion" in headings(html)
+    assert page.tags.count("img") == 1
+    assert len(html) < 6_000_000
+
+
+def test_a_run_that_is_none_is_named(simulated: dict, tmp_path: Path):
+    with pytest.raises(InputError, match="is no folder"):
+        write_report(tmp_path / "none", simulated)
+
+
+# Numbers and plots
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0434, "m", "43.4 mm"),
+        (8.31e-6, "m", "8.31 µm"),
+        (0.1296, "rad", "0.130 rad"),
+        (2.5e-9, "J", "2.50 nJ"),
+        (1234.5, "J", "1,234 J"),
+        (-0.02, "m/s", "-20.0 mm/s"),
+        (0.05, "", "0.0500"),
+        (0.0, "m", "0 m"),
+        (None, "m", "–"),
+        (float("inf"), "m", "not finite"),
+    ],
+)
+def test_quantities(value: float | None, unit: str, text: str):
+    assert quantity(value, unit) == text
+
+
+def test_ranges_factors_and_times():
+    assert interval(0.0089, 0.0762, "m") == "8.90 – 76.2 mm"
+    assert interval(0.00707, 0.36, "rad") == "7.07 mrad – 0.360 rad"
+    assert interval(None, None, "m") == "–"
+    assert [times(44.3), times(5.25), times(0.5), times(None)] == ["44×", "5.2×", "0.50×", "–"]
+    assert [span(0.5), span(125), span(3700)] == ["0.500 s", "2 min 5 s", "1 h 1 min"]
+
+
+def test_a_plot_takes_the_colours_of_the_page_and_leaves_gaps_out():
+    curve = Curve("model", [0, 1, 2, 3], [1.0, float("nan"), None, 4.0], PREDICTED)  # type: ignore[list-item]
+    svg = plot("name", [curve], x_label="time [s]", unit="m")
+    assert "var(--predicted)" in svg
+    assert "#0a0b" not in svg
+    assert "NaN" not in svg
+    assert "time [s]" in svg
+
+
+def test_a_plot_of_nothing_is_nothing():
+    assert plot("name", [Curve("model", [0, 1], [0.0, -1.0])], x_label="t", unit="m", log=True) == ""
