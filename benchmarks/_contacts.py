@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Newton's collision pipeline finds between robots and a ground, to hold probes against."""
+"""What Newton's collision pipeline finds between robots and a ground, to hold contact points against."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.scene import IDENTITY, Terrain
 from neurodyn.geometry.terrain import terrain_heights
 from neurodyn.sim.engine import import_newton
@@ -17,15 +17,15 @@ from neurodyn.sim.engine import import_newton
 newton = import_newton()
 
 RADIUS = 0.1
-BALL = ProbeLayout(
+BALL = ContactPointLayout(
     joints=(
         ChainJoint(
             name="root", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0.0, 0.0, 0.0)
         ),
     ),
-    probes=(Probe(name="ball/0", joint=0, point=(0.0, 0.0, 0.0), radius=RADIUS),),
+    contact_points=(ContactPoint(name="ball/0", joint=0, point=(0.0, 0.0, 0.0), radius=RADIUS),),
 )
-"""A free ball with one probe: its distance less the radius is that of the pipeline's nearest contact."""
+"""A free ball with one contact point: its distance less the radius is that of the pipeline's nearest contact."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 Generates a million transitions (or takes --data), trains each network from scratch for each budget with the
 default settings, and measures 2048 passive roll-outs of 1000 steps from states that training never saw, beside
-the teacher. No ratio of times is claimed: the figures are errors.
+the simulator. No ratio of times is claimed: the figures are errors.
 """
 
 import argparse

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from _common import require, single_thread, write_result
-from neurodyn.core.contact_points import ChainJoint, Probe
+from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
@@ -57,7 +57,9 @@ def pendulum() -> Mechanism:
             )
             for i in range(LINKS)
         ),
-        points=tuple(Probe(name=f"end{i}", joint=i, point=(0.0, 0.0, -LENGTH), radius=0.0) for i in range(LINKS)),
+        points=tuple(
+            ContactPoint(name=f"end{i}", joint=i, point=(0.0, 0.0, -LENGTH), radius=0.0) for i in range(LINKS)
+        ),
     )
 
 

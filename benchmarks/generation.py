@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generation of data, writing included, against the teacher's own rate; and the size of the file.
+"""Generation of data, writing included, against the simulator's own rate; and the size of the file.
 
-The teacher's own rate is that of the same motion simulated again, on the same grounds and under the same torques,
+The simulator's own rate is that of the same motion simulated again, on the same grounds and under the same torques,
 and nothing else: no sampling, no controller, no recording, no writing. Of the cartpole, whose frames all cost the
 same, it is the captured frame replayed. Both run in turns, one thread, CPU time.
 """
@@ -18,7 +18,7 @@ from _common import require, single_thread, write_result
 from neurodyn import robots
 from neurodyn.data.store import Store
 from neurodyn.sim.generate import generate
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 
 FRAMES, ROUNDS = 100, 5
 WORK = {"cartpole": (512, 20), "pendulum": (512, 2), "cube": (256, 1), "ant": (128, 1), "anymal-c": (128, 1)}
@@ -43,24 +43,24 @@ def main() -> None:
 
 
 def compare(name: str, worlds: int, batches: int, figures: dict[str, float]) -> float:
-    """Time both in turns; return the rate of generation over that of the teacher."""
+    """Time both in turns; return the rate of generation over that of the simulator."""
     robot = robots.load(name)
     transitions = worlds * FRAMES * batches
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.h5"
         generate(robot, transitions=worlds * FRAMES, out=path, worlds=worlds, frames=FRAMES)
         store = Store.open(path)
-        teacher = Teacher(robot, worlds, scene=store.header.scene)
-        motion = check(store, teacher, worlds)
+        simulator = ReferenceSimulator(robot, worlds, scene=store.header.scene)
+        motion = check(store, simulator, worlds)
         ours, bare = [], []
         for _ in range(ROUNDS):
             start = time.process_time()
             for _ in range(batches):
                 if name == "cartpole":
                     for _ in range(FRAMES):
-                        teacher.replay()
+                        simulator.replay()
                 else:
-                    simulate(teacher, *motion)
+                    simulate(simulator, *motion)
             bare.append(transitions / (time.process_time() - start))
             summary = generate(robot, transitions=transitions, out=path, worlds=worlds, frames=FRAMES)
             require(summary.transitions == transitions, "no trajectory ended early")
@@ -68,32 +68,32 @@ def compare(name: str, worlds: int, batches: int, figures: dict[str, float]) -> 
     share = float(np.median([a / b for a, b in zip(ours, bare, strict=True)]))
     figures |= {
         f"{name}: generated transitions per CPU-second": float(np.median(ours)),
-        f"{name}: bare teacher transitions per CPU-second": float(np.median(bare)),
-        f"{name}: generation rate over bare teacher rate": share,
+        f"{name}: bare simulator transitions per CPU-second": float(np.median(bare)),
+        f"{name}: generation rate over bare simulator rate": share,
         f"{name}: MB per million transitions": summary.bytes / transitions,
     }
     return share
 
 
-def check(store: Store, teacher: Teacher, worlds: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Check that the teacher repeats the data; return first states and torques."""
+def check(store: Store, simulator: ReferenceSimulator, worlds: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Check that the simulator repeats the data; return first states and torques."""
     q, qd = (x.reshape(worlds, FRAMES + 1, -1) for x in (store.q, store.qd))
-    control = store.control.reshape(worlds, FRAMES + 1, teacher.robot.spec.nu)
+    control = store.control.reshape(worlds, FRAMES + 1, simulator.robot.spec.nu)
     motion = (torch.tensor(q[:, 0]), torch.tensor(qd[:, 0]), torch.tensor(control[:, :-1]))
     if store.ground is not None:
         require(len(np.unique(store.ground, axis=0)) > worlds // 2, "worlds have grounds of their own")
-        teacher.set_ground(torch.tensor(store.ground))
-    replay = teacher.rollout(*motion)
-    require(np.array_equal(replay[0].numpy(), q), "the teacher repeats the generated positions")
-    require(np.array_equal(replay[1].numpy(), qd), "the teacher repeats the generated velocities")
+        simulator.set_ground(torch.tensor(store.ground))
+    replay = simulator.rollout(*motion)
+    require(np.array_equal(replay[0].numpy(), q), "the simulator repeats the generated positions")
+    require(np.array_equal(replay[1].numpy(), qd), "the simulator repeats the generated velocities")
     require(len(np.unique(qd[:, 0], axis=0)) > worlds // 2, "worlds start in states of their own")
     return motion
 
 
-def simulate(teacher: Teacher, q: torch.Tensor, qd: torch.Tensor, control: torch.Tensor) -> None:
+def simulate(simulator: ReferenceSimulator, q: torch.Tensor, qd: torch.Tensor, control: torch.Tensor) -> None:
     """Simulate a batch of trajectories and keep nothing."""
     for frame in range(control.shape[1]):
-        q, qd = teacher.step_(q, qd, control[:, frame])
+        q, qd = simulator.step_(q, qd, control[:, frame])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One whole neural step of many ants on a plane: what it costs beside the network, and beside recomputing windows.
 
-A step is forward kinematics and probes, inputs, network, and integration. The peer of the second comparison keeps
-the last ten inputs of every world and runs them through the same network at every step; everything else about its
+A step is forward kinematics and contact points, inputs, network, and integration. The peer of the second comparison
+keeps the last ten inputs of every world and runs them through the same network at every step; everything else about its
 step is the same.
 """
 
@@ -27,9 +27,9 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.nets.transformer import Transformer
 from neurodyn.robots import load
-from neurodyn.robots.sections import ProbeSelection
+from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import probe_layout
+from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.mechanism import mechanism
 from rollout_cache import WindowRecompute
 
@@ -40,14 +40,14 @@ SCENE = Scene(shapes=(Plane(),))
 def random_ants(worlds: int, free_motion: bool = False) -> tuple[NeuralDynamics, State, Control]:
     """Return a model of the ant with random weights, and ants about the ground."""
     torch.manual_seed(0)
-    robot = msgspec.structs.replace(load("ant"), probes=ProbeSelection())  # all 25
+    robot = msgspec.structs.replace(load("ant"), contact_points=ContactPointSelection())  # all 25
     spec = robot.spec
     built = build(robot, worlds=1)
-    layout = probe_layout(built, robot)
+    layout = contact_point_layout(built, robot)
     motion = torch.randn(1000, spec.nv)
     encoding = fit_encoding(
         spec, motion, spec.dt * motion, motion, velocity_products=False, layout=layout,
-        free_motion=robot.teacher.substeps if free_motion else None, mechanism=mechanism(built, robot),
+        free_motion=robot.simulator.substeps if free_motion else None, mechanism=mechanism(built, robot),
     )  # fmt: skip
     predictor = build_predictor(NETWORK, encoding.inputs, encoding.outputs)
     model = NeuralDynamics(encoding, predictor, scene=SCENE).requires_grad_(False).eval()
@@ -63,7 +63,7 @@ class Work:
 
     def __init__(self, worlds: int, free_motion: bool = False) -> None:
         self.model, self.state, self.control = random_ants(worlds, free_motion)
-        self.environment = self.model.surroundings(Environment(ground=Ground(SCENE)))
+        self.environment = self.model.resolve_environment(Environment(ground=Ground(SCENE)))
         self.carry = self.model.begin(self.state, self.environment)
         self.inputs = self.encode()
         self.output = torch.zeros(worlds, self.model.encoding.outputs)
@@ -82,17 +82,17 @@ class Work:
         return step.state
 
     def encode(self) -> Tensor:
-        """Find the inputs: kinematics, probes, and all the rest."""
+        """Find the inputs: kinematics, contact points, and all the rest."""
         assert self.control.torque is not None
         encoding, state, torque = self.model.encoding, self.state, self.control.torque
         with torch.no_grad():
-            self.anchor = encoding.anchor(state.q, state.qd, torque, self.environment)
-            return encoding.encode(self.anchor, torque, self.environment)
+            self.base_prediction = encoding.predict_base(state.q, state.qd, torque, self.environment)
+            return encoding.encode(self.base_prediction, torque, self.environment)
 
     def decode(self) -> State:
         """Integrate one frame."""
         with torch.no_grad():
-            return self.model.encoding.decode(self.anchor, self.output)
+            return self.model.encoding.decode(self.base_prediction, self.output)
 
     def beside(self) -> None:
         """Do everything but the network."""
@@ -109,12 +109,12 @@ class Work:
         model, state, clock = self.model, self.state, time.process_time
         start = clock()
         torque = frame_torque(model.spec, state, self.control)
-        anchor = model.encoding.anchor(state.q, state.qd, torque, self.environment)
-        inputs = model.encoding.encode(anchor, torque, self.environment)
+        base_prediction = model.encoding.predict_base(state.q, state.qd, torque, self.environment)
+        inputs = model.encoding.encode(base_prediction, torque, self.environment)
         before = clock()
         output, self.memory = model.predictor.step_(inputs, self.memory)
         after = clock()
-        model.encoding.decode(anchor, output)
+        model.encoding.decode(base_prediction, output)
         return before - start + clock() - after
 
     @torch.no_grad()
@@ -125,7 +125,7 @@ class Work:
         y = self.window.step(n)
         assert predictor.skip is not None
         y = predictor.denormaliser.inverse(torch.addmm(y, n, predictor.skip.weight.t()).add_(predictor.skip.bias))
-        return self.model.encoding.decode(self.anchor, y)
+        return self.model.encoding.decode(self.base_prediction, y)
 
 
 def check(worlds: int = 8) -> float:

@@ -18,7 +18,7 @@ from _common import require, single_thread, write_result
 from neurodyn.core.scene import Box, Plane, Scene, Terrain
 from neurodyn.dynamics.neural.artifact import load, read_model_config
 from neurodyn.dynamics.same_robot import require_robot
-from neurodyn.evaluate.scenario import Situation, situation, situations
+from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
 from neurodyn.evaluate.simulator import SEED, default_rollouts, evaluate
 from neurodyn.evaluate.stability import stability
 from neurodyn.robots import Robot
@@ -86,7 +86,7 @@ def main() -> None:
 
 def measure(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return a report for each ground of a robot."""
-    found = situations(robot) if robot.grounds else {"none": situation(robot)}
+    found = scenarios(robot) if robot.grounds else {"none": scenario(robot)}
     count = arguments.rollouts or default_rollouts(robot)
     reports = {
         name: measure_one(model, robot, where, count, arguments.floors, arguments.seed) for name, where in found.items()
@@ -110,7 +110,7 @@ def generalise(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[
 
 
 def measure_one(
-    model: Any, robot: Robot, where: Situation, rollouts: int, floors: int | None, seed: int
+    model: Any, robot: Robot, where: Scenario, rollouts: int, floors: int | None, seed: int
 ) -> dict[str, Any]:
     """Return a report on passive motion in one circumstance."""
     horizon = HORIZONS.get(robot.name)
@@ -119,19 +119,19 @@ def measure_one(
     )
 
 
-def unseen(robot: Robot) -> dict[str, Situation]:
+def unseen(robot: Robot) -> dict[str, Scenario]:
     """Return circumstances that no data of a robot hold: other starts, tilts, terrains, kinds of shapes, gains."""
-    usual = situation(robot)
-    found = {"wild starts": Situation(usual.name, usual.scene, starts="sampling")}
+    usual = scenario(robot)
+    found = {"wild starts": Scenario(usual.name, usual.scene, starts="sampling")}
     sampling = robot.ground_sampling
     if sampling is not None:
         scene = robot.grounds[sampling.ground]
-        found["random tilts"] = Situation(sampling.ground, scene, poses="sampling")
+        found["random tilts"] = Scenario(sampling.ground, scene, poses="sampling")
         if any(isinstance(shape, Terrain) for shape in scene.shapes):
-            found["another terrain"] = Situation(sampling.ground, reseeded(scene))
-            found["boxes"] = Situation("boxes", boxes())
+            found["another terrain"] = Scenario(sampling.ground, reseeded(scene))
+            found["boxes"] = Scenario("boxes", boxes())
     if robot.gains is not None:
-        found["stiffer than in data"] = Situation(usual.name, usual.scene, hold=outside(robot))
+        found["stiffer than in data"] = Scenario(usual.name, usual.scene, hold=outside(robot))
     return found
 
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes beside Newton's collision pipeline: how near their distances are, what they miss, and what they cost.
+"""Contact points beside Newton's collision pipeline: how near their distances are, what they miss, and what they cost.
 
-Usage: python benchmarks/probes.py [--worlds 512] [--json FILE]
+Usage: python benchmarks/contact points.py [--worlds 512] [--json FILE]
 
-Accuracy: a free ball with one probe at its centre, over a tilted ground of each kind; `error_m_KIND` is the
-greatest difference between the probe's distance less the radius and the pipeline's nearest contact. Where the
+Accuracy: a free ball with one contact point at its centre, over a tilted ground of each kind; `error_m_KIND` is the
+greatest difference between the contact point's distance less the radius and the pipeline's nearest contact. Where the
 centre is inside a mesh or a heightfield, or beyond a heightfield's border, which the pipeline gives a wall, the two
 do not mean the same and are not compared.
 
 Misses: ants in random poses, sunk by 3 cm into a ground; of the pipeline's contacts up to a gap of 1 cm,
-`missed_share_GROUND_PROBES` is the share without a probe of the same shape whose own touching point is within 8 cm
-(the radius of the legs), and `unseen_depth_m_GROUND_PROBES` the 95th percentile of the depth by which the deepest
-probe of the shape falls short of the contact. PROBES: the ends of capsules alone, or points along their axes at
+`missed_share_GROUND_PROBES` is the share without a contact point of the same shape whose own touching point is within 8
+cm (the radius of the legs), and `unseen_depth_m_GROUND_PROBES` the 95th percentile of the depth by which the deepest
+contact point of the shape falls short of the contact. PROBES: the ends of capsules alone, or points along their axes at
 most two radii or one radius apart.
 
-Cost: CPU time of measuring 512 ants with 25 probes each, and of the pipeline on the same states (contacts on
+Cost: CPU time of measuring 512 ants with 25 contact points each, and of the pipeline on the same states (contacts on
 exactly the same ground, which are no substitute: their number and order change from step to step).
 """
 
@@ -38,15 +38,15 @@ from _contacts import (
 )
 from _shapes import torus
 from neurodyn import robots
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.scene import Box, Plane, Scene, Terrain
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import Prober, Readings
+from neurodyn.geometry.proximity import ProximityQuery, Readings
 from neurodyn.geometry.solids import matrix
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import ProbeSelection
+from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import probe_layout
+from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.model_ground import ground_of_model
 
 _TOLERANCE = {"convex": 5e-6}  # the hull's own faces, in float32; all others 1e-6
@@ -80,7 +80,7 @@ def accuracy(worlds: int = 600) -> dict[str, float]:
         model = balls(add, worlds)
         q = ball_positions(worlds)
         ground = ground_of_model(model)
-        ours = Prober(BALL)(ground, q, torch.zeros(worlds, 6)).distance[:, 0].numpy() - RADIUS
+        ours = ProximityQuery(BALL)(ground, q, torch.zeros(worlds, 6)).distance[:, 0].numpy() - RADIUS
         theirs = contacts_of(model, q, gap=0.25).least(worlds)
         near = ours < 0.2
         if name in ("mesh", "convex", "heightfield"):
@@ -111,24 +111,27 @@ def ant_states(worlds: int) -> tuple[Robot, torch.Tensor]:
     return ant, q
 
 
-def layout_of(ant: Robot, spacing: float | None) -> ProbeLayout:
-    """Return the ant's probes, with points along axes where a spacing is given."""
-    chosen = msgspec.structs.replace(ant, probes=ProbeSelection(spacing=spacing))
-    return probe_layout(build(chosen), chosen)
+def layout_of(ant: Robot, spacing: float | None) -> ContactPointLayout:
+    """Return the ant's contact points, with points along axes where a spacing is given."""
+    chosen = msgspec.structs.replace(ant, contact_points=ContactPointSelection(spacing=spacing))
+    return contact_point_layout(build(chosen), chosen)
 
 
-def sink(q: torch.Tensor, ground: Ground, layout: ProbeLayout) -> torch.Tensor:
-    """Lower robots until their lowest probe is 3 cm deep, shape [worlds, nq]."""
-    prober, radius = Prober(layout), torch.tensor([probe.radius for probe in layout.probes])
+def sink(q: torch.Tensor, ground: Ground, layout: ContactPointLayout) -> torch.Tensor:
+    """Lower robots until their lowest contact point is 3 cm deep, shape [worlds, nq]."""
+    proximity, radius = (
+        ProximityQuery(layout),
+        torch.tensor([contact_point.radius for contact_point in layout.contact_points]),
+    )
     q = q.clone()
-    for _ in range(60):  # no probe comes nearer to the ground than it is lowered
-        q[:, 2] -= (prober(ground, q, torch.zeros(len(q), prober.nv)).distance - radius).amin(1)
+    for _ in range(60):  # no contact point comes nearer to the ground than it is lowered
+        q[:, 2] -= (proximity(ground, q, torch.zeros(len(q), proximity.nv)).distance - radius).amin(1)
     q[:, 2] -= 0.03
     return q
 
 
 def misses(worlds: int = 256) -> dict[str, float]:
-    """Return the shares of contacts that probes miss, and the depths that they do not see."""
+    """Return the shares of contacts that contact points miss, and the depths that they do not see."""
     ant, high = ant_states(worlds)
     layouts = {name: layout_of(ant, spacing) for name, spacing in _SPACINGS.items()}
     figures: dict[str, float] = {}
@@ -139,25 +142,30 @@ def misses(worlds: int = 256) -> dict[str, float]:
         near = found.distance < 0.01
         labels = [model.shape_label[shape].rsplit("/", 1)[-1] for shape in found.shape[near]]
         figures[f"contacts_{name}"] = float(near.sum())
-        for probes, layout in layouts.items():
-            readings = Prober(layout)(Ground(scene), q, torch.zeros(worlds, ant.spec.nv))
+        for contact_points, layout in layouts.items():
+            readings = ProximityQuery(layout)(Ground(scene), q, torch.zeros(worlds, ant.spec.nv))
             missed, unseen = compare_contacts(
                 layout, readings, found.world[near], labels, found.point[near], found.distance[near]
             )
-            figures[f"missed_share_{name}_{probes}"] = missed
-            figures[f"unseen_depth_m_{name}_{probes}"] = unseen
+            figures[f"missed_share_{name}_{contact_points}"] = missed
+            figures[f"unseen_depth_m_{name}_{contact_points}"] = unseen
     require(figures["missed_share_flat_ends"] == 0.0, "ends of capsules miss contacts with a plane")
     require(figures["unseen_depth_m_tilted_ends"] < 1e-5, "ends of capsules see another depth than the pipeline")
     return figures
 
 
 def compare_contacts(
-    layout: ProbeLayout, readings: Readings, world: np.ndarray, labels: list[str], point: np.ndarray, gap: np.ndarray
+    layout: ContactPointLayout,
+    readings: Readings,
+    world: np.ndarray,
+    labels: list[str],
+    point: np.ndarray,
+    gap: np.ndarray,
 ) -> tuple[float, float]:
-    """Return the share of contacts without a probe near, and the 95th percentile of unseen depth [m]."""
-    radius = torch.tensor([probe.radius for probe in layout.probes])
+    """Return the share of contacts without a contact point near, and the 95th percentile of unseen depth [m]."""
+    radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
     touching = (readings.position - radius[:, None] * readings.normal).numpy()[world]
-    shape = [probe.name.rsplit("/", 1)[0] for probe in layout.probes]
+    shape = [contact_point.name.rsplit("/", 1)[0] for contact_point in layout.contact_points]
     same = np.array([[label == one for one in shape] for label in labels])
     apart = np.where(same, np.linalg.norm(touching - point[:, None], axis=-1), np.inf).min(1)
     depth = np.where(same, (readings.distance - radius).numpy()[world], np.inf).min(1)
@@ -173,21 +181,24 @@ def cost(worlds: int) -> tuple[dict[str, float], dict[str, float]]:
         layout = layout_of(ant, None)
         q = sink(high, Ground(scene), layout)
         qd = torch.randn(worlds, ant.spec.nv)
-        prober, ground = Prober(layout), Ground(scene)
+        proximity, ground = ProximityQuery(layout), Ground(scene)
         model = build(ant, worlds, scene=scene)
         pipeline, found, state = make_pipeline(model, 0.1)
         set_positions(model, state, q)
         tracked = q.clone().requires_grad_()
 
         def train(
-            prober: Prober = prober, ground: Ground = ground, q: torch.Tensor = tracked, qd: torch.Tensor = qd
+            proximity: ProximityQuery = proximity,
+            ground: Ground = ground,
+            q: torch.Tensor = tracked,
+            qd: torch.Tensor = qd,
         ) -> None:
-            readings = prober(ground, q, qd, base_frame=True)
+            readings = proximity(ground, q, qd, base_frame=True)
             torch.autograd.grad(readings.distance.sum() + readings.velocity.sum() + readings.point.sum(), q)
 
         times = compare(
             {
-                "probes": lambda p=prober, g=ground, q=q, qd=qd: p(g, q, qd, base_frame=True),
+                "probes": lambda p=proximity, g=ground, q=q, qd=qd: p(g, q, qd, base_frame=True),
                 "gradient": train,
                 "pipeline": lambda p=pipeline, s=state, f=found: p.collide(s, f),
             }

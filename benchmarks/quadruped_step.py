@@ -14,7 +14,7 @@ import torch
 from _common import compare, require, single_thread, write_result
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.robots import Joint, Robot
-from neurodyn.robots.sections import ProbeSelection, Ranges
+from neurodyn.robots.sections import ContactPointSelection, Ranges
 from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
 
@@ -23,7 +23,7 @@ DT = 1e-3
 
 
 def quadruped() -> Robot:
-    """Return the A1, with probes at its feet."""
+    """Return the A1, with contact points at its feet."""
     joints = [f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf")]
     return Robot(
         name="a1",
@@ -34,7 +34,7 @@ def quadruped() -> Robot:
         dt=DT,
         fixed_base=False,
         meshes=False,
-        probes=ProbeSelection(shapes=("shape_9", "shape_15", "shape_21", "shape_27")),
+        contact_points=ContactPointSelection(shapes=("shape_9", "shape_15", "shape_21", "shape_27")),
         sampling=Ranges(height=(0.3, 0.4)),
     )
 

@@ -2,8 +2,8 @@
 """Legged robots among boxes in a Newton scene, stepped by a neural solver in place of MuJoCo Warp.
 
 The scene is made as in any Newton script: robots, a ground plane, boxes. The neural solver measures the robots'
-probes against whatever stands there, so nothing is said about the ground. The script runs the loop with both solvers
-and prints how far the robots' bases are apart.
+contact points against whatever stands there, so nothing is said about the ground. The script runs the loop with both
+solvers and prints how far the robots' bases are apart.
 
     python examples/boxes.py --robot ant
     python examples/boxes.py --robot anymal-c --run path/to/run --worlds 64 --frames 200
@@ -41,7 +41,7 @@ def build(robot, worlds, seed=0):
 def simulate(name, run, robot, model, frames):
     """Run the loop with one of the solvers; return positions in all frames, shape [frames + 1, worlds, nq]."""
     if name == "mujoco":
-        substeps = robot.teacher.substeps
+        substeps = robot.simulator.substeps
         solver = newton.solvers.SolverMuJoCo(model, nconmax=200, njmax=800, enable_multiccd=True)
     else:
         substeps = 1

@@ -20,7 +20,7 @@ import neurodyn
 from neurodyn.core.artifacts import read_json
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics import HybridDynamics
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.forecast_errors import forecast_errors, hybrid_forecast
 from neurodyn.identify.identify import Given, identify
 from neurodyn.identify.noise import Noise
@@ -45,7 +45,7 @@ def forecasts(
     windows, past = held_out(store, settings.context, round(seconds[-1] / robot.dt), count), settings.context
     model = neurodyn.load(run)
     assert isinstance(model, HybridDynamics)
-    nowhere = Surroundings(store)
+    nowhere = RecordedEnvironments(store)
     models = {"nominal": as_declared(model), "hybrid" if found["weights"] else "identified": model}
     made = {name: hybrid_forecast(m, "past", past, noise, nowhere) for name, m in models.items()}
     by_model = forecast_errors(made, robot.spec, windows, past, seconds)["by_model"]

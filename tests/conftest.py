@@ -42,7 +42,7 @@ def plant_file(plant_store: Store, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def teacher_file(cartpole: Robot, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def simulator_file(cartpole: Robot, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """40 episodes of 25 frames of the declared cartpole, from Newton."""
     pytest.importorskip("newton")
     from neurodyn.sim.generate import generate

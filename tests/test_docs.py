@@ -25,8 +25,8 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.scene import Scene
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import Floating
-from neurodyn.robots import Joint, Robot, TeacherConfig
-from neurodyn.robots.sections import Gains, GroundSampling, Material, ProbeSelection, Ranges
+from neurodyn.robots import Joint, Robot, SimulatorConfig
+from neurodyn.robots.sections import ContactPointSelection, Gains, GroundSampling, Material, Ranges
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -110,11 +110,11 @@ def test_the_declarations_are_those_of_the_examples():
     [
         ("own-robot", Robot),
         ("own-robot", Joint),
-        ("own-robot", TeacherConfig),
+        ("own-robot", SimulatorConfig),
         ("own-robot", Ranges),
         ("own-robot", Material),
         ("own-robot", GroundSampling),
-        ("own-robot", ProbeSelection),
+        ("own-robot", ContactPointSelection),
         ("own-robot", Gains),
         ("own-logs", ColumnMap),
         ("own-logs", Column),
@@ -160,12 +160,12 @@ def test_links_lead_somewhere(page: Path):
     for target in re.findall(r"\]\s*\(([^)]+)\)", text):
         if "://" in target:
             continue
-        path, _, anchor = target.partition("#")
+        path, _, base_prediction = target.partition("#")
         there = page.parent / path if path else page
         assert there.exists(), f"{page.name} links to {target}, which does not exist"
-        if anchor:
+        if base_prediction:
             titles = re.findall(r"^#+ (.+)$", there.read_text(), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert base_prediction in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_the_index_links_every_page():
@@ -187,14 +187,19 @@ def test_an_error_of_every_kind_on_the_page_is_what_is_said(workplace: Path, tmp
     generate = ["generate", str(tmp_path / "robot"), "--transitions", "20", "--worlds", "2", "--out", "bad.h5"]
     train = ["train", str(tmp_path / "robot"), "--data", "crawler.h5", "--out", "runs/bad", "--steps", "1"]
     cases = [
-        ("[trunk, front_leg, rear_leg]", "['foot*']", generate, "probes: shapes ['foot*'] match no collision shape"),
+        (
+            "[trunk, front_leg, rear_leg]",
+            "['foot*']",
+            generate,
+            "contact_points: shapes ['foot*'] match no collision shape",
+        ),
         ("  height: [0.1, 0.5]\n", "", generate, "no range to draw the base's height from"),
         ("solver: mujoco", "solver: featherstone", generate, "featherstone knows no contacts; use solver: mujoco"),
         (
             "[trunk, front_leg, rear_leg]",
             "[trunk]",
             train,
-            "which changed since they were generated: 8 probes instead of",
+            "which changed since they were generated: 8 contact points instead of",
         ),
         ("", "", ["evaluate", "runs/crawler", "--ground", "moon"], "--ground 'moon' is no ground of robot 'crawler'"),
     ]

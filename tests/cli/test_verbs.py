@@ -46,9 +46,9 @@ def log_run(plant_file: Path, settings: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-def teacher_run(teacher_file: Path, settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def simulator_run(simulator_file: Path, settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("teacher") / "run"
-    call("train", "cartpole", "--data", teacher_file, "--out", out, "--size", settings)
+    call("train", "cartpole", "--data", simulator_file, "--out", out, "--size", settings)
     return out
 
 
@@ -139,9 +139,9 @@ def test_evaluate_takes_a_log_and_a_split(flag: str, episodes: int, log_run: Pat
     assert strict(tmp_path / "a.json")["episodes"] == episodes
 
 
-def test_evaluate_beside_the_simulator(teacher_run: Path, tmp_path: Path):
+def test_evaluate_beside_the_simulator(simulator_run: Path, tmp_path: Path):
     call(
-        "evaluate", teacher_run, "--horizon", 20, "--rollouts", 4, "--seed", 7,
+        "evaluate", simulator_run, "--horizon", 20, "--rollouts", 4, "--seed", 7,
         "--json", tmp_path / "a.json", "--report", tmp_path / "a.html",
     )  # fmt: skip
     found = strict(tmp_path / "a.json")

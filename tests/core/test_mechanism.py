@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from neurodyn.core.config import from_dict, to_dict
-from neurodyn.core.contact_points import ChainJoint, Probe
+from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
 
@@ -26,7 +26,7 @@ def link(name="a", kind="revolute", parent=-1, axis=None, **values):
 MECHANISM = Mechanism(
     links=(link("base", "free"), link("hip", "ball", 0), link("knee", parent=1, lower=-1.0, friction=0.5)),
     gravity=(0.0, 1.0, -9.0),
-    points=(Probe(name="foot", joint=2, point=(0.0, 0.0, -0.5), radius=0.02),),
+    points=(ContactPoint(name="foot", joint=2, point=(0.0, 0.0, -0.5), radius=0.02),),
 )
 
 

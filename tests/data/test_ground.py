@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY, Plane, Scene
 from neurodyn.data.inspection import inspect_store
@@ -16,11 +16,11 @@ from neurodyn.data.windows import WindowSampler, all_windows
 from .conftest import counting_batch, header
 
 FLAT = Scene(shapes=(Plane(),))
-LAYOUT = ProbeLayout(
+LAYOUT = ContactPointLayout(
     joints=(
         ChainJoint(name="root", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0.0,) * 3),
     ),
-    probes=(Probe(name="foot/0", joint=0, point=(0.1, 0.0, -0.2), radius=0.0),),
+    contact_points=(ContactPoint(name="foot/0", joint=0, point=(0.1, 0.0, -0.2), radius=0.0),),
 )
 
 
@@ -33,13 +33,13 @@ def poses(episodes, first=0):
 
 
 def write(path, batches=2, **options):
-    with StoreWriter(path, header(scene=FLAT, probes=LAYOUT), **options) as writer:
+    with StoreWriter(path, header(scene=FLAT, contact_points=LAYOUT), **options) as writer:
         for index in range(writer.batches, batches):
             writer.append(*counting_batch(3, 10, first=3 * index), lengths=[10, 4, 8], ground=poses(3, 3 * index))
 
 
 def write_then_interrupt(path):
-    with StoreWriter(path, header(scene=FLAT, probes=LAYOUT)) as writer:
+    with StoreWriter(path, header(scene=FLAT, contact_points=LAYOUT)) as writer:
         writer.append(*counting_batch(3, 10), lengths=[10, 4, 8], ground=poses(3))
         raise KeyboardInterrupt
 
@@ -50,9 +50,9 @@ def grounded(tmp_path):
     return Store.open(tmp_path / "store.h5")
 
 
-def test_scene_probes_and_poses_round_trip(grounded, tmp_path):
+def test_scene_contact_points_and_poses_round_trip(grounded, tmp_path):
     assert grounded.header.scene == FLAT
-    assert grounded.header.probes == LAYOUT
+    assert grounded.header.contact_points == LAYOUT
     assert np.array_equal(grounded.ground, poses(6).astype(np.float32))
     grounded.write(tmp_path / "again.h5")
     assert np.array_equal(Store.open(tmp_path / "again.h5").ground, grounded.ground)

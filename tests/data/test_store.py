@@ -153,7 +153,7 @@ def test_existing_file_stays_until_the_writer_finishes(tmp_path):
 
 def test_an_error_leaves_neither_file_nor_part(tmp_path):
     with pytest.raises(RuntimeError):
-        write_then_raise(tmp_path / "x.h5", RuntimeError("teacher broke"))
+        write_then_raise(tmp_path / "x.h5", RuntimeError("simulator broke"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -292,5 +292,5 @@ def test_writing_is_cheap(tmp_path):
     with StoreWriter(tmp_path / "x.h5", header()) as writer:
         for _ in range(5):
             writer.append(q, qd, control)
-    # A teacher makes about 0.15 transitions a microsecond; writing must stay far below its 6.7 microseconds.
+    # A simulator makes about 0.15 transitions a microsecond; writing must stay far below its 6.7 microseconds.
     assert (time.process_time() - begin) / (5 * 51_200) < 1.5e-6

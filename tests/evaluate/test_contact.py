@@ -60,7 +60,7 @@ def test_a_floating_robot_has_errors_of_its_base(report: dict, cube: Robot):
     assert json.loads(json.dumps(report, allow_nan=False)) == report
 
 
-def test_the_teacher_is_nearer_to_itself_than_nothing_that_moves(report: dict):
+def test_the_simulator_is_nearer_to_itself_than_nothing_that_moves(report: dict):
     for floor in ("twice_substeps", "perturbed_1e-6"):
         for key in KEYS:
             assert 0 < report["floors"][floor]["20"][key] < 0.1 * report["baselines"]["hold_last"]["20"][key]

@@ -10,7 +10,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Plane, Scene
 from neurodyn.dynamics.interface import Environment
-from neurodyn.evaluate.scenario import Situation, of_worlds, situation, situations
+from neurodyn.evaluate.scenario import Scenario, of_worlds, scenario, scenarios
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot, load
 
@@ -21,20 +21,20 @@ def ant() -> Robot:
 
 
 def test_the_default_ground_is_the_declared_one(ant: Robot, cartpole: Robot):
-    assert (situation(ant).name, situation(ant).scene) == (ant.ground, ant.grounds["flat"])
-    assert situation(ant).grounded
-    assert situation(cartpole) == Situation()
-    assert not situation(cartpole).grounded
+    assert (scenario(ant).name, scenario(ant).scene) == (ant.ground, ant.grounds["flat"])
+    assert scenario(ant).grounded
+    assert scenario(cartpole) == Scenario()
+    assert not scenario(cartpole).grounded
 
 
 def test_a_ground_is_found_by_name(ant: Robot):
-    assert situation(ant, "rough").scene == ant.grounds["rough"]
+    assert scenario(ant, "rough").scene == ant.grounds["rough"]
 
 
 def test_a_ground_is_read_from_a_file_and_knows_where_its_own_files_are(ant: Robot, tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text("shapes: [{kind: plane}, {kind: box, half: [1, 1, 0.2], position: [2, 0, 0]}]")
-    scene = situation(ant, str(path)).scene
+    scene = scenario(ant, str(path)).scene
     assert scene is not None
     assert [type(shape).__name__ for shape in scene.shapes] == ["Plane", "Box"]
     assert scene.folder == str(tmp_path)
@@ -49,26 +49,26 @@ def test_a_ground_is_read_from_a_file_and_knows_where_its_own_files_are(ant: Rob
 )
 def test_a_ground_that_is_none_is_named(name: str, message: str, ant: Robot):
     with pytest.raises(InputError, match=message):
-        situation(ant, name)
+        scenario(ant, name)
 
 
 def test_a_file_that_is_no_scene_is_named(ant: Robot, tmp_path: Path):
     path = tmp_path / "bad.yaml"
     path.write_text("shapes: [{kind: cone}]")
     with pytest.raises(InputError, match=r"bad\.yaml"):
-        situation(ant, str(path))
+        scenario(ant, str(path))
 
 
 def test_all_grounds_begin_with_the_default(ant: Robot, cartpole: Robot):
-    assert next(iter(situations(ant))) == "flat"
-    assert set(situations(ant)) == set(ant.grounds)
+    assert next(iter(scenarios(ant))) == "flat"
+    assert set(scenarios(ant)) == set(ant.grounds)
     with pytest.raises(InputError, match="declares no grounds"):
-        situations(cartpole)
+        scenarios(cartpole)
 
 
 def test_floating_robots_stand_on_different_parts_of_a_ground(ant: Robot):
     pytest.importorskip("newton")
-    _, environment = situation(ant, "rough").begin(ant, 32, np.random.default_rng(0))
+    _, environment = scenario(ant, "rough").begin(ant, 32, np.random.default_rng(0))
     assert environment.ground is not None
     pose = environment.ground.pose
     assert pose is not None

@@ -20,7 +20,7 @@ HORIZON, ROLLOUTS = 120, 6
 
 
 class Wrapped(AnalyticDynamics):
-    """The teacher in the place of the model, spoiled on demand."""
+    """The simulator in the place of the model, spoiled on demand."""
 
     kind, network = "neural", "teacher"
 
@@ -43,7 +43,7 @@ def perfect(cartpole: Robot) -> dict:
     return evaluate(Wrapped(cartpole), cartpole, horizon=HORIZON, rollouts=ROLLOUTS)
 
 
-def test_the_teacher_beside_itself_has_no_error(perfect: dict):
+def test_the_simulator_beside_itself_has_no_error(perfect: dict):
     for entry in (perfect, perfect["driven"], *perfect["by_horizon"].values()):
         assert entry["base_position_m"] == 0.0
         assert entry["joint_rad"] == 0.0
@@ -63,7 +63,7 @@ def test_the_report_has_what_the_command_line_promises(perfect: dict):
     assert json.loads(json.dumps(perfect, allow_nan=False)) == perfect
 
 
-def test_baselines_are_far_off_where_the_teacher_moves(perfect: dict):
+def test_baselines_are_far_off_where_the_simulator_moves(perfect: dict):
     held, moving = perfect["baselines"]["hold_last"], perfect["baselines"]["constant_velocity"]
     assert held["100"]["joint_rad"] > 0.3
     # Over ten frames a falling pole still goes on at nearly its speed.
@@ -112,10 +112,12 @@ def test_a_model_that_diverges_everywhere_is_reported(value: float, cartpole: Ro
     json.dumps(found, allow_nan=False)
 
 
-def test_the_floors_are_the_teachers_own_errors(perfect: dict, cartpole: Robot):
+def test_the_floors_are_the_simulators_own_errors(perfect: dict, cartpole: Robot):
     floors = perfect["floors"]
     assert floors["rollouts"] == ROLLOUTS
-    finer = evaluate(Wrapped(cartpole, substeps=2 * cartpole.teacher.substeps), cartpole, horizon=20, rollouts=ROLLOUTS)
+    finer = evaluate(
+        Wrapped(cartpole, substeps=2 * cartpole.simulator.substeps), cartpole, horizon=20, rollouts=ROLLOUTS
+    )
     assert floors["twice_substeps"]["10"]["joint_rad"] == pytest.approx(finer["by_horizon"]["10"]["joint_rad"])
     first = floors["perturbed_1e-6"]["10"]
     assert 2e-7 < first["joint_rad"] < 2e-5

@@ -3,7 +3,7 @@
 
 import torch
 
-from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.scene import IDENTITY
 
 _PARENT = (0.1, 0.2, 0.3, 0.5, 0.5, -0.5, 0.5)
@@ -22,14 +22,18 @@ def joint(kind, parent):
 def all_kinds(first="free"):
     """Return a chain free (or `first`) - ball - prismatic - revolute with a revolute branch at the first body."""
     joints = [joint(first, -1), joint("ball", 0), joint("prismatic", 1), joint("revolute", 2), joint("revolute", 0)]
-    probes = [Probe(name=f"p{j}", joint=j, point=(0.3, 0.1 * j, -0.2), radius=0.0) for j in (0, 1, 3, 2, 3, 4, 1)]
-    return ProbeLayout(joints=tuple(joints), probes=tuple(probes), base_com=(0.1, 0.2, 0.3))
+    contact_points = [
+        ContactPoint(name=f"p{j}", joint=j, point=(0.3, 0.1 * j, -0.2), radius=0.0) for j in (0, 1, 3, 2, 3, 4, 1)
+    ]
+    return ContactPointLayout(joints=tuple(joints), contact_points=tuple(contact_points), base_com=(0.1, 0.2, 0.3))
 
 
-def point_probe(radius=0.0):
-    """Return a free body with one probe at its origin."""
+def contact_point_at(radius=0.0):
+    """Return a free body with one contact point at its origin."""
     free = ChainJoint(name="root", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=_NONE)
-    return ProbeLayout(joints=(free,), probes=(Probe(name="p", joint=0, point=_NONE, radius=radius),))
+    return ContactPointLayout(
+        joints=(free,), contact_points=(ContactPoint(name="p", joint=0, point=_NONE, radius=radius),)
+    )
 
 
 def at(points):
@@ -39,11 +43,11 @@ def at(points):
     return torch.cat([points, turn], -1), torch.zeros(len(points), 6, dtype=torch.float64)
 
 
-def random_state(prober, worlds, dtype=torch.float64, seed=0):
+def random_state(proximity, worlds, dtype=torch.float64, seed=0):
     """Return a random state; quaternions are not of unit length."""
     generator = torch.Generator().manual_seed(seed)
-    q = torch.randn(worlds, prober.nq, generator=generator, dtype=torch.float64)
-    return q.to(dtype), torch.randn(worlds, prober.nv, generator=generator, dtype=torch.float64).to(dtype)
+    q = torch.randn(worlds, proximity.nq, generator=generator, dtype=torch.float64)
+    return q.to(dtype), torch.randn(worlds, proximity.nv, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def random_pose(count, seed=1):

@@ -8,7 +8,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.contact_inputs import FEATURES, Contacts
 from neurodyn.geometry.ground import NOTHING, Ground
-from tests.geometry.chains import all_kinds, at, point_probe, random_pose, random_state
+from tests.geometry.chains import all_kinds, at, contact_point_at, random_pose, random_state
 
 PLANE = Ground(Scene(shapes=(Plane(),)))
 DT = 0.5
@@ -16,11 +16,11 @@ DT = 0.5
 
 def contacts(first="free", margin=2.0):
     layout = all_kinds(first)
-    return Contacts(layout, [margin + 0.1 * i for i in range(len(layout.probes))], DT)
+    return Contacts(layout, [margin + 0.1 * i for i in range(len(layout.contact_points))], DT)
 
 
 def expected(readings, radius, margin):
-    """The features of one probe of one world from its readings, shape [18]."""
+    """The features of one contact point of one world from its readings, shape [18]."""
     distance, normal, point, _, velocity, valid = readings
     gap = float(distance) - radius
     if not valid or gap >= margin:
@@ -36,13 +36,13 @@ def expected(readings, radius, margin):
 @pytest.mark.parametrize("first", ["free", "revolute"])
 def test_features_are_those_functions_of_the_readings(first):
     ours = contacts(first)
-    q, qd = random_state(ours.prober, 20)
+    q, qd = random_state(ours.proximity, 20)
     ground = Ground(Scene(shapes=(Plane(), Box(half=(0.5, 0.4, 0.3))))).posed(random_pose(20))
     features = ours(ground, q, qd).view(20, -1, FEATURES)
-    readings = ours.prober(ground, q, qd, base_frame=True)
+    readings = ours.proximity(ground, q, qd, base_frame=True)
     for world in range(20):
-        for p, probe in enumerate(ours.prober.layout.probes):
-            one = expected([r[world, p] for r in readings], probe.radius, 2.0 + 0.1 * p)
+        for p, contact_point in enumerate(ours.proximity.layout.contact_points):
+            one = expected([r[world, p] for r in readings], contact_point.radius, 2.0 + 0.1 * p)
             torch.testing.assert_close(features[world, p], one, rtol=1e-12, atol=1e-12)
     # All sides of every bend are there: beyond the margin, before the ground, coming in, and inside.
     near, deep, ahead = features[..., :3].unbind(-1)
@@ -52,7 +52,7 @@ def test_features_are_those_functions_of_the_readings(first):
 
 def test_the_radius_is_taken_off():
     q, qd = at([[0.0, 0.0, 0.3]])
-    near = Contacts(point_probe(radius=0.1), [0.4], DT)(PLANE, q, qd)[0, 0]
+    near = Contacts(contact_point_at(radius=0.1), [0.4], DT)(PLANE, q, qd)[0, 0]
     assert float(near) == pytest.approx(0.5)
 
 
@@ -60,7 +60,7 @@ def test_the_radius_is_taken_off():
 def test_gradients_are_those_of_finite_differences(first):
     """On planes seen from the base the held normal is exact, and the ground point follows."""
     ours = contacts(first)
-    q, qd = (x.requires_grad_() for x in random_state(ours.prober, 12))
+    q, qd = (x.requires_grad_() for x in random_state(ours.proximity, 12))
     ground = PLANE.posed(random_pose(12))
     depths = ours(ground, q, qd).view(12, -1, FEATURES)[..., :3].detach()
     assert (depths == 0).any()
@@ -72,7 +72,7 @@ def test_gradients_are_those_of_finite_differences(first):
 
 def test_features_go_into_part_of_a_wider_tensor():
     ours = contacts()
-    q, qd = random_state(ours.prober, 4, torch.float32)
+    q, qd = random_state(ours.proximity, 4, torch.float32)
     wide = torch.full((4, ours.width + 7), 5.0)
     ours(PLANE, q, qd, wide[:, 3 : 3 + ours.width])
     assert torch.equal(wide[:, 3:-4], ours(PLANE, q, qd))
@@ -81,13 +81,13 @@ def test_features_go_into_part_of_a_wider_tensor():
 
 def test_the_recorded_and_the_plain_way_give_the_same():
     ours = contacts()
-    q, qd = random_state(ours.prober, 4, torch.float32)
+    q, qd = random_state(ours.proximity, 4, torch.float32)
     assert torch.equal(ours(PLANE, q, qd), ours(PLANE, q.clone().requires_grad_(), qd).detach())
 
 
 def test_without_ground_or_worlds_there_is_nothing():
     ours = contacts()
-    q, qd = random_state(ours.prober, 2)
+    q, qd = random_state(ours.proximity, 2)
     assert not ours(NOTHING, q, qd).any()
     none = q[:0].requires_grad_()
     features = ours(PLANE, none, qd[:0])
@@ -97,8 +97,8 @@ def test_without_ground_or_worlds_there_is_nothing():
 
 def test_a_state_of_another_robot_is_refused():
     ours = contacts()
-    q, qd = random_state(ours.prober, 2)
-    with pytest.raises(InputError, match="valid for these probes"):
+    q, qd = random_state(ours.proximity, 2)
+    with pytest.raises(InputError, match="valid for these contact points"):
         ours(PLANE, q[:, 1:], qd)
 
 
@@ -107,7 +107,7 @@ def test_a_gpu_agrees():
     ours = contacts()
     ground, results = PLANE.posed(random_pose(5)), []
     for device in ("cpu", "cuda"):
-        q, qd = (x.to(device).requires_grad_() for x in random_state(ours.prober, 5))
+        q, qd = (x.to(device).requires_grad_() for x in random_state(ours.proximity, 5))
         features = ours(ground, q, qd)
         results.append([features, *torch.autograd.grad(features.square().sum(), (q, qd))])
     for here, there in zip(*results, strict=True):

@@ -7,10 +7,10 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Heightfield, Mesh, Plane, Scene
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import Prober
-from tests.geometry.chains import at, point_probe
+from neurodyn.geometry.proximity import ProximityQuery
+from tests.geometry.chains import at, contact_point_at
 
-PROBER = Prober(point_probe())
+PROBER = ProximityQuery(contact_point_at())
 
 
 def test_each_world_sees_the_scene_at_its_pose():

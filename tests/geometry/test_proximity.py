@@ -5,8 +5,8 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import Prober
-from tests.geometry.chains import all_kinds, at, joint, point_probe, random_pose, random_state
+from neurodyn.geometry.proximity import ProximityQuery
+from tests.geometry.chains import all_kinds, at, contact_point_at, joint, random_pose, random_state
 
 PLANE = Ground(Scene(shapes=(Plane(),)))
 
@@ -50,24 +50,24 @@ def integrate(layout, q, qd, h):
 
 @pytest.mark.parametrize("first", ["free", "revolute", "ball"])
 def test_velocity_is_the_rate_of_position(first):
-    prober = Prober(all_kinds(first))
-    q, qd = random_state(prober, 4)
+    proximity = ProximityQuery(all_kinds(first))
+    q, qd = random_state(proximity, 4)
     h = 1e-6
-    ahead = prober(None, integrate(prober.layout, q, qd, h), qd).position
-    behind = prober(None, integrate(prober.layout, q, qd, -h), qd).position
-    torch.testing.assert_close(prober(None, q, qd).velocity, (ahead - behind) / (2 * h), atol=1e-8, rtol=1e-8)
+    ahead = proximity(None, integrate(proximity.layout, q, qd, h), qd).position
+    behind = proximity(None, integrate(proximity.layout, q, qd, -h), qd).position
+    torch.testing.assert_close(proximity(None, q, qd).velocity, (ahead - behind) / (2 * h), atol=1e-8, rtol=1e-8)
 
 
 @pytest.mark.parametrize("base_frame", [False, True])
 @pytest.mark.parametrize("first", ["free", "prismatic"])
 def test_gradients_are_those_of_finite_differences(first, base_frame):
     """On planes the held normal is exact."""
-    prober = Prober(all_kinds(first))
-    q, qd = (x.requires_grad_() for x in random_state(prober, 2))
+    proximity = ProximityQuery(all_kinds(first))
+    q, qd = (x.requires_grad_() for x in random_state(proximity, 2))
     ground = PLANE.posed(random_pose(2))
 
     def outputs(q, qd):
-        readings = prober(ground, q, qd, base_frame=base_frame)
+        readings = proximity(ground, q, qd, base_frame=base_frame)
         values = (readings.distance, readings.position, readings.velocity)
         return (*values, readings.normal) if base_frame and first == "free" else values
 
@@ -75,26 +75,27 @@ def test_gradients_are_those_of_finite_differences(first, base_frame):
 
 
 def test_gradient_of_a_ground_point_in_the_base_frame_holds_it_in_the_world():
-    prober = Prober(all_kinds())
-    q, qd = random_state(prober, 2)
+    proximity = ProximityQuery(all_kinds())
+    q, qd = random_state(proximity, 2)
     ground = PLANE.posed(random_pose(2))
-    held = prober(ground, q, qd).point
+    held = proximity(ground, q, qd).point
     weight = torch.randn_like(held)
 
     def seen(q):
-        """The held points, seen from the base, whose frame four probes on it show."""
+        """The held points, seen from the base, whose frame four contact points on it show."""
         corners = [(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)]
-        layout = prober.layout
-        frame = Prober(type(layout)(
+        layout = proximity.layout
+        frame = ProximityQuery(type(layout)(
             joints=layout.joints,
-            probes=tuple(type(layout.probes[0])(name=str(c), joint=0, point=c, radius=0.0) for c in corners),
+            contact_points=tuple(type(layout.contact_points[0])(name=str(c), joint=0, point=c, radius=0.0) for c in
+            corners),
         ))  # fmt: skip
         place = frame(None, q, qd).position
         rotation = (place[:, 1:] - place[:, :1]).transpose(1, 2)
         return (held - place[:, :1]) @ rotation
 
     q.requires_grad_()
-    ours = prober(ground, q, qd, base_frame=True).point
+    ours = proximity(ground, q, qd, base_frame=True).point
     torch.testing.assert_close(ours, seen(q))
     (gradient,) = torch.autograd.grad((ours * weight).sum(), q)
     (expected,) = torch.autograd.grad((seen(q) * weight).sum(), q)
@@ -103,10 +104,10 @@ def test_gradient_of_a_ground_point_in_the_base_frame_holds_it_in_the_world():
 
 def test_base_frame_is_the_same_reading_in_other_axes():
     """Turned and shifted with its ground, a robot reads the same in its base frame."""
-    prober = Prober(point_probe())
+    proximity = ProximityQuery(contact_point_at())
     q, qd = at([[0.1, 0.2, 0.7]])
     qd[:, :3] = torch.tensor([0.3, -0.2, 0.1])
-    readings = prober(PLANE, q, qd, base_frame=True)
+    readings = proximity(PLANE, q, qd, base_frame=True)
     half = torch.tensor(0.4, dtype=torch.float64)
     turn = torch.tensor([[0.0, 0.0, half.sin(), half.cos()]], dtype=torch.float64)
     c, s = (2 * half).cos(), (2 * half).sin()
@@ -116,14 +117,14 @@ def test_base_frame_is_the_same_reading_in_other_axes():
     rates = qd.clone()
     rates[:, 0], rates[:, 1] = c * qd[:, 0] - s * qd[:, 1], s * qd[:, 0] + c * qd[:, 1]
     pose = torch.cat([torch.tensor([[3.0, -1.0, 0.0]], dtype=torch.float64), turn], -1)
-    for one, other in zip(readings, prober(PLANE.posed(pose), moved, rates, base_frame=True), strict=True):
+    for one, other in zip(readings, proximity(PLANE.posed(pose), moved, rates, base_frame=True), strict=True):
         torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("ground", [None, Ground()])
 def test_free_space_has_no_valid_reading(ground):
-    prober = Prober(point_probe())
-    readings = prober(ground, *at([[1.0, 2.0, 3.0]]))
+    proximity = ProximityQuery(contact_point_at())
+    readings = proximity(ground, *at([[1.0, 2.0, 3.0]]))
     assert not readings.valid.any()
     assert readings.distance.item() == 1000.0
     assert readings.normal.abs().max() == 0
@@ -132,51 +133,53 @@ def test_free_space_has_no_valid_reading(ground):
 
 
 def test_float32_is_right_to_a_micrometre():
-    prober = Prober(all_kinds())
+    proximity = ProximityQuery(all_kinds())
     ground = Ground(Scene(shapes=(Plane(), Box(half=(0.3, 0.4, 0.5), rotation=(0.5, 0.5, 0.5, 0.5))))).posed(
         random_pose(64)
     )
-    q, qd = random_state(prober, 64)
+    q, qd = random_state(proximity, 64)
     q[:, :3] *= 0.3
-    exact = prober(ground, q.float().double(), qd.float().double())
-    single = prober(ground.posed(ground.pose), q.float(), qd.float())
+    exact = proximity(ground, q.float().double(), qd.float().double())
+    single = proximity(ground.posed(ground.pose), q.float(), qd.float())
     assert (exact.distance - single.distance).abs().max() < 2e-6
     assert (exact.position - single.position).abs().max() < 2e-6
 
 
 def test_other_widths_precisions_and_worlds_are_refused():
-    prober = Prober(point_probe())
+    proximity = ProximityQuery(contact_point_at())
     q, qd = at([[0.0, 0.0, 1.0]])
     with pytest.raises(InputError, match=r"valid for these probes: \[worlds, 7\]"):
-        prober(PLANE, q[:, :6], qd)
+        proximity(PLANE, q[:, :6], qd)
     with pytest.raises(InputError, match="float32 or float64"):
-        prober(PLANE, q.half(), qd.half())
+        proximity(PLANE, q.half(), qd.half())
     with pytest.raises(InputError, match=r"poses of shape \[3, 7\]"):
-        prober(PLANE.posed(random_pose(3)), q, qd)
+        proximity(PLANE.posed(random_pose(3)), q, qd)
 
 
 def test_second_tree_beside_a_floating_robot_is_refused():
     layout = all_kinds()
     with pytest.raises(InputError, match="second tree"):
-        Prober(type(layout)(joints=(*layout.joints, joint("revolute", -1)), probes=layout.probes))
+        ProximityQuery(
+            type(layout)(joints=(*layout.joints, joint("revolute", -1)), contact_points=layout.contact_points)
+        )
 
 
-def test_no_world_and_no_probe_are_no_trouble():
-    layout = point_probe()
+def test_no_world_and_no_contact_point_are_no_trouble():
+    layout = contact_point_at()
     q, qd = at(torch.zeros(0, 3))
-    assert Prober(layout)(PLANE, q, qd).distance.shape == (0, 1)
+    assert ProximityQuery(layout)(PLANE, q, qd).distance.shape == (0, 1)
     q, qd = at(torch.zeros(2, 3))
-    assert Prober(type(layout)(joints=layout.joints, probes=()))(PLANE, q, qd).distance.shape == (2, 0)
+    assert ProximityQuery(type(layout)(joints=layout.joints, contact_points=()))(PLANE, q, qd).distance.shape == (2, 0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_gpu_reads_and_differentiates_like_the_cpu():
-    prober = Prober(all_kinds())
+    proximity = ProximityQuery(all_kinds())
     ground = PLANE.posed(random_pose(8))
     results = []
     for device in ("cpu", "cuda"):
-        q, qd = (x.to(device).requires_grad_() for x in random_state(prober, 8))
-        readings = prober(ground, q, qd, base_frame=True)
+        q, qd = (x.to(device).requires_grad_() for x in random_state(proximity, 8))
+        readings = proximity(ground, q, qd, base_frame=True)
         loss = readings.distance.sum() + (readings.velocity**2).sum() + (readings.point**2).sum()
         results.append([*readings, *torch.autograd.grad(loss, (q, qd))])
     for one, other in zip(*results, strict=True):

@@ -9,12 +9,12 @@ from benchmarks._shapes import torus
 from neurodyn.core.scene import Box, Capsule, Cylinder, Plane, Scene, Sphere, Terrain
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.meshes import closed_mesh
-from neurodyn.geometry.proximity import Prober
+from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.geometry.solids import Solid
 from neurodyn.geometry.terrain import terrain_heights
-from tests.geometry.chains import at, point_probe
+from tests.geometry.chains import at, contact_point_at
 
-PROBER = Prober(point_probe())
+PROBER = ProximityQuery(contact_point_at())
 IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 SHAPES = {
     "plane": Plane(position=(0.0, 0.0, 0.2), rotation=(0.0, 0.6, 0.0, 0.8)),

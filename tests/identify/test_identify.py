@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification from end to end: a declared arm, data of a teacher and of a known other arm, resumed and refused."""
+"""Identification from end to end: a declared arm, data of a simulator and of a known other arm, resumed and refused."""
 
 import dataclasses
 import json
@@ -117,7 +117,7 @@ def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict
     json.loads((out / "identification.json").read_text(), parse_constant=pytest.fail)
 
 
-def test_newtons_teacher_is_identified_from_its_own_data(tmp_path: Path):
+def test_newtons_simulator_is_identified_from_its_own_data(tmp_path: Path):
     """Featherstone's solver and this engine step alike: what was declared comes back from a start far off."""
     from neurodyn.sim.generate import generate
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from neurodyn.dynamics.interface import State, Window
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.noise import Noise
 from neurodyn.identify.noise_floor import noise_floor
 from neurodyn.identify.starts import FromPast, started
@@ -14,7 +14,7 @@ from tests.identify.pendulum import SPEC, dynamics, windows
 PAST, FRAMES = 8, 20
 
 
-class _Nowhere(Surroundings):
+class _Nowhere(RecordedEnvironments):
     """Free space."""
 
     def __init__(self) -> None:

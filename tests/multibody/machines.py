@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small mechanisms with the specs of their states, for tests of the hybrid engine."""
 
-from neurodyn.core.contact_points import ChainJoint, Probe
+from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.spec import JointSpec, StateSpec
@@ -61,10 +61,10 @@ def hopper():
         inertia=(0.002, 0.002, 0.0006, 0.0, 0.0, 0.0001), damping=0.1, lower=-1.0, upper=1.0, limit_stiffness=50.0,
     )  # fmt: skip
     points = (
-        Probe(name="foot", joint=1, point=(0.05, 0.0, -0.25), radius=0.03),
-        Probe(name="left", joint=0, point=(-0.1, 0.1, -0.12), radius=0.0),
-        Probe(name="right", joint=0, point=(-0.1, -0.1, -0.12), radius=0.0),
-        Probe(name="front", joint=0, point=(0.2, 0.0, -0.12), radius=0.0),
+        ContactPoint(name="foot", joint=1, point=(0.05, 0.0, -0.25), radius=0.03),
+        ContactPoint(name="left", joint=0, point=(-0.1, 0.1, -0.12), radius=0.0),
+        ContactPoint(name="right", joint=0, point=(-0.1, -0.1, -0.12), radius=0.0),
+        ContactPoint(name="front", joint=0, point=(0.2, 0.0, -0.12), radius=0.0),
     )
     return Mechanism(links=(body, leg), points=points)
 
@@ -73,4 +73,4 @@ def sphere(mass=0.5, radius=0.1, com=(0.0, 0.0, 0.0)):
     """A ball that flies and touches with its whole surface."""
     inertia = 0.4 * mass * radius**2
     link = Link(joint=joint("ball", "free"), mass=mass, com=com, inertia=(inertia,) * 3 + (0.0,) * 3)
-    return Mechanism(links=(link,), points=(Probe(name="skin", joint=0, point=(0.0, 0.0, 0.0), radius=radius),))
+    return Mechanism(links=(link,), points=(ContactPoint(name="skin", joint=0, point=(0.0, 0.0, 0.0), radius=radius),))

@@ -63,25 +63,25 @@ class Configuration:
         root = joint.parent < 0
         turn, origin = (np.eye(3), np.zeros(3)) if root else (self.turns[joint.parent], self.origins[joint.parent])
         base, shift = pose(joint.parent_frame)
-        anchor, axes = origin + turn @ shift, turn @ base
+        base_prediction, axes = origin + turn @ shift, turn @ base
         spin = np.zeros((3, nv)) if root else self.spin_jacobians[joint.parent].copy()
         # Velocity of the point of this link that is now at the joint's frame in the child.
         if joint.kind in ("revolute", "prismatic"):
             axis = axes @ np.array(joint.axis)
         if joint.kind == "revolute":
-            moved, place = axes @ rotated(np.array(joint.axis), own[0]), anchor
+            moved, place = axes @ rotated(np.array(joint.axis), own[0]), base_prediction
             carried = np.zeros((3, nv)) if root else self.point(joint.parent, place)
             spin[:, column] += axis
         elif joint.kind == "prismatic":
-            moved, place = axes, anchor + axis * own[0]
+            moved, place = axes, base_prediction + axis * own[0]
             carried = np.zeros((3, nv)) if root else self.point(joint.parent, place)
             carried[:, column] += axis
         elif joint.kind == "ball":
-            moved, place = axes @ matrix(own), anchor
+            moved, place = axes @ matrix(own), base_prediction
             carried = np.zeros((3, nv)) if root else self.point(joint.parent, place)
             spin[:, column : column + 3] += axes
         else:
-            moved, place = axes @ matrix(own[3:]), anchor + axes @ own[:3]
+            moved, place = axes @ matrix(own[3:]), base_prediction + axes @ own[:3]
             spin[:, column + 3 : column + 6] += axes
             carried = np.zeros((3, nv))
         child_turn, child_origin = pose(joint.child_frame)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.contact_points import ChainJoint, Probe
+from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.complementarity import (
@@ -37,7 +37,7 @@ def standing(rng, mechanism, q, points=6):
     for number in range(points):
         link = int(rng.integers(len(mechanism.links)))
         place, normal = rng.uniform(-0.4, 0.4, 3), unit(rng, 3)
-        found.append(Probe(name=f"p{number}", joint=link, point=tuple(map(float, place)), radius=0.02))
+        found.append(ContactPoint(name=f"p{number}", joint=link, point=tuple(map(float, place)), radius=0.02))
         centre = reference.origins[link] + reference.turns[link] @ place
         depth = 0.01 if number != 2 else -0.01
         grounds.append(((centre - (0.02 - depth) * normal).tolist(), normal.tolist()))
@@ -62,9 +62,11 @@ def of_points(mechanism, q, rows):
     reference, directions, found = Configuration(mechanism, q), iter(rows.directions), []
     names = [point.name for point in mechanism.points]
     for touch, count in zip(rows.touched, rows.tangents, strict=True):
-        probe = mechanism.points[names.index(touch.name)]
-        centre = reference.origins[probe.joint] + reference.turns[probe.joint] @ np.array(probe.point)
-        jacobian = reference.point(probe.joint, centre - probe.radius * np.array(touch.normal))
+        contact_point = mechanism.points[names.index(touch.name)]
+        centre = reference.origins[contact_point.joint] + reference.turns[contact_point.joint] @ np.array(
+            contact_point.point
+        )
+        jacobian = reference.point(contact_point.joint, centre - contact_point.radius * np.array(touch.normal))
         found += [np.array(next(directions)) @ jacobian for _ in range(1 + count)]
     return np.array(found)
 
@@ -175,14 +177,14 @@ def box(frame=STILL, child=STILL, com=(0.0, 0.0, 0.0)):
     corners = [tuple(c + x for c, x in zip(com, corner, strict=True)) for corner in product((-HALF, HALF), repeat=3)]
     return Mechanism(
         links=(Link(joint=joint, mass=MASS, com=com, inertia=(inertia, inertia, inertia, 0.0, 0.0, 0.0)),),
-        points=tuple(Probe(name=f"c{i}", joint=0, point=c, radius=0.0) for i, c in enumerate(corners)),
+        points=tuple(ContactPoint(name=f"c{i}", joint=0, point=c, radius=0.0) for i, c in enumerate(corners)),
     )
 
 
 def ball(radius=0.1):
     joint = ChainJoint(name="ball", kind="free", parent=-1, parent_frame=STILL, child_frame=STILL, axis=(0.0,) * 3)
     link = Link(joint=joint, mass=0.3, com=(0.0,) * 3, inertia=(0.0012, 0.0012, 0.0012, 0.0, 0.0, 0.0))
-    return Mechanism(links=(link,), points=(Probe(name="ball", joint=0, point=(0.0,) * 3, radius=radius),))
+    return Mechanism(links=(link,), points=(ContactPoint(name="ball", joint=0, point=(0.0,) * 3, radius=radius),))
 
 
 def pendulum(links, axis):
@@ -195,8 +197,8 @@ def pendulum(links, axis):
             axis=tuple(float(i == axis) for i in range(3)),
         )  # fmt: skip
         centre = tuple(0.5 * x for x in along)
-        probe = Probe(name=f"p{number}", joint=number, point=tuple(along), radius=0.0)
-        return Link(joint=joint, mass=1.0, com=centre, inertia=(0.02, 0.02, 0.02, 0.0, 0.0, 0.0)), probe
+        contact_point = ContactPoint(name=f"p{number}", joint=number, point=tuple(along), radius=0.0)
+        return Link(joint=joint, mass=1.0, com=centre, inertia=(0.02, 0.02, 0.02, 0.0, 0.0, 0.0)), contact_point
 
     pairs = [link(i) for i in range(links)]
     return Mechanism(links=tuple(a for a, _ in pairs), points=tuple(b for _, b in pairs))
@@ -382,7 +384,8 @@ def test_implicit_gradients_of_a_step_are_those_of_differences_once_sweeps_have_
     ends = ((HALF, 0.0, 0.0), (-HALF, 0.0, 0.0))
     whole = box()
     rod = Mechanism(
-        links=whole.links, points=tuple(Probe(name=f"e{i}", joint=0, point=e, radius=0.01) for i, e in enumerate(ends))
+        links=whole.links,
+        points=tuple(ContactPoint(name=f"e{i}", joint=0, point=e, radius=0.01) for i, e in enumerate(ends)),
     )
     program = compiled(rod, ImpulseSettings(sweeps=2000, adjoint="implicit"))
     for seed in range(4):

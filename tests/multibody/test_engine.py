@@ -281,7 +281,7 @@ def test_parameters_are_the_quantities_of_a_mechanism_that_is_built_with_them():
     [
         ({"free": ("elbow.weight",)}, "there is no parameter 'elbow.weight'; valid: .*elbow.mass"),
         ({"free": ("contact.friction",)}, "there is no parameter 'contact.friction'"),
-        ({"contact": "force"}, "robot 'machine': has no points that could touch a ground; declare `probes`"),
+        ({"contact": "force"}, "robot 'machine': has no points that could touch a ground; declare `contact_points`"),
         (
             {"blueprint": Blueprint(augmentations=(Augmentation(quantities=("elbow.speed",), inputs=("q.elbow",)),))},
             "blueprint: there is no quantity 'elbow.speed' to act on; valid: .*passive.elbow",

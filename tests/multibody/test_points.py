@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from neurodyn.core.contact_points import Probe
+from neurodyn.core.contact_points import ContactPoint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.points import link_poses, touches, wrenches
@@ -36,7 +36,7 @@ def tangle():
     rng = np.random.default_rng(4)
     mechanism = random_mechanism(rng, *ALL_KINDS)
     points = [
-        Probe(name=f"p{i}", joint=i, point=tuple(map(float, rng.uniform(-0.4, 0.4, 3))), radius=0.05 * i)
+        ContactPoint(name=f"p{i}", joint=i, point=tuple(map(float, rng.uniform(-0.4, 0.4, 3))), radius=0.05 * i)
         for i in range(len(mechanism.links))
     ]
     return Mechanism(links=mechanism.links, gravity=mechanism.gravity, points=tuple(points)), random_motion(

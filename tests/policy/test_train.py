@@ -12,7 +12,7 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.policy import train as training
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.evaluate import play
-from neurodyn.policy.opening import Opened
+from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.starts import SampledStarts
 from neurodyn.policy.train import PolicyTrainer, train_policy
@@ -25,7 +25,7 @@ TINY = PolicySettings(
 )  # fmt: skip
 
 
-class _Here(Opened):
+class _Here(ResolvedDynamics):
     """The mass, whose starts are its task's."""
 
     def starts(self, task, seed):
@@ -157,7 +157,7 @@ def test_policies_are_for_one_task():
 
 
 def test_what_is_loaded_acts_as_what_was_trained(tmp_path, monkeypatch):
-    trainer = PolicyTrainer(tmp_path, load("cartpole-swingup"), Opened("mass", _Cart()), TINY)
+    trainer = PolicyTrainer(tmp_path, load("cartpole-swingup"), ResolvedDynamics("mass", _Cart()), TINY)
     trainer._runner.learn(2)
     network = trainer.network
     from neurodyn.policy.artifact import save_policy

@@ -11,7 +11,7 @@ from neurodyn.robots import Robot
 
 GOOD = {
     "name": "probe",
-    "asset": "probe.urdf",
+    "asset": "contact point.urdf",
     "joints": [
         {"name": "rail", "kind": "prismatic", "lower": -1.0, "upper": 1.0},
         {"name": "swing", "kind": "revolute", "continuous": True},
@@ -48,7 +48,7 @@ BAD = {
     "no substeps": ({"teacher": {"substeps": 0}}, "substeps is 0"),
     "option of the other solver": ({"teacher": {"iterations": 5}}, "options of mujoco"),
     "locked and moving": ({"locked": ["rail"]}, "both in joints and in locked"),
-    "unknown suffix": ({"asset": "probe.step"}, ".urdf"),
+    "unknown suffix": ({"asset": "contact point.step"}, ".urdf"),
     "friction that is ignored": (
         {"joints": [{"name": "rail", "kind": "prismatic", "friction": 1.0}]},
         "featherstone ignores",
@@ -65,7 +65,7 @@ BAD = {
     "reversed heights": ({**FLAT, "ground_sampling": {"ground": "flat", "height": [1, 0]}}, "lower is above upper"),
     "ground without contacts": ({"grounds": FLAT["grounds"]}, "featherstone knows no contacts"),
     "rotation that is none": ({"grounds": {"flat": {"shapes": [{"kind": "plane", "rotation": [0, 0, 0, 2]}]}}}, "unit"),
-    "no probes": ({"probes": {"shapes": []}}, "shapes is empty"),
+    "no contact points": ({"probes": {"shapes": []}}, "shapes is empty"),
     "no spacing": ({"probes": {"spacing": 0}}, "spacing is 0"),
     "slippery beyond reason": ({"material": {"friction": -1}}, "friction is -1"),
     "no stiffness": ({"material": {"stiffness": 0}}, "stiffness is 0"),

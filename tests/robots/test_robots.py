@@ -87,9 +87,9 @@ def test_missing_package_names_the_extra(monkeypatch, name, extra):
 def test_contact_robots_declare_what_contact_needs():
     for name in ("pendulum", "cube", "ant", "anymal-c"):
         robot = robots.load(name)
-        assert robot.teacher.solver == "mujoco"
-        assert robot.teacher.substeps >= 4
-        assert robot.probes is not None
+        assert robot.simulator.solver == "mujoco"
+        assert robot.simulator.substeps >= 4
+        assert robot.contact_points is not None
         assert robot.named_ground() is not None
         assert robot.ground_sampling is not None
 

@@ -12,7 +12,7 @@ from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 
 _FEET = ["LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"]
 
@@ -40,7 +40,7 @@ def test_feet_of_a_standing_robot_carry_its_weight() -> None:
     for _ in range(200):
         carry, step = dynamics.step(carry, state, control)
         state = step.state
-        forces, contacts = carry.teacher.contact_forces(), step.contacts
+        forces, contacts = carry.simulator.contact_forces(), step.contacts
         assert forces is not None
         assert contacts is not None
         pressed.append(forces)
@@ -49,22 +49,22 @@ def test_feet_of_a_standing_robot_carry_its_weight() -> None:
     names = list(robot.contacts)
     feet = [names.index(name) for name in _FEET]
     # The base goes nowhere, so that on the mean the feet carry the weight.
-    assert mean[0, feet].sum().item() == pytest.approx(_weight(carry.teacher), rel=0.03)
+    assert mean[0, feet].sum().item() == pytest.approx(_weight(carry.simulator), rel=0.03)
     assert mean[0].sum().item() == pytest.approx(mean[0, feet].sum().item())
     assert touched[-1][0, feet].tolist() == [1.0] * 4
     assert torch.stack(pressed)[:, 1].abs().max().item() == 0.0  # falls all the while
 
 
-def _weight(teacher: Teacher) -> float:
-    masses: Any = teacher.model.body_mass
-    return 9.81 * float(masses.numpy().sum()) / teacher.worlds
+def _weight(simulator: ReferenceSimulator) -> float:
+    masses: Any = simulator.model.body_mass
+    return 9.81 * float(masses.numpy().sum()) / simulator.worlds
 
 
 def test_no_forces_without_ground() -> None:
-    assert Teacher(load("anymal-c"), 1, capture=False).contact_forces() is None
+    assert ReferenceSimulator(load("anymal-c"), 1, capture=False).contact_forces() is None
 
 
 def test_a_pattern_without_shapes_is_refused() -> None:
     robot = msgspec.structs.replace(load("anymal-c"), contacts={"TAIL": ("tail_*",)})
     with pytest.raises(InputError, match=r"TAIL.*matches no collision shape; valid.*shape_21"):
-        Teacher(robot, 1, scene=robot.named_ground(), capture=False)
+        ReferenceSimulator(robot, 1, scene=robot.named_ground(), capture=False)

@@ -12,10 +12,10 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import Prober
-from neurodyn.robots.sections import ProbeSelection
+from neurodyn.geometry.proximity import ProximityQuery
+from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import probe_layout
+from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.model_ground import ground_of_model
 
 GROUNDS = pipeline_grounds(*torus())
@@ -23,12 +23,12 @@ GROUNDS = pipeline_grounds(*torus())
 
 @pytest.fixture(scope="module")
 def ant():
-    """The ant with all its probes."""
-    return with_probes(robots.load("ant"))
+    """The ant with all its contact points."""
+    return with_contact_points(robots.load("ant"))
 
 
-def with_probes(robot, **fields):
-    return msgspec.structs.replace(robot, probes=ProbeSelection(**fields))
+def with_contact_points(robot, **fields):
+    return msgspec.structs.replace(robot, contact_points=ContactPointSelection(**fields))
 
 
 def random_state(robot, worlds, seed=0):
@@ -45,7 +45,7 @@ def test_distance_is_that_of_the_pipelines_contact(name):
     model = balls(GROUNDS[name], worlds)
     q = ball_positions(worlds)
     ground = ground_of_model(model)
-    readings = Prober(BALL)(ground, q, torch.zeros(worlds, 6))
+    readings = ProximityQuery(BALL)(ground, q, torch.zeros(worlds, 6))
     theirs = contacts_of(model, q, gap=0.25).least(worlds)
     ours = readings.distance[:, 0].numpy() - RADIUS
     near = (ours < 0.2) & (ours > -0.9 * RADIUS if name in ("mesh", "convex", "heightfield") else True)
@@ -64,7 +64,7 @@ def test_normal_and_point_of_the_pipeline():
     worlds = 200
     model = balls(GROUNDS["box"], worlds)
     q = ball_positions(worlds)
-    readings = Prober(BALL)(ground_of_model(model), q, torch.zeros(worlds, 6))
+    readings = ProximityQuery(BALL)(ground_of_model(model), q, torch.zeros(worlds, 6))
     found = contacts_of(model, q, gap=0.25)
     outside = readings.distance[found.world, 0].numpy() > 1e-3
     normal = readings.normal[found.world, 0].numpy()
@@ -75,19 +75,19 @@ def test_normal_and_point_of_the_pipeline():
 
 @pytest.mark.parametrize("angle", [0.0, 0.3, 0.9])
 def test_corners_and_capsule_ends_on_tilted_planes_are_the_pipelines_contacts(ant, angle):
-    """Each contact of the pipeline lies at a probe, with the same distance to 1e-6 m and the same place to 1e-5 m."""
+    """Each contact of the pipeline lies at a contact point: distances equal to 1e-6 m, places to 1e-5 m."""
     scene = Scene(shapes=(Plane(rotation=(0.0, float(np.sin(angle / 2)), 0.0, float(np.cos(angle / 2)))),))
     for robot, height in ((ant, 0.3), (robots.load("cube"), 0.08)):
         worlds = 32
         model = build(robot, worlds, scene=scene)
-        layout = probe_layout(model, robot)
+        layout = contact_point_layout(model, robot)
         q, qd = random_state(robot, worlds)
         q[:, :3] *= 0.1
         q[:, 2] += height
-        readings = Prober(layout)(ground_of_model(model), q, qd)
+        readings = ProximityQuery(layout)(ground_of_model(model), q, qd)
         found = contacts_of(model, q, gap=0.05)
         assert len(found.world) > worlds
-        radius = torch.tensor([probe.radius for probe in layout.probes])
+        radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
         touching = (readings.position - radius[:, None] * readings.normal).numpy()[found.world]
         gap = (readings.distance - radius).numpy()[found.world]
         apart = np.linalg.norm(touching - found.point[:, None], axis=-1)
@@ -100,10 +100,10 @@ def test_ground_of_a_model_is_that_of_its_scene(ant):
     scene = Scene(shapes=(Plane(position=(0.0, 0.0, -0.1)), Box(half=(0.4, 0.3, 0.2), position=(0.3, 0.0, 0.0))))
     model = build(ant, 3, scene=scene)
     q, qd = random_state(ant, 3)
-    prober = Prober(probe_layout(model, ant))
+    proximity = ProximityQuery(contact_point_layout(model, ant))
     ground = ground_of_model(model)
     assert [len(own) for own in ground.own] == [2, 2, 2]
-    torch.testing.assert_close(prober(ground, q, qd).distance, prober(Ground(scene), q, qd).distance)
+    torch.testing.assert_close(proximity(ground, q, qd).distance, proximity(Ground(scene), q, qd).distance)
 
 
 def test_shapes_of_one_world_are_not_seen_by_another():
@@ -119,7 +119,7 @@ def test_shapes_of_one_world_are_not_seen_by_another():
     ground = ground_of_model(scene.finalize(device="cpu"))
     assert len(ground.shared) == 1
     q = torch.tensor([[0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0]]).repeat(2, 1)
-    distance = Prober(BALL)(ground, q, torch.zeros(2, 6)).distance[:, 0]
+    distance = ProximityQuery(BALL)(ground, q, torch.zeros(2, 6)).distance[:, 0]
     torch.testing.assert_close(distance, torch.tensor([0.4, 0.3]))
 
 
@@ -127,7 +127,7 @@ def test_ground_of_another_number_of_worlds_is_refused(ant):
     model = build(ant, 2, scene=Scene(shapes=(Plane(),)))
     q, qd = random_state(ant, 3)
     with pytest.raises(InputError, match="2 worlds"):
-        Prober(probe_layout(model, ant))(ground_of_model(model), q, qd)
+        ProximityQuery(contact_point_layout(model, ant))(ground_of_model(model), q, qd)
 
 
 def test_open_mesh_of_a_model_is_refused():
@@ -137,50 +137,52 @@ def test_open_mesh_of_a_model_is_refused():
         ground_of_model(model)
 
 
-def test_ant_has_the_papers_25_probes(ant):
-    layout = probe_layout(build(ant), with_probes(ant))
-    assert len(layout.probes) == 25
-    assert len({probe.name for probe in layout.probes}) == 25
-    torso = layout.probes[0]
+def test_ant_has_the_papers_25_contact_points(ant):
+    layout = contact_point_layout(build(ant), with_contact_points(ant))
+    assert len(layout.contact_points) == 25
+    assert len({contact_point.name for contact_point in layout.contact_points}) == 25
+    torso = layout.contact_points[0]
     assert (torso.joint, torso.point, torso.radius) == (0, (0.0, 0.0, 0.0), 0.25)
 
 
-def test_distinct_probes_touch_whatever_all_of_them_touch(ant):
+def test_distinct_contact_points_touch_whatever_all_of_them_touch(ant):
     model, rng = build(ant), np.random.default_rng(0)
-    every, distinct = (probe_layout(model, with_probes(ant, distinct=choice)) for choice in (False, True))
-    assert len(distinct.probes) == 13
+    every, distinct = (
+        contact_point_layout(model, with_contact_points(ant, distinct=choice)) for choice in (False, True)
+    )
+    assert len(distinct.contact_points) == 13
     q = torch.from_numpy(rng.normal(size=(200, ant.spec.nq))).float()
     q[:, 3:7] /= q[:, 3:7].norm(dim=1, keepdim=True)
     ground = Ground(Scene(shapes=(Plane(),)))
     least = []
     for layout in (every, distinct):
-        radius = torch.tensor([probe.radius for probe in layout.probes])
-        least.append((Prober(layout)(ground, q, torch.zeros(200, ant.spec.nv)).distance - radius).amin(1))
+        radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
+        least.append((ProximityQuery(layout)(ground, q, torch.zeros(200, ant.spec.nv)).distance - radius).amin(1))
     torch.testing.assert_close(least[0], least[1], atol=1e-5, rtol=0)
 
 
 def test_patterns_select_by_shape_and_by_body(ant):
     model = build(ant)
-    feet = probe_layout(model, with_probes(ant, shapes=("*_foot",)))
-    ankles = probe_layout(model, with_probes(ant, shapes=("*ankle_geom",)))
-    assert len(feet.probes) == 8
-    assert feet.probes == ankles.probes
+    feet = contact_point_layout(model, with_contact_points(ant, shapes=("*_foot",)))
+    ankles = contact_point_layout(model, with_contact_points(ant, shapes=("*ankle_geom",)))
+    assert len(feet.contact_points) == 8
+    assert feet.contact_points == ankles.contact_points
 
 
 def test_spacing_adds_points_along_axes(ant):
     model = build(ant)
-    dense = probe_layout(model, with_probes(ant, shapes=("left_ankle_geom",), spacing=2.0))
-    places = np.array([probe.point for probe in dense.probes])
+    dense = contact_point_layout(model, with_contact_points(ant, shapes=("left_ankle_geom",), spacing=2.0))
+    places = np.array([contact_point.point for contact_point in dense.contact_points])
     gaps = np.linalg.norm(np.diff(places, axis=0), axis=1)
     assert len(places) == 5  # 0.566 m long, radius 0.08 m
     assert gaps.max() <= 0.16
-    ends = probe_layout(model, with_probes(ant, shapes=("left_ankle_geom",)))
-    np.testing.assert_allclose(places[[0, -1]], [probe.point for probe in ends.probes])
+    ends = contact_point_layout(model, with_contact_points(ant, shapes=("left_ankle_geom",)))
+    np.testing.assert_allclose(places[[0, -1]], [contact_point.point for contact_point in ends.contact_points])
 
 
 def test_selection_that_matches_nothing_names_what_there_is(ant):
     with pytest.raises(InputError, match=r"match no collision shape; valid: patterns of the shapes aux_1_geom.*torso"):
-        probe_layout(build(ant), with_probes(ant, shapes=("wheel*",)))
+        contact_point_layout(build(ant), with_contact_points(ant, shapes=("wheel*",)))
 
 
 @pytest.mark.parametrize("name", ["ant", "cube", "pendulum"])
@@ -188,13 +190,13 @@ def test_positions_and_velocities_follow_newtons_kinematics(name):
     """Positions beside eval_fk, velocities beside differences of positions along the motion (float64)."""
     robot = robots.load(name)
     model = build(robot)
-    layout = probe_layout(model, robot)
-    prober = Prober(layout)
+    layout = contact_point_layout(model, robot)
+    proximity = ProximityQuery(layout)
     if robot.fixed_base:
         q, qd = torch.randn(1, robot.spec.nq), torch.randn(1, robot.spec.nv)
     else:
         q, qd = random_state(robot, 1)
-    readings = prober(None, q, qd)
+    readings = proximity(None, q, qd)
     state = model.state()
     wp.copy(state.joint_q, wp.from_torch(q.flatten()))
     wp.copy(state.joint_qd, wp.from_torch(qd.flatten()))
@@ -202,10 +204,10 @@ def test_positions_and_velocities_follow_newtons_kinematics(name):
     body_q, body_qd = state.body_q.numpy(), state.body_qd.numpy()
     child, com = model.joint_child.numpy(), model.body_com.numpy()
     moving = [j for j, kind in enumerate(model.joint_type.numpy()) if int(kind) != int(newton.JointType.FIXED)]
-    for number, probe in enumerate(layout.probes):
-        body = child[moving[probe.joint]]
+    for number, contact_point in enumerate(layout.contact_points):
+        body = child[moving[contact_point.joint]]
         pose = wp.transform(*body_q[body].tolist())
-        place = np.array(wp.transform_point(pose, wp.vec3(*probe.point)))
+        place = np.array(wp.transform_point(pose, wp.vec3(*contact_point.point)))
         centre = np.array(wp.transform_point(pose, wp.vec3(*com[body].tolist())))
         velocity = body_qd[body][:3] + np.cross(body_qd[body][3:], place - centre)
         np.testing.assert_allclose(readings.position[0, number], place, atol=2e-6)

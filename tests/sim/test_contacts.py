@@ -15,7 +15,7 @@ from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.contacts import Capacity
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 
 SCENE = Scene(shapes=(Plane(), Box(half=(0.6, 0.6, 0.2))))
 WORLDS = 6
@@ -39,11 +39,11 @@ def landed_ants(worlds: int = WORLDS) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.fixture(scope="module")
-def ants() -> Teacher:
-    return Teacher(robots.load("ant"), WORLDS, scene=SCENE)
+def ants() -> ReferenceSimulator:
+    return ReferenceSimulator(robots.load("ant"), WORLDS, scene=SCENE)
 
 
-def test_the_frame_forgets_what_was_simulated_before(ants: Teacher):
+def test_the_frame_forgets_what_was_simulated_before(ants: ReferenceSimulator):
     q, qd, torque, pose = landed_ants()
     ants.set_ground(pose)
     fresh = ants.rollout(q, qd, torque)
@@ -56,7 +56,7 @@ def test_the_frame_forgets_what_was_simulated_before(ants: Teacher):
         assert torch.equal(found, expected)
 
 
-def test_worlds_and_their_grounds_are_independent(ants: Teacher):
+def test_worlds_and_their_grounds_are_independent(ants: ReferenceSimulator):
     q, qd, torque, pose = landed_ants()
     ants.set_ground(pose)
     q_all, qd_all = ants.rollout(q, qd, torque)
@@ -73,31 +73,31 @@ def test_worlds_and_their_grounds_are_independent(ants: Teacher):
     assert not torch.equal(q_changed[0], q_all[0])
 
 
-def test_too_little_room_is_enlarged_and_nothing_is_lost(ants: Teacher, monkeypatch):
+def test_too_little_room_is_enlarged_and_nothing_is_lost(ants: ReferenceSimulator, monkeypatch):
     q, qd, torque, pose = landed_ants()
     ants.set_ground(pose)
     expected = ants.rollout(q, qd, torque)
     monkeypatch.setattr(Capacity, "of", classmethod(lambda cls, model, newton: Capacity(1, 4)))
-    small = Teacher(robots.load("ant"), WORLDS, scene=SCENE)
+    small = ReferenceSimulator(robots.load("ant"), WORLDS, scene=SCENE)
     small.set_ground(pose)
     for found, wanted in zip(small.rollout(q, qd, torque), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)
     assert dataclasses.astuple(small._capacity)[1] > 4  # type: ignore[arg-type]
 
 
-def test_bodies_of_a_robot_do_not_collide(ants: Teacher):
+def test_bodies_of_a_robot_do_not_collide(ants: ReferenceSimulator):
     """Neighbouring links of the ant overlap: in free fall nothing pushes them apart."""
     robot = robots.load("ant")
     q, qd, torque, pose = landed_ants()
     pose[:, 2] = -100.0
     ants.set_ground(pose)
     q_falling, qd_falling = ants.rollout(q, qd, torque)
-    free = Teacher(robot, WORLDS).rollout(q, qd, torque)
+    free = ReferenceSimulator(robot, WORLDS).rollout(q, qd, torque)
     torch.testing.assert_close(q_falling, free[0], rtol=0, atol=1e-4)
     torch.testing.assert_close(qd_falling, free[1], rtol=0, atol=1e-2)
 
 
-def test_a_ground_of_the_wrong_shape_is_refused(ants: Teacher):
+def test_a_ground_of_the_wrong_shape_is_refused(ants: ReferenceSimulator):
     with pytest.raises(InputError, match=r"valid: \[6, 7\]"):
         ants.set_ground(torch.zeros(5, 7))
     with pytest.raises(InputError, match="finite"):
@@ -105,8 +105,8 @@ def test_a_ground_of_the_wrong_shape_is_refused(ants: Teacher):
 
 
 def test_featherstone_refuses_scenes(cartpole):
-    with pytest.raises(InputError, match=r"declare teacher: \{solver: mujoco\}"):
-        Teacher(cartpole, 1, scene=SCENE)
+    with pytest.raises(InputError, match=r"declare simulator: \{solver: mujoco\}"):
+        ReferenceSimulator(cartpole, 1, scene=SCENE)
 
 
 TUMBLER = """<mujoco><worldbody><body name="trunk"><freejoint name="base"/>
@@ -143,7 +143,7 @@ def random_tumblers(worlds: int) -> tuple[torch.Tensor, torch.Tensor]:
 def test_velocities_are_those_of_the_centre_of_mass_and_of_the_parents_joint_frame(tumbler: Robot):
     """What a small step does to positions is what the docstring of `core.spec` says velocities are."""
     q, qd = random_tumblers(16)
-    after, qd_after = Teacher(tumbler, 16).step(q, qd, torch.zeros(16, 0))
+    after, qd_after = ReferenceSimulator(tumbler, 16).step(q, qd, torch.zeros(16, 0))
     q, after, qd_after = q.double(), after.double(), qd_after.double()
     com = torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64).expand(16, 3)
     centre, centre_after = (x[:, :3] + rotate(x[:, 3:7], com) for x in (q, after))
@@ -154,36 +154,36 @@ def test_velocities_are_those_of_the_centre_of_mass_and_of_the_parents_joint_fra
         torch.testing.assert_close(spin, qd_after[:, velocity], rtol=0, atol=2e-2)
 
 
-def test_teacher_and_forward_kinematics_agree_on_velocities(tumbler: Robot):
+def test_simulator_and_forward_kinematics_agree_on_velocities(tumbler: Robot):
     import newton
     import warp as wp
 
     q, qd = random_tumblers(8)
-    teacher = Teacher(msgspec.structs.replace(tumbler, dt=1e-6), 8)
-    teacher.step(q, qd, torch.zeros(8, 0))
-    state = teacher.model.state()
-    newton.eval_fk(teacher.model, wp.from_torch(q.flatten()), wp.from_torch(qd.flatten()), state)
+    simulator = ReferenceSimulator(msgspec.structs.replace(tumbler, dt=1e-6), 8)
+    simulator.step(q, qd, torch.zeros(8, 0))
+    state = simulator.model.state()
+    newton.eval_fk(simulator.model, wp.from_torch(q.flatten()), wp.from_torch(qd.flatten()), state)
     assert state.body_qd is not None
     body_qd = torch.from_numpy(state.body_qd.numpy()).view(8, 2, 6)
     torch.testing.assert_close(body_qd[:, 0], qd[:, :6], rtol=0, atol=1e-5)
-    anchor = torch.from_numpy(teacher.model.joint_X_p.numpy()).view(8, 2, 7)[:, 1]  # type: ignore[union-attr]
-    relative = rotate(q[:, 3:7], rotate(anchor[:, 3:], qd[:, 6:]))
+    base_prediction = torch.from_numpy(simulator.model.joint_X_p.numpy()).view(8, 2, 7)[:, 1]  # type: ignore[union-attr]
+    relative = rotate(q[:, 3:7], rotate(base_prediction[:, 3:], qd[:, 6:]))
     torch.testing.assert_close(body_qd[:, 1, 3:] - body_qd[:, 0, 3:], relative, rtol=0, atol=1e-5)
 
 
 def test_momentum_of_a_free_tumbler_is_kept(tumbler: Robot):
     """The velocity of the centre of mass of all bodies changes by gravity alone, here none."""
     q, qd = random_tumblers(8)
-    robot = msgspec.structs.replace(tumbler, dt=0.01, teacher=msgspec.structs.replace(tumbler.teacher, substeps=40))
-    q_all, _ = Teacher(robot, 8).rollout(q, qd, torch.zeros(8, 20, 0))
+    robot = msgspec.structs.replace(tumbler, dt=0.01, simulator=msgspec.structs.replace(tumbler.simulator, substeps=40))
+    q_all, _ = ReferenceSimulator(robot, 8).rollout(q, qd, torch.zeros(8, 20, 0))
     centres = []
     for frame in (0, 10, 20):
         x = q_all[:, frame].double()
         trunk = x[:, :3] + rotate(x[:, 3:7], torch.tensor([[0.1, -0.2, 0.3]], dtype=torch.float64).expand(8, 3))
-        anchor = x[:, :3] + rotate(x[:, 3:7], torch.tensor([[0.2, 0, 0.1]], dtype=torch.float64).expand(8, 3))
+        base_prediction = x[:, :3] + rotate(x[:, 3:7], torch.tensor([[0.2, 0, 0.1]], dtype=torch.float64).expand(8, 3))
         fixed = torch.tensor(euler_xyz(20, 40, 60), dtype=torch.float64).expand(8, 4)
         turn = multiply(x[:, 3:7], multiply(fixed, x[:, 7:]))
-        arm = anchor + rotate(turn, torch.tensor([[0, 0.1, 0.2]], dtype=torch.float64).expand(8, 3))
+        arm = base_prediction + rotate(turn, torch.tensor([[0, 0.1, 0.2]], dtype=torch.float64).expand(8, 3))
         centres.append((2.0 * trunk + 0.5 * arm) / 2.5)
     torch.testing.assert_close(centres[2] - centres[1], centres[1] - centres[0], rtol=0, atol=2e-4)
 

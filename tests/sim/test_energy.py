@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.robots import TeacherConfig
+from neurodyn.robots import SimulatorConfig
 from neurodyn.sim.energy import energy
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 
 
 def test_energy_of_the_cartpole_is_the_closed_form():
@@ -35,14 +35,16 @@ def test_limit_springs_hold_energy(cartpole):
 def test_passive_motion_without_friction_keeps_its_energy(name, request):
     robot = request.getfixturevalue(name)
     joints = tuple(msgspec.structs.replace(joint, damping=0.0, friction=0.0) for joint in robot.joints)
-    robot = msgspec.structs.replace(robot, joints=joints, teacher=TeacherConfig(substeps=1))
+    robot = msgspec.structs.replace(robot, joints=joints, simulator=SimulatorConfig(substeps=1))
     worlds = 8
     rng = np.random.default_rng(0)
     q = torch.tensor(rng.uniform(-1, 1, (worlds, robot.spec.nq)), dtype=torch.float32)
     qd = torch.tensor(rng.uniform(-1, 1, (worlds, robot.spec.nv)), dtype=torch.float32)
     drift = []
     for substeps in (50, 100):
-        states = Teacher(robot, worlds, substeps=substeps).rollout(q, qd, torch.zeros(worlds, 40, robot.spec.nu))
+        states = ReferenceSimulator(robot, worlds, substeps=substeps).rollout(
+            q, qd, torch.zeros(worlds, 40, robot.spec.nu)
+        )
         kinetic, potential = energy(robot, *states)
         total = kinetic + potential
         drift.append(((total - total[:, :1]).abs().max() / kinetic.max()).item())

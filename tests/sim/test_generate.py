@@ -15,7 +15,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Ranges
 from neurodyn.sim.clearance import Clearance
 from neurodyn.sim.generate import early_ends, generate
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import TOUCH
 
 
@@ -31,14 +31,14 @@ def assert_same(a, b):
         np.testing.assert_array_equal(first[name], second[name])
 
 
-def test_data_are_the_teachers_own_motion(cartpole, tmp_path):
+def test_data_are_the_simulators_own_motion(cartpole, tmp_path):
     summary = generate(cartpole, transitions=300, frames=30, worlds=5, passive_fraction=0.0, out=tmp_path / "a.h5")
     assert (summary.transitions, summary.episodes, summary.empty) == (300, 10, 0)
     store = Store.open(tmp_path / "a.h5")
     assert store.header.spec == cartpole.spec
     assert store.header.seed == 0
     q, qd, control = (x.reshape(10, 31, -1) for x in (store.q, store.qd, store.control))
-    replay = Teacher(cartpole, 10).rollout(*(torch.tensor(x) for x in (q[:, 0], qd[:, 0], control[:, :-1])))
+    replay = ReferenceSimulator(cartpole, 10).rollout(*(torch.tensor(x) for x in (q[:, 0], qd[:, 0], control[:, :-1])))
     np.testing.assert_array_equal(replay[0].numpy(), q)
     np.testing.assert_array_equal(replay[1].numpy(), qd)
     assert len(np.unique(control[:, :-1])) == 300
@@ -49,19 +49,22 @@ def test_each_trajectory_has_a_ground_of_its_own_and_can_be_repeated_from_the_fi
     generate(pendulum, transitions=1200, frames=40, worlds=20, out=tmp_path / "a.h5")
     store = Store.open(tmp_path / "a.h5")
     assert store.header.scene == pendulum.grounds["plane-1"]
-    assert {probe.name.split("/")[0] for probe in store.header.probes.probes} == {"upper_arm", "lower_arm"}
+    assert {contact_point.name.split("/")[0] for contact_point in store.header.contact_points.contact_points} == {
+        "upper_arm",
+        "lower_arm",
+    }
     pose = torch.tensor(store.ground)
     assert pose.shape == (30, 7)
     assert len(torch.unique(pose[:, 2])) > 20
     q, qd, control = (torch.tensor(x.reshape(30, 41, -1)) for x in (store.q, store.qd, store.control))
     ground = Ground(store.header.scene, pose)
-    assert Clearance(store.header.probes).depth(ground, q[:, 0].contiguous()).max() <= TOUCH
-    teacher = Teacher(pendulum, 30, scene=store.header.scene)
-    teacher.set_ground(pose)
-    replay = teacher.rollout(q[:, 0], qd[:, 0], control[:, :-1])
+    assert Clearance(store.header.contact_points).depth(ground, q[:, 0].contiguous()).max() <= TOUCH
+    simulator = ReferenceSimulator(pendulum, 30, scene=store.header.scene)
+    simulator.set_ground(pose)
+    replay = simulator.rollout(q[:, 0], qd[:, 0], control[:, :-1])
     torch.testing.assert_close(replay[0], q)
-    teacher.set_ground(None)
-    assert (teacher.rollout(q[:, 0], qd[:, 0], control[:, :-1])[0] - q).abs().max() > 0.1
+    simulator.set_ground(None)
+    assert (simulator.rollout(q[:, 0], qd[:, 0], control[:, :-1])[0] - q).abs().max() > 0.1
 
 
 def test_floating_robots_under_a_controller_repeat_for_a_seed_and_resume(tmp_path):
@@ -144,7 +147,7 @@ def test_early_ends_tell_apart_reasons_and_lengths(cartpole):
     assert status.tolist() == [Status.COMPLETE, Status.NOT_FINITE, Status.OUT_OF_RANGE, Status.NOT_FINITE]
 
 
-def test_a_teacher_that_blows_up_leaves_counted_empty_trajectories(cartpole, tmp_path):
+def test_a_simulator_that_blows_up_leaves_counted_empty_trajectories(cartpole, tmp_path):
     ranges = Ranges(**{**msgspec.structs.asdict(cartpole.sampling), "control": {"slider": (1e38, 3e38)}})
     robot = msgspec.structs.replace(cartpole, sampling=ranges)
     summary = generate(robot, transitions=100, frames=10, passive_fraction=0.0, out=tmp_path / "a.h5")

@@ -16,7 +16,7 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.free_motion import FreeMotion
 from neurodyn.sim.build import build
 from neurodyn.sim.mechanism import mechanism
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 from tests.multibody import reference
 from tests.multibody.reference import Configuration, random_motion
 
@@ -35,7 +35,7 @@ def test_links_are_the_moving_joints_of_the_robot(built):
     assert found.names == tuple(joint.name for joint in robot.joints)
     assert (found.nq, found.nv) == (robot.spec.nq, robot.spec.nv)
     assert from_dict(to_dict(found), Mechanism) == found
-    assert len(found.points) == (0 if robot.probes is None else len(found.points))
+    assert len(found.points) == (0 if robot.contact_points is None else len(found.points))
 
 
 def test_mass_and_centre_of_mass_are_the_models(built):
@@ -133,20 +133,20 @@ def test_passive_quantities_are_the_declared(cartpole):
     np.testing.assert_allclose(found.gravity, (0.0, 0.0, -9.81), rtol=1e-6)
 
 
-def test_free_motion_of_franka_is_its_teachers_frame():
+def test_free_motion_of_franka_is_its_simulators_frame():
     """Against SolverFeatherstone in single precision, without gravity, contacts and limits.
 
     They agree to 1e-4 of the largest change of a position or velocity in the frame.
     """
     robot = robots.load("franka")
     worlds = 4
-    teacher = Teacher(robot, worlds, substeps=robot.teacher.substeps, capture=False)
-    found = mechanism(teacher.model, robot)
-    motion = FreeMotion(found, robot.spec.control_dofs, robot.dt, teacher.substeps)
+    simulator = ReferenceSimulator(robot, worlds, substeps=robot.simulator.substeps, capture=False)
+    found = mechanism(simulator.model, robot)
+    motion = FreeMotion(found, robot.spec.control_dofs, robot.dt, simulator.substeps)
     generator = torch.Generator().manual_seed(0)
     q = 0.8 * torch.randn(worlds, found.nq, generator=generator)
     qd = 0.5 * torch.randn(worlds, found.nv, generator=generator)
     torque = 5.0 * torch.randn(worlds, len(robot.actuated), generator=generator)
     mine = motion(q, qd, torque, torch.tensor(found.gravity))
-    for before, expected, after in zip((q, qd), teacher.step(q, qd, torque), mine, strict=True):
+    for before, expected, after in zip((q, qd), simulator.step(q, qd, torque), mine, strict=True):
         assert (after - expected).abs().max() < 1e-4 * (expected - before).abs().max()

@@ -10,7 +10,7 @@ from neurodyn import robots
 from neurodyn.core.seeds import generator
 from neurodyn.robots.sections import Gains, Ranges
 from neurodyn.sim.recorder import Recorder, sample_targets
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 
 GAINS = Gains(kp=(100.0, 500.0), kd=(1.0, 20.0), spread=0.5, hold=(300.0, 7.0))
 
@@ -42,7 +42,7 @@ def test_a_share_holds_the_nominal_pose_with_the_gains_of_evaluation(robot):
 
 
 def test_torques_follow_the_present_state_within_the_effort(robot):
-    recorder = Recorder(Teacher(robot, 16), 40)
+    recorder = Recorder(ReferenceSimulator(robot, 16), 40)
     q, qd, control, ground = recorder.record(generator(0, "x"))
     assert ground is None
     again = generator(0, "x")
@@ -57,7 +57,7 @@ def test_torques_follow_the_present_state_within_the_effort(robot):
 def test_a_share_starts_from_resets_without_torque():
     robot = msgspec.structs.replace(robots.load("cartpole"), reset_fraction=0.5, frames=3)
     robot = msgspec.structs.replace(robot, reset=Ranges(q={"slider": (7.0, 8.0), "hinge": (0.0, 0.0)}))
-    q, _, control, _ = Recorder(Teacher(robot, 400), 3).record(generator(0, "x"))
+    q, _, control, _ = Recorder(ReferenceSimulator(robot, 400), 3).record(generator(0, "x"))
     reset = q[:, 0, 0] >= 7.0
     assert reset.float().mean() == pytest.approx(0.5, abs=0.08)
     assert (control[reset] == 0.0).all()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The teacher against closed-form mechanics, and as a function of state and torque alone."""
+"""The simulator against closed-form mechanics, and as a function of state and torque alone."""
 
 import msgspec
 import numpy as np
@@ -9,23 +9,23 @@ import torch
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
-from neurodyn.robots import Joint, Robot, TeacherConfig
-from neurodyn.sim.reference import Teacher
+from neurodyn.robots import Joint, Robot, SimulatorConfig
+from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import sample_states, sample_torques
 
 G = 9.81
 
 
-def finely(robot: Robot, dt: float, solver: TeacherConfig | None = None) -> Robot:
+def finely(robot: Robot, dt: float, solver: SimulatorConfig | None = None) -> Robot:
     """Return a robot whose frame is one tiny step, so that a step gives an acceleration."""
-    return msgspec.structs.replace(robot, dt=dt, teacher=solver or TeacherConfig(substeps=1))
+    return msgspec.structs.replace(robot, dt=dt, simulator=solver or SimulatorConfig(substeps=1))
 
 
 def acceleration(robot: Robot, q, qd, torque, dt=1e-3) -> np.ndarray:
     """Return (qd' - qd) / dt of one small step, which for semi-implicit Euler is the acceleration at q."""
-    solver = msgspec.structs.replace(robot.teacher, substeps=1, mass_matrix_interval=1)
+    solver = msgspec.structs.replace(robot.simulator, substeps=1, mass_matrix_interval=1)
     q, qd, torque = (torch.tensor(np.atleast_2d(x), dtype=torch.float32) for x in (q, qd, torque))
-    _, after = Teacher(finely(robot, dt, solver), len(q), capture=False).step(q, qd, torque)
+    _, after = ReferenceSimulator(finely(robot, dt, solver), len(q), capture=False).step(q, qd, torque)
     return ((after.double() - qd.double()) / dt).numpy()
 
 
@@ -80,7 +80,7 @@ def test_cartpole_accelerates_as_derived_by_hand_also_beyond_its_limits(cartpole
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-2)
 
 
-def test_declared_cartpole_teacher_is_semi_implicit_euler_with_one_mass_matrix_per_frame(cartpole):
+def test_declared_cartpole_simulator_is_semi_implicit_euler_with_one_mass_matrix_per_frame(cartpole):
     q0, qd0, force = random_cartpoles(cartpole, 64)
     q, qd, u = (x.double().numpy() for x in (q0, qd0, force))
     mass_matrix = cartpole_mass_matrix(q)
@@ -88,17 +88,17 @@ def test_declared_cartpole_teacher_is_semi_implicit_euler_with_one_mass_matrix_p
         qdd = np.linalg.solve(mass_matrix, cartpole_force(q, qd, u[:, 0])[..., None])[..., 0]
         qd = qd + cartpole.dt / 5 * qdd
         q = q + cartpole.dt / 5 * qd
-    q_found, qd_found = Teacher(cartpole, 64).step(q0, qd0, force)
+    q_found, qd_found = ReferenceSimulator(cartpole, 64).step(q0, qd0, force)
     np.testing.assert_allclose(q_found.numpy(), q, atol=2e-5)
     np.testing.assert_allclose(qd_found.numpy(), qd, atol=2e-4)
 
 
-def test_cartpole_teacher_converges_to_the_equations_of_motion(cartpole):
+def test_cartpole_simulator_converges_to_the_equations_of_motion(cartpole):
     q0, qd0, force = random_cartpoles(cartpole, 32)
     exact, _ = runge_kutta(q0.double().numpy(), qd0.double().numpy(), force[:, 0].double().numpy(), cartpole.dt, 50)
     errors = []
     for substeps in (10, 20, 40):
-        q, _ = Teacher(cartpole, 32, substeps=substeps).step(q0, qd0, force)
+        q, _ = ReferenceSimulator(cartpole, 32, substeps=substeps).step(q0, qd0, force)
         errors.append(np.abs(q.double().numpy() - exact).mean())
     assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)  # first order, as semi-implicit Euler is
     assert errors[1] / errors[2] == pytest.approx(2, rel=0.1)
@@ -155,11 +155,11 @@ def test_pendulum_has_a_relative_elbow_and_hangs_at_zero(pendulum):
 
 
 def test_hanging_pendulum_rests_and_coulomb_friction_holds_small_torques(pendulum):
-    teacher = Teacher(pendulum, 3)
+    simulator = ReferenceSimulator(pendulum, 3)
     torques = torch.zeros(3, 30, 2)
     torques[1, :, 0] = 0.08  # half of the shoulder's friction
     torques[2, :, 0] = 0.5
-    q, _ = teacher.rollout(torch.zeros(3, 2), torch.zeros(3, 2), torques)
+    q, _ = simulator.rollout(torch.zeros(3, 2), torch.zeros(3, 2), torques)
     assert q[0].abs().max() < 1e-6
     assert q[1].abs().max() < 0.01
     assert q[2, -1, 0] > 0.05  # a positive torque turns a positive way
@@ -178,10 +178,10 @@ def random_batch(robot: Robot, worlds: int, frames: int):
 def test_rollout_is_bitwise_repeatable_and_worlds_do_not_touch_each_other(name):
     robot = robots.load(name)
     q, qd, u = random_batch(robot, 16, 8)
-    teacher = Teacher(robot, 16)
-    first = teacher.rollout(q, qd, u)
-    again = teacher.rollout(q, qd, u)
-    alone = Teacher(robot, 2).rollout(q[5:7], qd[5:7], u[5:7])
+    simulator = ReferenceSimulator(robot, 16)
+    first = simulator.rollout(q, qd, u)
+    again = simulator.rollout(q, qd, u)
+    alone = ReferenceSimulator(robot, 2).rollout(q[5:7], qd[5:7], u[5:7])
     for a, b, c in zip(first, again, alone, strict=True):
         assert torch.equal(a, b)
         assert torch.equal(a[5:7], c)
@@ -192,8 +192,8 @@ def test_rollout_is_bitwise_repeatable_and_worlds_do_not_touch_each_other(name):
 def test_captured_frame_equals_one_launched_kernel_by_kernel(name, substeps):
     robot = robots.load(name)
     q, qd, u = random_batch(robot, 4, 3)
-    captured = Teacher(robot, 4, substeps=substeps).rollout(q, qd, u)
-    launched = Teacher(robot, 4, substeps=substeps, capture=False).rollout(q, qd, u)
+    captured = ReferenceSimulator(robot, 4, substeps=substeps).rollout(q, qd, u)
+    launched = ReferenceSimulator(robot, 4, substeps=substeps, capture=False).rollout(q, qd, u)
     for a, b in zip(captured, launched, strict=True):
         assert torch.equal(a, b)
 
@@ -202,20 +202,20 @@ def test_captured_frame_equals_one_launched_kernel_by_kernel(name, substeps):
 def test_a_frame_depends_on_state_and_torque_alone(name):
     robot = robots.load(name)
     q, qd, u = random_batch(robot, 4, 2)
-    teacher = Teacher(robot, 4)
-    fresh = teacher.step(q, qd, u[:, 0])
-    teacher.step(-q, 3 * qd, u[:, 1])
-    for a, b in zip(fresh, teacher.step(q, qd, u[:, 0]), strict=True):
+    simulator = ReferenceSimulator(robot, 4)
+    fresh = simulator.step(q, qd, u[:, 0])
+    simulator.step(-q, 3 * qd, u[:, 1])
+    for a, b in zip(fresh, simulator.step(q, qd, u[:, 0]), strict=True):
         assert torch.equal(a, b)
 
 
 def test_step_neither_changes_its_input_nor_returns_its_buffers(cartpole):
     q, qd, u = random_batch(cartpole, 4, 2)
     kept = q.clone(), qd.clone()
-    teacher = Teacher(cartpole, 4)
-    first = teacher.step(q, qd, u[:, 0])
+    simulator = ReferenceSimulator(cartpole, 4)
+    first = simulator.step(q, qd, u[:, 0])
     copy = tuple(x.clone() for x in first)
-    teacher.step(*first, u[:, 1])
+    simulator.step(*first, u[:, 1])
     for now, then in zip((q, qd, *first), (*kept, *copy), strict=True):
         assert torch.equal(now, then)
 
@@ -223,26 +223,26 @@ def test_step_neither_changes_its_input_nor_returns_its_buffers(cartpole):
 def test_gravity_can_be_overridden(cartpole):
     q, qd, u = random_batch(cartpole, 2, 1)
     qd[:], u[:] = 0, 0
-    _, after = Teacher(cartpole, 2, gravity=[0, 0, 0]).step(q, qd, u[:, 0])
+    _, after = ReferenceSimulator(cartpole, 2, gravity=[0, 0, 0]).step(q, qd, u[:, 0])
     assert after.abs().max() == 0
-    _, after = Teacher(cartpole, 2).step(q, qd, u[:, 0])
+    _, after = ReferenceSimulator(cartpole, 2).step(q, qd, u[:, 0])
     assert after[:, 1].abs().min() > 1e-3
 
 
 def test_nan_in_one_world_stays_there(cartpole):
     q, qd, u = random_batch(cartpole, 3, 4)
-    clean = Teacher(cartpole, 3).rollout(q, qd, u)[0]
+    clean = ReferenceSimulator(cartpole, 3).rollout(q, qd, u)[0]
     broken = q.clone()
     broken[1] = torch.nan
-    teacher = Teacher(cartpole, 3)
-    found = teacher.rollout(broken, qd, u)[0]
+    simulator = ReferenceSimulator(cartpole, 3)
+    found = simulator.rollout(broken, qd, u)[0]
     assert torch.equal(found[[0, 2]], clean[[0, 2]])
-    assert torch.equal(teacher.rollout(q, qd, u)[0], clean)
+    assert torch.equal(simulator.rollout(q, qd, u)[0], clean)
 
 
 def test_locked_and_driven_joints_of_an_mjcf(arm):
-    teacher = Teacher(arm, 1)
-    q, qd = teacher.step(torch.tensor([[0.1, 0.3]]), torch.zeros(1, 2), torch.tensor([[4.0]]))
+    simulator = ReferenceSimulator(arm, 1)
+    q, qd = simulator.step(torch.tensor([[0.1, 0.3]]), torch.zeros(1, 2), torch.tensor([[4.0]]))
     assert q.shape == (1, 2)
     assert qd[0, 0] > 0
     assert qd[0, 1].abs() < 0.5  # the position actuator of the file, 1000 N m/rad, does not act
@@ -250,7 +250,7 @@ def test_locked_and_driven_joints_of_an_mjcf(arm):
 
 def test_bad_substeps_are_refused(cartpole):
     with pytest.raises(InputError, match="substeps is 0"):
-        Teacher(cartpole, 1, substeps=0)
+        ReferenceSimulator(cartpole, 1, substeps=0)
 
 
 def test_joint_damping_and_limits_of_a_hinge_act(tilted):
@@ -264,6 +264,6 @@ def test_joint_damping_and_limits_of_a_hinge_act(tilted):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda_agrees_with_the_processor(cartpole):
     q, qd, u = random_batch(cartpole, 8, 5)
-    here = Teacher(cartpole, 8).rollout(q, qd, u)[0]
-    there = Teacher(cartpole, 8, device="cuda:0").rollout(q.cuda(), qd.cuda(), u.cuda())[0]
+    here = ReferenceSimulator(cartpole, 8).rollout(q, qd, u)[0]
+    there = ReferenceSimulator(cartpole, 8, device="cuda:0").rollout(q.cuda(), qd.cuda(), u.cuda())[0]
     torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)

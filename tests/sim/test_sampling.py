@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY, Box, Plane, Scene
 from neurodyn.core.seeds import generator
@@ -27,12 +27,14 @@ def cube():
 
 
 @pytest.fixture(scope="module")
-def corners() -> ProbeLayout:
+def corners() -> ContactPointLayout:
     joint = ChainJoint(name="base", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0, 0, 0))
     points = itertools.product((-HALF, HALF), repeat=3)
-    return ProbeLayout(
+    return ContactPointLayout(
         joints=(joint,),
-        probes=tuple(Probe(name=f"cube/{i}", joint=0, point=point, radius=0.0) for i, point in enumerate(points)),
+        contact_points=tuple(
+            ContactPoint(name=f"cube/{i}", joint=0, point=point, radius=0.0) for i, point in enumerate(points)
+        ),
     )
 
 
@@ -108,7 +110,7 @@ def test_heights_count_from_the_ground_below(cube):
     pose = torch.tensor([[0, 0, 0, 0, 0, 0, 1.0], [2, 0, 0, 0, 0, 0, 1.0], [2, 0, -0.7, 0, 0, 0, 1.0]])
     ground = Ground(scene, pose)
     torch.testing.assert_close(ground_height(ground, torch.zeros(3, 2)), torch.tensor([1.0, 0.0, -0.7]))
-    robot = msgspec.structs.replace(cube, sampling=Ranges(height=(0.25, 0.25)), probes=None)
+    robot = msgspec.structs.replace(cube, sampling=Ranges(height=(0.25, 0.25)), contact_points=None)
     q, _ = sample_states(robot, 3, generator(0, "x"), ground)
     torch.testing.assert_close(q[:, 2], torch.tensor([1.25, 0.25, -0.45]))
 
@@ -131,7 +133,7 @@ def test_where_there_is_no_ground_heights_count_from_zero():
 
 def test_starts_keep_clear_of_the_ground(cube, corners):
     ground = Ground(FLAT, torch.tensor([0, 0, 0.3, 0, 0, 0, 1.0]).expand(500, 7).contiguous())
-    blind, _ = sample_states(msgspec.structs.replace(cube, probes=None), 500, generator(0, "x"), ground)
+    blind, _ = sample_states(msgspec.structs.replace(cube, contact_points=None), 500, generator(0, "x"), ground)
     clearance = Clearance(corners)
     assert (clearance.depth(ground, blind) > TOUCH).sum() > 10
     for sample in (sample_states, sample_resets):

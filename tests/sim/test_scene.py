@@ -22,7 +22,7 @@ from neurodyn.core.scene import (
 )
 from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.robots import Robot
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.scene import ScenePlacer, is_convex, needs_triangles
 
 G = 9.81
@@ -71,15 +71,15 @@ def free_body(tmp_path_factory):
     return make
 
 
-def settle(teacher: Teacher, top: float, frames: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
+def settle(simulator: ReferenceSimulator, top: float, frames: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
     """Drop the body from 5 cm over `top` along each scene's z, pulled down along it; return height and speed."""
-    teacher.set_ground(POSES)
-    teacher.set_gravity(-G * UP)
+    simulator.set_ground(POSES)
+    simulator.set_gravity(-G * UP)
     q = POSES.clone()
     q[:, :3] += (top + RADIUS + 0.05) * UP
     qd = torch.zeros(WORLDS, 6)
     for _ in range(frames):
-        q, qd = teacher.step(q, qd, torch.zeros(WORLDS, 0))
+        q, qd = simulator.step(q, qd, torch.zeros(WORLDS, 0))
     return ((q[:, :3] - POSES[:, :3]) * UP).sum(-1), qd.norm(dim=-1)
 
 
@@ -137,7 +137,7 @@ SHAPES: dict[str, tuple[Shape, float]] = {
 def test_a_ball_comes_to_rest_on_every_shape_at_every_pose(free_body, files, name):
     shape, top = SHAPES[name]
     scene = Scene(shapes=(shape,), folder=str(files))
-    height, speed = settle(Teacher(free_body("ball"), WORLDS, scene=scene), top)
+    height, speed = settle(ReferenceSimulator(free_body("ball"), WORLDS, scene=scene), top)
     np.testing.assert_allclose(height, top + RADIUS, atol=1.5e-3)
     assert speed.max() < 0.02
 
@@ -146,7 +146,7 @@ def test_a_ball_comes_to_rest_on_every_shape_at_every_pose(free_body, files, nam
 def test_a_cube_lies_flat_on_flat_shapes_at_every_pose(free_body, files, name):
     shape, top = SHAPES[name]
     scene = Scene(shapes=(shape,), folder=str(files))
-    height, speed = settle(Teacher(free_body("cube"), WORLDS, scene=scene), top)
+    height, speed = settle(ReferenceSimulator(free_body("cube"), WORLDS, scene=scene), top)
     np.testing.assert_allclose(height, top + RADIUS, atol=1.5e-3)
     assert speed.max() < 0.02
 
@@ -154,7 +154,7 @@ def test_a_cube_lies_flat_on_flat_shapes_at_every_pose(free_body, files, name):
 def test_heights_lie_along_x_and_y_as_declared(free_body, files):
     """The ramp rises by 0.8 m over 2 m along x: a ball pushed onto it stays above its slope everywhere."""
     scene = Scene(shapes=(Heightfield(file="ramp.npy", cell=0.05),), folder=str(files))
-    teacher = Teacher(free_body("ball"), 3, scene=scene, gravity=[0, 0, -G])
+    simulator = ReferenceSimulator(free_body("ball"), 3, scene=scene, gravity=[0, 0, -G])
     x = torch.tensor([-0.7, 0.0, 0.7])
     q = torch.tensor([[0, 0, 0, 0, 0, 0, 1.0]]).repeat(3, 1)
     slope = 0.4
@@ -162,7 +162,7 @@ def test_heights_lie_along_x_and_y_as_declared(free_body, files):
     before = q.clone()
     qd = torch.zeros(3, 6)
     for _ in range(15):
-        q, qd = teacher.step(q, qd, torch.zeros(3, 0))
+        q, qd = simulator.step(q, qd, torch.zeros(3, 0))
     distance = (q[:, 2] - slope * q[:, 0]) / np.sqrt(1 + slope**2)
     np.testing.assert_allclose(distance, RADIUS, atol=2e-3)
     assert (before[:, 0] - q[:, 0] > 0.02).all()  # they roll down
@@ -170,20 +170,20 @@ def test_heights_lie_along_x_and_y_as_declared(free_body, files):
 
 def test_cells_too_fine_for_a_shape_are_reported(free_body, files):
     for cell, truncated in ((0.1, False), (0.01, True)):
-        teacher = Teacher(
+        simulator = ReferenceSimulator(
             free_body("cube"),
             1,
             scene=Scene(shapes=(Terrain(style="rough", amplitude=1e-5, size=(0.6, 0.6), cell=cell),)),
         )
         q = torch.tensor([[0, 0, RADIUS - 0.005, 0, 0, 0, 1.0]])
-        teacher.step(q, torch.zeros(1, 6), torch.zeros(1, 0))
-        assert bool(teacher.truncated[0]) is truncated
+        simulator.step(q, torch.zeros(1, 6), torch.zeros(1, 0))
+        assert bool(simulator.truncated[0]) is truncated
 
 
 def test_a_scene_may_hold_many_shapes_and_a_pose_moves_them_together(free_body):
     step = Box(half=(0.5, 0.5, 0.1), position=(0, 0, 0.1))
     scene = Scene(shapes=(Plane(), step, Sphere(radius=0.2, position=(3, 0, 0))))
-    height, _ = settle(Teacher(free_body("cube"), WORLDS, scene=scene), 0.2)
+    height, _ = settle(ReferenceSimulator(free_body("cube"), WORLDS, scene=scene), 0.2)
     np.testing.assert_allclose(height, 0.2 + RADIUS, atol=1.5e-3)
 
 
@@ -218,13 +218,13 @@ def test_contact_material_is_the_declared_one(free_body):
         robot = msgspec.structs.replace(
             free_body("cube"), material=msgspec.structs.replace(free_body("cube").material, friction=friction)
         )
-        teacher = Teacher(robot, 1, scene=Scene(shapes=(Plane(),)))
-        teacher.set_ground(pose)
+        simulator = ReferenceSimulator(robot, 1, scene=Scene(shapes=(Plane(),)))
+        simulator.set_ground(pose)
         q = pose.clone()
         q[:, :3] += RADIUS * rotate(pose[:, 3:], torch.tensor([[0.0, 0.0, 1.0]]))
         start, qd = q.clone(), torch.zeros(1, 6)
         for _ in range(30):
-            q, qd = teacher.step(q, qd, torch.zeros(1, 0))
+            q, qd = simulator.step(q, qd, torch.zeros(1, 0))
         distances[friction] = float((q - start)[0, :3].norm())
     assert distances[0.8] < 0.01
     expected = 0.5 * G * (np.sin(angle) - 0.2 * np.cos(angle)) * 0.5**2

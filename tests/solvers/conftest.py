@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models, fitted in seconds to short roll-outs of the teacher."""
+"""Small models, fitted in seconds to short roll-outs of the simulator."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import torch
 
 from neurodyn import robots
 from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model, save_model
-from neurodyn.dynamics.neural.encoding import Anchor, fit_encoding
+from neurodyn.dynamics.neural.encoding import BasePrediction, fit_encoding
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.nets.build import NetConfig
 
@@ -25,22 +25,22 @@ NETS = {
 
 def make_run(folder: Path, name: str, net: NetConfig, *, steps: int = 60) -> Path:
     from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.reference import Teacher
+    from neurodyn.sim.reference import ReferenceSimulator
     from neurodyn.sim.sampling import sample_states, sample_torques
 
     robot = robots.load(name)
     rng = np.random.default_rng(0)
-    teacher = Teacher(robot, 128)
+    simulator = ReferenceSimulator(robot, 128)
     torques = sample_torques(robot, 128, 12, rng)
-    q, qd = teacher.rollout(*sample_states(robot, 128, rng), torques)
+    q, qd = simulator.rollout(*sample_states(robot, 128, rng), torques)
     dq, dqd = position_difference(robot.spec, q[:, 1:], q[:, :-1]), qd[:, 1:] - qd[:, :-1]
     encoding = fit_encoding(robot.spec, qd[:, :-1].flatten(0, 1), dq.flatten(0, 1), dqd.flatten(0, 1))
     torch.manual_seed(0)
     config = ModelConfig(kind="neural", net=net, encoding=encoding.config, robot=name)
-    model = build_model(config, ModelSpec(state=robot.spec, fingerprint=fingerprint(teacher.model)))
-    anchor = Anchor(q[:, :-1], qd[:, :-1])
-    inputs = model.encoding.encode(anchor, torques)
-    targets = model.encoding.target(anchor, q[:, 1:], qd[:, 1:])
+    model = build_model(config, ModelSpec(state=robot.spec, fingerprint=fingerprint(simulator.model)))
+    base_prediction = BasePrediction(q[:, :-1], qd[:, :-1])
+    inputs = model.encoding.encode(base_prediction, torques)
+    targets = model.encoding.target(base_prediction, q[:, 1:], qd[:, 1:])
     model.predictor.fit(inputs.flatten(0, 1), targets.flatten(0, 1))
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     for _ in range(steps):
@@ -73,12 +73,12 @@ def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
     from neurodyn.dynamics.neural.encoding import EncodingConfig
     from neurodyn.dynamics.neural.margins import ContactConfig, default_margins
     from neurodyn.sim import build
-    from neurodyn.sim.contact_points import probe_layout
+    from neurodyn.sim.contact_points import contact_point_layout
     from neurodyn.sim.fingerprint import fingerprint
 
     robot = robots.load(name)
     built = build(robot)
-    layout = probe_layout(built, robot)
+    layout = contact_point_layout(built, robot)
     encoding = EncodingConfig(
         invariant=(),
         limits=(),
@@ -89,7 +89,7 @@ def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
     )
     torch.manual_seed(0)
     config = ModelConfig(kind="neural", net=net, encoding=encoding, robot=name)
-    spec = ModelSpec(state=robot.spec, fingerprint=fingerprint(built), probes=layout)
+    spec = ModelSpec(state=robot.spec, fingerprint=fingerprint(built), contact_points=layout)
     model = build_model(config, spec)
     inputs = torch.randn(512, model.encoding.inputs)
     model.predictor.fit(inputs, 0.02 * torch.randn(512, model.encoding.outputs))

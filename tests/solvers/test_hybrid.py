@@ -97,7 +97,7 @@ def falling(model, worlds):
 
 
 def test_on_a_plane_a_loop_is_a_rollout_too(cube):
-    """Newton's plane is found by probes, that of a scene stands in the compiled loop."""
+    """Newton's plane is found by contact points, that of a scene stands in the compiled loop."""
     model = scene_of(CUBE, 3, boxes=())
     torques = torch.zeros(3, 25, 0)
     ground = Environment(ground=Ground(Scene(shapes=(Plane(),))))

@@ -43,13 +43,15 @@ class TestStep:
 
     @pytest.mark.parametrize("any_run", ["mlp"], indirect=True)
     def test_stays_near_the_analytic_solver(self, any_run):
-        from neurodyn.sim.reference import Teacher
+        from neurodyn.sim.reference import ReferenceSimulator
 
         model = cartpoles(16)
         torques = forces(model, 6)
         seen, _ = simulate(SolverNeural(model, any_run), model, start(model), torques)
         state = start(model)
-        q, qd = Teacher(CARTPOLE, 16).rollout(table(state.joint_q, model), table(state.joint_qd, model), torques)
+        q, qd = ReferenceSimulator(CARTPOLE, 16).rollout(
+            table(state.joint_q, model), table(state.joint_qd, model), torques
+        )
         exact = torch.cat([q, qd], -1)
         error = (seen - exact)[:, -1].abs().mean()
         assert error < 0.2 * (exact[:, -1] - exact[:, 0]).abs().mean()

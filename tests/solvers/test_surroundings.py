@@ -96,13 +96,13 @@ class TestGround:
         assert torch.equal(seen[[0, 2]], expected[[0, 2]])
         assert (seen[1, 1:] != expected[1, 1:]).any(-1).all()
 
-    def test_without_probes_no_ground_is_felt_and_a_warning_says_so(self, run):
+    def test_without_contact_points_no_ground_is_felt_and_a_warning_says_so(self, run):
         def edit(world):
             world.add_shape_sphere(world.body_count - 1, radius=0.1, cfg=newton.ModelBuilder.ShapeConfig(density=0.0))
             world.add_ground_plane()
 
         model, free = cartpoles(2, edit=edit), cartpoles(2)
-        with pytest.warns(UserWarning, match=r"'cartpole' has no probes and feels none of the 2 static"):
+        with pytest.warns(UserWarning, match=r"'cartpole' has no contact points and feels none of the 2 static"):
             solver = SolverNeural(model, run)
         out = [model.state(), free.state()]
         solver.step(start(model), out[0], None, None, CARTPOLE.dt)

@@ -56,7 +56,7 @@ def print_inspection(found: dict[str, Any]) -> None:
         height, tilt = ([f"{x:.3g}" for x in ground[key]] for key in ("height", "tilt"))
         console.print(
             f"ground: {', '.join(ground['shapes']) or 'nothing'} at {ground['poses']:,} poses, "
-            f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; probes: {ground['probes'] or 'none'}",
+            f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; contact points: {ground['probes'] or 'none'}",
             soft_wrap=True,
         )
     if "rates_hz" in (found["log"] or {}):  # rows, and what a script wrote, have no rates

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job from nothing: data from a teacher, a neural model, its evaluation and a report.
+"""The main job from nothing: data from a simulator, a neural model, its evaluation and a report.
 
 Every stage leaves its result in the folder and is skipped where that is already there, so that an
 interrupted demo goes on where it stopped.
@@ -68,7 +68,7 @@ def run_demo(
     else:
         summary = generate(robot, transitions=transitions, out=data, seed=seed, resume=True)
         say(
-            f"1/4  data: {summary.transitions:,} transitions from Newton's {robot.teacher.solver} solver in "
+            f"1/4  data: {summary.transitions:,} transitions from Newton's {robot.simulator.solver} solver in "
             f"{summary.seconds:.0f} s ({summary.rate:,.0f} per CPU-second), {data}"
         )
     if finished(run):

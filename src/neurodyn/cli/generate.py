@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn generate`: a dataset from a teacher."""
+"""`neurodyn generate`: a dataset from a simulator."""
 
 from pathlib import Path
 from typing import Annotated

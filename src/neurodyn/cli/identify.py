@@ -52,7 +52,7 @@ def identify(
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
     from neurodyn.core.errors import InputError
-    from neurodyn.dynamics.same_robot import require_same_teacher
+    from neurodyn.dynamics.same_robot import require_same_simulator
     from neurodyn.identify.identify import Given
     from neurodyn.identify.identify import identify as identify_robot
     from neurodyn.identify.settings import changed, load_identification
@@ -73,7 +73,7 @@ def identify(
     own = Path(declared.folder) / "blueprint.yaml"
     networks = None if blueprint is None else read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
     store = open_robot_data(declared, data)
-    require_same_teacher(declared, store)
+    require_same_simulator(declared, store)
     given = Given(declared, name, data, store, asked, networks, beside)
     with TrainingBar(f"identifying {declared.name}") as bar:
         found = identify_robot(given, out, chosen, resume=resume, progress=bar)

@@ -14,7 +14,7 @@ from neurodyn.core.errors import InputError, choices
 VERBS = {
     "demo": "from nothing to a trained model beside its simulator, with a report",
     "robots": "list robots, and what is pretrained for each",
-    "generate": "make a dataset from an analytic teacher",
+    "generate": "make a dataset from an analytic simulator",
     "import": "make a dataset from logs",
     "inspect": "show what a dataset holds",
     "train": "train a model on a dataset",

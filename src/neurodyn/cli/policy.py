@@ -52,10 +52,10 @@ def train(
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.core.artifacts import require_writable
-    from neurodyn.policy.needs import require_learner
+    from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
-    from neurodyn.policy.opening import open_dynamics, open_reference
+    from neurodyn.policy.resolve import open_dynamics, open_reference
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
     from neurodyn.tasks import load
@@ -107,7 +107,7 @@ def play(
             draws, in models without a memory; by default the model's own log.
     """
     from neurodyn.core.errors import InputError
-    from neurodyn.policy.needs import require_learner
+    from neurodyn.policy.optional_dependencies import require_learner
     from neurodyn.report.recording_files import Format, write_recording
 
     require_learner()
@@ -150,7 +150,7 @@ def evaluate(
     """
     from neurodyn.cli.policy_tables import print_policy
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.policy.needs import require_learner
+    from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
     from neurodyn.policy.evaluation import evaluate_policy

@@ -34,12 +34,12 @@ def log(
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.readers import write_rows
     from neurodyn.data.store import Store
-    from neurodyn.policy.needs import require_learner
+    from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
     from neurodyn.policy.artifact import load_policy
     from neurodyn.policy.logs import Behaviour, record_log, row_layout
-    from neurodyn.policy.opening import ANALYTIC, open_dynamics
+    from neurodyn.policy.resolve import ANALYTIC, open_dynamics
     from neurodyn.tasks import load
 
     if not policies:

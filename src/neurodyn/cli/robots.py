@@ -35,7 +35,7 @@ def _list(json: Path | None) -> None:
     from neurodyn.robots.listing import list_robots
 
     found = list_robots()
-    table = Table("robot", "joints", "controls", "dt [s]", "teacher", "pretrained", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table("robot", "joints", "controls", "dt [s]", "simulator", "pretrained", box=SIMPLE_HEAD, pad_edge=False)
     for column in table.columns:
         column.no_wrap = True
     for robot in found:
@@ -44,7 +44,7 @@ def _list(json: Path | None) -> None:
             _shorten(robot.joints),
             "all" if robot.controls == robot.joints else _shorten(robot.controls) or "-",
             f"{robot.dt:.3g}",
-            f"{robot.teacher} x{robot.substeps}",
+            f"{robot.simulator} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
     Console(width=max(Console().width, 128)).print(table)

@@ -32,10 +32,11 @@ def print_evaluation(result: dict[str, Any]) -> None:
 
 
 def _print_simulated(console: Console, result: dict[str, Any]) -> None:
-    teacher = result["teacher"]
+    simulator = result["teacher"]
     title = (
-        f"{result['robot']}: {result['network']}, {result['parameters']:,} weights, beside {teacher['solver']} "
-        f"x{teacher['substeps']}; {result['rollouts']} passive roll-outs{_circumstances(result)}, seed {result['seed']}"
+        f"{result['robot']}: {result['network']}, {result['parameters']:,} weights, beside {simulator['solver']} "
+        f"x{simulator['substeps']}; {result['rollouts']} passive roll-outs{_circumstances(result)}, "
+        f"seed {result['seed']}"
     )
     console.print(title, soft_wrap=True)
     floors = {key: name for key, name in _FLOORS.items() if result["floors"]}
@@ -53,7 +54,7 @@ def _print_simulated(console: Console, result: dict[str, Any]) -> None:
         console.print(_stability(result["stability"]), soft_wrap=True)
     console.print(
         f"{result['env_steps_per_cpu_second']:,.0f} env-steps per CPU-second at {result['worlds']} worlds "
-        f"(teacher {result['teacher_env_steps_per_cpu_second']:,.0f})",
+        f"(simulator {result['teacher_env_steps_per_cpu_second']:,.0f})",
         soft_wrap=True,
     )
 
@@ -82,7 +83,7 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     energy = result["energy"]
     if energy is not None:
         drift = " / ".join(f"{energy[k]['drift_J']:.3g}" if energy[k] else "not finite" for k in ("model", "teacher"))
-        found.append(f"energy drift model / teacher {drift} J")
+        found.append(f"energy drift model / simulator {drift} J")
     return found
 
 

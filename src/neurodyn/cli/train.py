@@ -43,7 +43,7 @@ def train(
     """
     from neurodyn.cli.console import TrainingBar, report_training
     from neurodyn.core.errors import InputError
-    from neurodyn.dynamics.same_robot import require_same_teacher
+    from neurodyn.dynamics.same_robot import require_same_simulator
     from neurodyn.learn.neural.settings import load_settings, with_budget
     from neurodyn.learn.neural.train import train as train_model
     from neurodyn.robots import load, names
@@ -60,7 +60,7 @@ def train(
         _train_world_model(declared, found, data, out, size, minutes, steps, seed, device, resume)
         return
     store = open_robot_data(declared, data)
-    require_same_teacher(declared, store)
+    require_same_simulator(declared, store)
     log = store.header.source == "log"
     settings = with_budget(load_settings(declared, size, net, log=log), minutes, steps, seed)
     with TrainingBar(f"training {declared.name} ({settings.net.kind}, {kind})") as bar:

@@ -8,8 +8,9 @@ that a misspelt key is an error that names its place instead of a silently used 
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -20,7 +21,13 @@ T = TypeVar("T")
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of every declaration and configuration: frozen, keyword-only, no unknown keys."""
+    """Base of every declaration and configuration: frozen, keyword-only, no unknown keys.
+
+    Attributes:
+        aliases: Older names of keys that files may still use at the top level, by the name that they have now.
+    """
+
+    aliases: ClassVar[Mapping[str, str]] = {}
 
 
 def to_dict(config: Any) -> Any:
@@ -40,11 +47,26 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
         InputError: A key is unknown or missing, or a value has the wrong type.
     """
     try:
-        return msgspec.convert(data, type=kind, strict=False)
+        return msgspec.convert(renamed(data, kind, where), type=kind, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {error}{_hint(str(error), kind)}") from None
     except InputError as error:  # raised by a struct that checks itself
         raise InputError(f"{where}: {error}") from None
+
+
+def renamed(data: Any, kind: Any, where: str) -> Any:
+    """Return data whose older keys have the names of today.
+
+    Raises:
+        InputError: Both names of a key are there.
+    """
+    aliases = getattr(kind, "aliases", {})
+    if not isinstance(data, dict) or not aliases.keys() & data.keys():
+        return data
+    for old, new in aliases.items():
+        if old in data and new in data:
+            raise InputError(f"{where}: has both `{new}` and its older name `{old}`; valid: one of them")
+    return {aliases.get(key, key): value for key, value in data.items()}
 
 
 def _hint(message: str, kind: Any) -> str:
@@ -53,7 +75,7 @@ def _hint(message: str, kind: Any) -> str:
         return ""
     place = re.search(r"at `\$(.*)`$", message)
     found = _resolve(kind, re.findall(r"\.(\w+)|(\[)", place[1]) if place else [])
-    fields = getattr(found, "__struct_fields__", ())
+    fields = getattr(found, "__struct_encode_fields__", ())
     if fields:
         return f" (keys of {found.__name__}: {', '.join(fields)})"
     values = [

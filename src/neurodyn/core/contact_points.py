@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes: the fixed points of a robot that are measured against the ground, and the joints that move them.
+"""Contact points: the fixed points of a robot that are measured against the ground, and the joints that move them.
 
-A layout holds all that is needed to find the probes of a state without a simulator: for each moving joint its
-frames and axis, and for each probe the joint whose child body carries it.
+A layout holds all that is needed to find the contact points of a state without a simulator: for each moving joint its
+frames and axis, and for each contact point the joint whose child body carries it.
 """
+
+from collections.abc import Mapping
+from typing import ClassVar
 
 from neurodyn.core.config import Config
 from neurodyn.core.scene import Pose, Vector3
@@ -30,7 +33,7 @@ class ChainJoint(Config, frozen=True):
     axis: Vector3
 
 
-class Probe(Config, frozen=True):
+class ContactPoint(Config, frozen=True):
     """One point of the robot.
 
     Attributes:
@@ -46,32 +49,34 @@ class Probe(Config, frozen=True):
     radius: float
 
 
-class ProbeLayout(Config, frozen=True):
-    """All probes of a robot.
+class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"}):
+    """All contact points of a robot.
 
     Attributes:
         joints: The moving joints, in the order of the robot's coordinates.
-        probes: The probes, in the order of the network's inputs.
+        contact_points: The contact points, in the order of the network's inputs.
         base_com: Centre of mass of the first joint's child body in its frame [m]: a free joint's linear
             velocity is that of this point.
     """
 
+    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # files keep the key that they began with
+
     joints: tuple[ChainJoint, ...]
-    probes: tuple[Probe, ...]
+    contact_points: tuple[ContactPoint, ...]
     base_com: Vector3 = (0.0, 0.0, 0.0)
 
-    def differences(self, other: "ProbeLayout", tolerance: float = 1e-5) -> list[str]:
+    def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
         """List, in words, in what `other` differs from this layout."""
-        mine, theirs = [p.name for p in self.probes], [p.name for p in other.probes]
+        mine, theirs = [p.name for p in self.contact_points], [p.name for p in other.contact_points]
         if mine != theirs:
             missing = [name for name in mine if name not in theirs]
             extra = [name for name in theirs if name not in mine]
             words = [f"lacks {missing[:3]}" if missing else "", f"has {extra[:3]} more" if extra else ""]
             detail = ", ".join(word for word in words if word) or "in another order"
-            return [f"{len(theirs)} probes instead of {len(mine)} ({detail})"]
+            return [f"{len(theirs)} contact points instead of {len(mine)} ({detail})"]
         found = []
-        for a, b in zip(self.probes, other.probes, strict=True):
+        for a, b in zip(self.contact_points, other.contact_points, strict=True):
             distance = max(abs(x - y) for x, y in zip((*a.point, a.radius), (*b.point, b.radius), strict=True))
             if a.joint != b.joint or distance > tolerance:
-                found.append(f"probe {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
+                found.append(f"contact point {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
         return found

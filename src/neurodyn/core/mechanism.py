@@ -8,7 +8,7 @@ replaced by a network, or reported. A link is named by the joint that moves it.
 import math
 
 from neurodyn.core.config import Config
-from neurodyn.core.contact_points import ChainJoint, Probe
+from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Vector3
 
@@ -93,7 +93,7 @@ class Mechanism(Config, frozen=True):
 
     links: tuple[Link, ...]
     gravity: Vector3 = (0.0, 0.0, -9.81)
-    points: tuple[Probe, ...] = ()
+    points: tuple[ContactPoint, ...] = ()
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.config import Config, from_dict, to_dict
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
@@ -60,18 +60,18 @@ class Split(IntEnum):
     TEST = 2
 
 
-class StoreHeader(Config, frozen=True):
+class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simulator": "teacher"}):
     """Origin and layout of the trajectories in a store.
 
     Attributes:
         spec: Names, order, units and dt of state and control.
-        source: "teacher" for simulated trajectories, "log" for measured ones.
-        teacher: What simulated them: solver, substeps, sampling; None for logs.
+        source: "simulator" for simulated trajectories, "log" for measured ones.
+        simulator: What simulated them: solver, substeps, sampling; None for logs.
         seed: Seed of the sampling; None for logs.
         fingerprint: Identity of the simulated articulation; None for logs.
         scene: What the robot stands on and runs into; None where it is unknown or there is nothing. Each episode
             sees it at a pose of its own.
-        probes: Points of the robot that are measured against the scene; None where there are none.
+        contact_points: Points of the robot that are measured against the scene; None where there are none.
         mechanism: The robot's tree of links; None where it is unknown.
         versions: Versions of the packages that made the data.
         notes: What the reader found and did: files, rates, alignment.
@@ -82,11 +82,11 @@ class StoreHeader(Config, frozen=True):
 
     spec: StateSpec
     source: Literal["teacher", "log"]
-    teacher: dict[str, Any] | None = None
+    simulator: dict[str, Any] | None = None
     seed: int | None = None
     fingerprint: Fingerprint | None = None
     scene: Scene | None = None
-    probes: ProbeLayout | None = None
+    contact_points: ContactPointLayout | None = None
     mechanism: Mechanism | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     notes: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -29,7 +29,7 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
         "source": header.source,
         "dt_s": header.spec.dt,
         "seed": header.seed,
-        "teacher": header.teacher,
+        "teacher": header.simulator,
         "versions": header.versions,
         "episodes": len(store.table),
         "transitions": store.transitions,
@@ -129,7 +129,7 @@ def _ground(store: Store) -> dict[str, Any] | None:
         "height": [float(height.min()), float(height.max())],
         "tilt": [float(tilt.min()), float(tilt.max())],
         "poses": len(np.unique(ground, axis=0)),
-        "probes": None if store.header.probes is None else len(store.header.probes.probes),
+        "probes": None if store.header.contact_points is None else len(store.header.contact_points.contact_points),
     }
 
 

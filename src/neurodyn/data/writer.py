@@ -160,7 +160,7 @@ class StoreWriter:
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
             arrays = (*columns.values(), table, poses)
-            self._reserve(sum(rows.nbytes for rows in arrays))
+            self._pool(sum(rows.nbytes for rows in arrays))
             for name, rows in zip((*_ARRAYS, "episodes", GROUND), arrays, strict=True):
                 if rows.size:
                     _extend(dataset(self._file, name), rows)
@@ -229,7 +229,7 @@ class StoreWriter:
                 for name in (name for name in _ARRAYS if name in old):
                     for begin in range(0, rows, _COPY_ROWS):
                         part = dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)]
-                        self._reserve(part.nbytes)
+                        self._pool(part.nbytes)
                         _extend(dataset(self._file, name), part)
                 for name in (name for name in ("episodes", GROUND) if name in old):
                     _extend(dataset(self._file, name), dataset(old, name)[:episodes])
@@ -239,7 +239,7 @@ class StoreWriter:
             except (OSError, RuntimeError) as error:
                 self._fail(error)
 
-    def _reserve(self, size: int) -> None:
+    def _pool(self, size: int) -> None:
         """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
         # HDF5 does not survive a failed write; a failed reservation it does not notice.
         used = sum(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a robot's declaration adds to the quantities of a state: the end effector, and contacts by depth.
 
-Neither needs a simulator: the chain of joints is declared, and a model of a simulator's state carries its probes.
+Neither needs a simulator: the chain of joints is declared, and a model of a simulator's state carries its contact
+points.
 """
 
 from functools import lru_cache
@@ -9,12 +10,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import Probe, ProbeLayout
+from neurodyn.core.contact_points import ContactPoint, ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.quantities import Maker
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import Prober
+from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots import Robot, load
 from neurodyn.robots.patterns import matching
 
@@ -32,12 +33,14 @@ def reach(robot: Robot | None, state: State) -> dict[str, Maker]:
     """Return the place of the end effector, where the robot declares one."""
     if robot is None or robot.end_effector is None:
         return {}
-    prober = _end_prober(robot.name)
-    return {"end_effector_position": lambda _: prober(None, state.q, state.qd).position[:, 0]}
+    proximity = _end_effector(robot.name)
+    return {"end_effector_position": lambda _: proximity(None, state.q, state.qd).position[:, 0]}
 
 
-def touch(robot: Robot | None, layout: ProbeLayout | None, ground: Ground | None, state: State) -> dict[str, Maker]:
-    """Return which of the declared contacts touch the ground: those with a probe that is inside."""
+def touch(
+    robot: Robot | None, layout: ContactPointLayout | None, ground: Ground | None, state: State
+) -> dict[str, Maker]:
+    """Return which of the declared contacts touch the ground: those with a contact point that is inside."""
     if robot is None or layout is None or not robot.contacts:
         return {}
     return {"contact": lambda _: _touching(layout, tuple(robot.contacts.values()), ground, state)}
@@ -49,35 +52,37 @@ def contact_names(robot: Robot | None) -> tuple[str, ...]:
 
 
 def _touching(
-    layout: ProbeLayout, contacts: tuple[tuple[str, ...], ...], ground: Ground | None, state: State
+    layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...], ground: Ground | None, state: State
 ) -> Tensor:
     """Return 1 where a body touches the ground and 0 elsewhere, shape [worlds, contacts]."""
-    readings = _prober(layout)(ground, state.q.detach(), state.qd.detach())
+    readings = _proximity(layout)(ground, state.q.detach(), state.qd.detach())
     radius, members = _members(layout, contacts, state.q.device)
     inside = (readings.distance < radius) & readings.valid
     return (inside.to(state.q) @ members.to(state.q)).clamp_max(1.0)
 
 
 @lru_cache(maxsize=16)
-def _end_prober(robot: str) -> Prober:
+def _end_effector(robot: str) -> ProximityQuery:
     end = load(robot).end_effector
     assert end is not None  # asked for robots that have one
     index = [joint.name for joint in end.joints].index(end.joint)
-    probe = Probe(name="end_effector", joint=index, point=end.point, radius=0.0)
-    return Prober(ProbeLayout(joints=end.joints, probes=(probe,)))
+    contact_point = ContactPoint(name="end_effector", joint=index, point=end.point, radius=0.0)
+    return ProximityQuery(ContactPointLayout(joints=end.joints, contact_points=(contact_point,)))
 
 
 @lru_cache(maxsize=16)
-def _prober(layout: ProbeLayout) -> Prober:
-    return Prober(layout)
+def _proximity(layout: ContactPointLayout) -> ProximityQuery:
+    return ProximityQuery(layout)
 
 
 @lru_cache(maxsize=16)
-def _members(layout: ProbeLayout, contacts: tuple[tuple[str, ...], ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the radius of each probe, and which contact it belongs to, shape [probes, contacts]."""
-    shapes = [probe.name.rpartition("/")[0] for probe in layout.probes]
+def _members(
+    layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return the radius of each contact point, and which contact it belongs to, shape [contact points, contacts]."""
+    shapes = [contact_point.name.rpartition("/")[0] for contact_point in layout.contact_points]
     with torch.inference_mode(False):
-        radius = torch.tensor([probe.radius for probe in layout.probes], device=device)
+        radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points], device=device)
         members = torch.tensor(
             [[float(matching(shape, patterns)) for patterns in contacts] for shape in shapes], device=device
         )

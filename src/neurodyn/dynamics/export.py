@@ -48,9 +48,9 @@ class NeuralFrame(nn.Module):
 
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
         """Predict one frame; shapes [worlds, nq], [worlds, nv], [worlds, nu]."""
-        anchor = self.encoding.anchor(q, qd, control)
-        output, *memory_next = self.predictor(self.encoding.encode(anchor, control), *memory)
-        state = self.encoding.decode(anchor, output)
+        base_prediction = self.encoding.predict_base(q, qd, control)
+        output, *memory_next = self.predictor(self.encoding.encode(base_prediction, control), *memory)
+        state = self.encoding.decode(base_prediction, output)
         return (state.q, state.qd, *memory_next)
 
 
@@ -113,7 +113,7 @@ def model_frame(model: Model | WorldModel) -> Frame:
     if isinstance(model, HybridDynamics):
         raise InputError(
             f"hybrid model of {model.spec.robot!r}: its frame is compiled code, which ONNX cannot hold; valid: neural "
-            "models without probes, world models, policies"
+            "models without contact points, world models, policies"
         )
     return _neural_frame(model)
 
@@ -121,7 +121,9 @@ def model_frame(model: Model | WorldModel) -> Frame:
 def _neural_frame(model: NeuralDynamics) -> Frame:
     config = model.encoding.config
     compiled = [
-        name for name, there in (("probes", model.probes), ("free motion", config.free_motion)) if there is not None
+        name
+        for name, there in (("contact points", model.contact_points), ("free motion", config.free_motion))
+        if there is not None
     ]
     if compiled:
         raise InputError(

@@ -9,7 +9,7 @@ from neurodyn.dynamics.interface import Environment
 from neurodyn.geometry.ground import Ground
 
 
-class Surroundings:
+class RecordedEnvironments:
     """Where the trajectories of a store took place."""
 
     def __init__(self, store: Store, device: torch.device | str = "cpu") -> None:

@@ -3,7 +3,7 @@
 
 from importlib.util import find_spec
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import MismatchError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.data.store import Store
@@ -21,14 +21,14 @@ def require_robot(model: Model, robot: Robot) -> None:
     built, layout = _built(robot)
     require_match(model, robot.spec, built, f"robot {robot.name!r}")
     if model.fingerprint is not None:
-        differences = _probe_differences(model.probes, layout)
+        differences = _contact_point_differences(model.contact_points, layout)
         if differences:
             shown = "; ".join(differences[:4])
             raise MismatchError(f"robot {robot.name!r} is probed elsewhere than its model was trained with: {shown}")
 
 
-def require_same_teacher(robot: Robot, store: Store) -> None:
-    """Refuse data from a teacher whose articulation or probes were others than the robot's are now.
+def require_same_simulator(robot: Robot, store: Store) -> None:
+    """Refuse data from a simulator whose articulation or contact points were others than the robot's are now.
 
     Only where there is a simulator to build the robot in: training itself needs none.
 
@@ -39,23 +39,23 @@ def require_same_teacher(robot: Robot, store: Store) -> None:
         return
     built, layout = _built(robot)
     differences = store.header.fingerprint.differences(built)
-    differences += _probe_differences(store.header.probes, layout)
+    differences += _contact_point_differences(store.header.contact_points, layout)
     if differences:
         shown = "; ".join(differences[:4])
         raise MismatchError(f"data do not fit robot {robot.name!r}, which changed since they were generated: {shown}")
 
 
-def _probe_differences(own: ProbeLayout | None, now: ProbeLayout | None) -> list[str]:
+def _contact_point_differences(own: ContactPointLayout | None, now: ContactPointLayout | None) -> list[str]:
     if own is None or now is None:
-        return [] if own is now else [f"probes are {'declared' if own is None else 'no longer declared'}"]
+        return [] if own is now else [f"contact points are {'declared' if own is None else 'no longer declared'}"]
     return own.differences(now)
 
 
-def _built(robot: Robot) -> tuple[Fingerprint, ProbeLayout | None]:
-    """Return identity and probes of the robot as it is built today."""
+def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None]:
+    """Return identity and contact points of the robot as it is built today."""
     from neurodyn.sim.build import build
-    from neurodyn.sim.contact_points import probe_layout
+    from neurodyn.sim.contact_points import contact_point_layout
     from neurodyn.sim.fingerprint import fingerprint
 
     model = build(robot, worlds=1)
-    return fingerprint(model), None if robot.probes is None else probe_layout(model, robot)
+    return fingerprint(model), None if robot.contact_points is None else contact_point_layout(model, robot)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roll-outs of a model beside those of its teacher, as plain data: errors, baselines, joint limits."""
+"""Roll-outs of a model beside those of its simulator, as plain data: errors, baselines, joint limits."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, horizon: int
     Args:
         robot: The robot.
         predicted: Roll-outs of a model.
-        truth: Roll-outs of the teacher from the same starts.
+        truth: Roll-outs of the simulator from the same starts.
         horizon: Number of frames.
     """
     columns, spec = Columns.of(robot), robot.spec
     finite = finite_worlds(predicted) & finite_worlds(truth)
     errors = position_errors(spec, predicted, truth)
-    # Baselines over the same roll-outs as the teacher's own: those that it brings to their end.
+    # Baselines over the same roll-outs as the simulator's own: those that it brings to their end.
     baselines = {
         "hold_last": position_errors(spec, hold_last(truth), truth),
         "constant_velocity": position_errors(spec, constant_velocity(truth, spec.dt, spec), truth),
@@ -52,7 +52,7 @@ def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, horizon: int
 
 
 def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
-    """Return which roll-outs of the teacher reach a joint limit within a horizon, shape [worlds]."""
+    """Return which roll-outs of the simulator reach a joint limit within a horizon, shape [worlds]."""
     q = truth.q[:, : horizon + 1]
     touched = torch.zeros(q.shape[0], dtype=torch.bool)
     for joint in robot.spec.joints:

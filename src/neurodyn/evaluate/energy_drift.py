@@ -13,7 +13,7 @@ from neurodyn.robots import Robot
 def energy_drift(
     robot: Robot, predicted: Trajectory, truth: Trajectory, samples: int = 101, worlds: int = 256
 ) -> dict[str, Any]:
-    """Return how far the energy of passive roll-outs moves from its start [J], of model and teacher.
+    """Return how far the energy of passive roll-outs moves from its start [J], of model and simulator.
 
     Energies are taken at `samples` frames of at most `worlds` roll-outs.
     """

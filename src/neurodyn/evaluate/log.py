@@ -32,7 +32,7 @@ from neurodyn.dynamics.measures import (
     percentiles,
     summarise,
 )
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.as_evaluated import without_past
 from neurodyn.evaluate.tosses import MOST, evaluate_floating
 from neurodyn.identify.starts import FromPast
@@ -140,9 +140,9 @@ def _score(
 ) -> _Scored:
     length = context + frames
     total = len(window_starts(store, _episodes(store, split), length))
-    surroundings = Surroundings(store)
+    environments = RecordedEnvironments(store)
     parts = [
-        _score_windows(model, robot, windows, context, surroundings)
+        _score_windows(model, robot, windows, context, environments)
         for windows in all_windows(store, length, split=split, stride=max(1, -(-total // most)))
     ]
     return _Scored(
@@ -156,13 +156,13 @@ def _score(
 
 @torch.no_grad()
 def _score_windows(
-    model: Model | FromPast, robot: Robot, windows: Windows, context: int, surroundings: Surroundings
+    model: Model | FromPast, robot: Robot, windows: Windows, context: int, environments: RecordedEnvironments
 ) -> _Scored:
     past = Window(windows.q[:, : context + 1], windows.qd[:, : context + 1], windows.control[:, :context])
     truth = Trajectory(windows.q[:, context:], windows.qd[:, context:])
     predictions = {
         "model": model.rollout(
-            past if context else past.present, windows.control[:, context:], surroundings.of(windows)
+            past if context else past.present, windows.control[:, context:], environments.of(windows)
         ),
         "hold_last": hold_last(truth),
         "constant_velocity": constant_velocity(truth, robot.dt, robot.spec),

@@ -2,7 +2,7 @@
 """How a robot is driven during a roll-out, open loop by torques or closed loop by a PD controller.
 
 A controller acts on each one's own state: the model's torques follow from what the model predicted, the
-teacher's from what the teacher did.
+simulator's from what the simulator did.
 """
 
 from dataclasses import dataclass, replace

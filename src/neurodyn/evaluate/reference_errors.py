@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the teacher is from itself: with half the step, and from starts that are a millionth off.
+"""How far the simulator is from itself: with half the step, and from starts that are a millionth off.
 
-No model of the teacher can be asked for less. Contacts tell states apart quickly, so that beyond some horizon
+No model of the simulator can be asked for less. Contacts tell states apart quickly, so that beyond some horizon
 even the smallest difference in the start decides where a robot lies.
 """
 
@@ -26,7 +26,7 @@ SIZE = 1e-6
 
 @dataclass(frozen=True)
 class Reference:
-    """Circumstances of roll-outs that the teacher has already done.
+    """Circumstances of roll-outs that the simulator has already done.
 
     Attributes:
         start: First states.
@@ -39,16 +39,16 @@ class Reference:
     environment: Environment
 
 
-def measure_floors(robot: Robot, reference: Reference, truth: Trajectory, seed: int) -> dict[str, Any]:
-    """Return what the teacher itself is uncertain about: errors by horizon, as of a model.
+def measure_reference_errors(robot: Robot, reference: Reference, truth: Trajectory, seed: int) -> dict[str, Any]:
+    """Return what the simulator itself is uncertain about: errors by horizon, as of a model.
 
-    "twice_substeps" is the teacher with half the step, its own discretisation error; "perturbed_1e-6" the teacher
+    "twice_substeps" is the simulator with half the step, its own discretisation error; "perturbed_1e-6" the simulator
     from starts that are off by 1e-6 in every coordinate, the limit of predictability.
 
     Args:
         robot: The robot.
         reference: Circumstances of the roll-outs.
-        truth: What the teacher did in them.
+        truth: What the simulator did in them.
         seed: Seed of the perturbation.
     """
     columns, marks = Columns.of(robot), horizons_up_to(reference.drive.frames)
@@ -62,13 +62,13 @@ def measure_floors(robot: Robot, reference: Reference, truth: Trajectory, seed: 
 
 
 def twice_substeps(robot: Robot, reference: Reference) -> Trajectory:
-    """Return the roll-outs of the teacher with twice the substeps."""
-    teacher = AnalyticDynamics(robot, substeps=2 * robot.teacher.substeps)
-    return follow(teacher, reference.start, reference.drive, reference.environment)
+    """Return the roll-outs of the simulator with twice the substeps."""
+    simulator = AnalyticDynamics(robot, substeps=2 * robot.simulator.substeps)
+    return follow(simulator, reference.start, reference.drive, reference.environment)
 
 
 def perturbed_starts(robot: Robot, reference: Reference, seed: int) -> Trajectory:
-    """Return the roll-outs of the teacher from starts that are off by 1e-6."""
+    """Return the roll-outs of the simulator from starts that are off by 1e-6."""
     start = perturb(robot.spec, reference.start, generator(seed, "perturb"))
     return follow(AnalyticDynamics(robot), start, reference.drive, reference.environment)
 

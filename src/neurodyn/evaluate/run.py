@@ -12,7 +12,7 @@ from neurodyn.dynamics.measures import summary_keys
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.evaluate.as_evaluated import as_evaluated
 from neurodyn.evaluate.log import evaluate_log
-from neurodyn.evaluate.scenario import ALL, situation, situations
+from neurodyn.evaluate.scenario import ALL, scenario, scenarios
 from neurodyn.evaluate.simulator import SEED, default_rollouts, evaluate
 from neurodyn.evaluate.stability import stability
 from neurodyn.identify.starts import FromPast
@@ -78,7 +78,7 @@ def evaluate_run(
     require_robot(model, robot)
     horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
     _require_memory(robot, horizon, rollouts)
-    where = list(situations(robot).values()) if ground == ALL else [situation(robot, ground)]
+    where = list(scenarios(robot).values()) if ground == ALL else [scenario(robot, ground)]
     result = evaluate(model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=where[0])
     if ground == ALL:
         others = [
@@ -115,7 +115,7 @@ def training_log(run: str) -> str:
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
-    # Model, teacher, two baselines and the teacher again, each with errors beside it, all in memory at once.
+    # Model, simulator, two baselines and the simulator again, each with errors beside it, all in memory at once.
     needed = 10 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
     if needed > _MOST_BYTES:
         raise InputError(

@@ -25,7 +25,7 @@ _SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 
 @dataclass(frozen=True)
-class Situation:
+class Scenario:
     """Circumstances of roll-outs.
 
     Attributes:
@@ -90,7 +90,7 @@ def _room(shape: Shape) -> float:
     return min(shape.size) / 2 - _WALK if isinstance(shape, Terrain) else 0.0
 
 
-def situation(robot: Robot, ground: str | None = None) -> Situation:
+def scenario(robot: Robot, ground: str | None = None) -> Scenario:
     """Return the circumstances of an evaluation on a ground.
 
     Args:
@@ -103,9 +103,9 @@ def situation(robot: Robot, ground: str | None = None) -> Situation:
     if ground is None:
         ground = robot.ground
     if ground is None:
-        return Situation()
+        return Scenario()
     if ground in robot.grounds:
-        return Situation(ground, robot.grounds[ground])
+        return Scenario(ground, robot.grounds[ground])
     path = Path(ground)
     if path.suffix.lower() not in _SUFFIXES:
         named = f"valid: {choices([*robot.grounds, ALL])}, or" if robot.grounds else "it declares none; valid:"
@@ -113,10 +113,10 @@ def situation(robot: Robot, ground: str | None = None) -> Situation:
             f"--ground {ground!r} is no ground of robot {robot.name!r}; {named} a file with a scene (YAML)"
         )
     scene = read_config(path, Scene)
-    return Situation(str(path), msgspec.structs.replace(scene, folder=str(path.resolve().parent)))
+    return Scenario(str(path), msgspec.structs.replace(scene, folder=str(path.resolve().parent)))
 
 
-def situations(robot: Robot) -> dict[str, Situation]:
+def scenarios(robot: Robot) -> dict[str, Scenario]:
     """Return the circumstances of evaluations on all declared grounds, the default first.
 
     Raises:
@@ -125,7 +125,7 @@ def situations(robot: Robot) -> dict[str, Situation]:
     if not robot.grounds:
         raise InputError(f"--ground {ALL}: robot {robot.name!r} declares no grounds; valid: a file with a scene (YAML)")
     names = sorted(robot.grounds, key=lambda name: name != robot.ground)
-    return {name: situation(robot, name) for name in names}
+    return {name: scenario(robot, name) for name in names}
 
 
 def of_worlds(environment: Environment, rows: slice) -> Environment:

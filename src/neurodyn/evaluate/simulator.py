@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A neural model beside its teacher: passive and driven roll-outs from the same states."""
+"""A neural model beside its simulator: passive and driven roll-outs from the same states."""
 
 import time
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from neurodyn.evaluate import motion
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
 from neurodyn.evaluate.motion import Drive, follow
-from neurodyn.evaluate.reference_errors import Reference, measure_floors
-from neurodyn.evaluate.scenario import Situation, of_worlds, situation
+from neurodyn.evaluate.reference_errors import Reference, measure_reference_errors
+from neurodyn.evaluate.scenario import Scenario, of_worlds, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 
@@ -25,22 +25,22 @@ SEED = 500
 _WORLDS = 512
 _FLOORS = 256
 _SLOWER = 4
-"""The teacher of a floating robot is slower by more than this, so that it gets so many fewer roll-outs."""
+"""The simulator of a floating robot is slower by more than this, so that it gets so many fewer roll-outs."""
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """Model and teacher from the same states, driven alike.
+    """Model and simulator from the same states, driven alike.
 
     Attributes:
         start: First states.
         environment: What the worlds are in.
         drive: What drives the robot.
-        truth: What the teacher did.
+        truth: What the simulator did.
         predicted: What the model predicted.
         model_seconds: Wall time of the model [s].
         model_cpu_seconds: Processor time of the model [s].
-        teacher_cpu_seconds: Processor time of the teacher [s].
+        teacher_cpu_seconds: Processor time of the simulator [s].
     """
 
     start: State
@@ -50,7 +50,7 @@ class Rollouts:
     predicted: Trajectory
     model_seconds: float
     model_cpu_seconds: float
-    teacher_cpu_seconds: float
+    simulator_cpu_seconds: float
 
 
 def evaluate(
@@ -60,11 +60,11 @@ def evaluate(
     horizon: int | None = None,
     rollouts: int | None = None,
     seed: int = SEED,
-    where: Situation | None = None,
+    where: Scenario | None = None,
     driven: bool = True,
     floors: int | None = None,
 ) -> dict[str, Any]:
-    """Measure a model beside its teacher.
+    """Measure a model beside its simulator.
 
     Passive motion is without torque; a robot with `gains` is held at its nominal pose by a PD controller, which
     acts on each one's own state.
@@ -77,13 +77,13 @@ def evaluate(
         seed: Seed of initial states and torques; not that of any training data.
         where: Ground, starts and controller; None for the robot's default ground.
         driven: Whether motion under random torques (of a robot with gains: random targets) is measured too.
-        floors: Roll-outs by which the teacher's own uncertainty is measured; None for 256, of a floating robot 64.
+        floors: Roll-outs by which the simulator's own uncertainty is measured; None for 256, of a floating robot 64.
 
     Returns:
         A report of plain data: passive motion at the top level, driven motion under "driven" (None where there is
         none), baselines, floors, energy drift (None with contacts or a controller) and throughput.
     """
-    where = situation(robot) if where is None else where
+    where = scenario(robot) if where is None else where
     horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
     quiet = roll_out(model, robot, horizon, rollouts, seed, driven=False, where=where)
     steps = rollouts * horizon
@@ -105,14 +105,14 @@ def evaluate(
         "driven": _driven(model, robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None,
         "env_steps_per_second": steps / quiet.model_seconds,
         "env_steps_per_cpu_second": steps / quiet.model_cpu_seconds,
-        "teacher_env_steps_per_cpu_second": steps / quiet.teacher_cpu_seconds,
+        "teacher_env_steps_per_cpu_second": steps / quiet.simulator_cpu_seconds,
         "worlds": min(rollouts, _WORLDS),
-        "teacher": to_dict(robot.teacher),
+        "teacher": to_dict(robot.simulator),
     }
 
 
 def default_rollouts(robot: Robot) -> int:
-    """Return the number of roll-outs where none is asked for: fewer where contacts make the teacher slow."""
+    """Return the number of roll-outs where none is asked for: fewer where contacts make the simulator slow."""
     return 2048 if robot.fixed_base else 2048 // _SLOWER
 
 
@@ -124,9 +124,9 @@ def roll_out(
     seed: int,
     *,
     driven: bool,
-    where: Situation | None = None,
+    where: Scenario | None = None,
 ) -> Rollouts:
-    """Roll model and teacher out from the same starts, passively or driven at random.
+    """Roll model and simulator out from the same starts, passively or driven at random.
 
     Args:
         model: The model.
@@ -138,20 +138,20 @@ def roll_out(
         where: Ground, starts and controller; None for the robot's default ground.
     """
     rng = generator(seed, "evaluate")
-    where = situation(robot) if where is None else where
+    where = scenario(robot) if where is None else where
     start, environment = where.begin(robot, rollouts, rng)
     drive = motion.passive(robot, rollouts, horizon, where.hold)
     if driven:
         drive = motion.random(robot, rollouts, horizon, rng)
-    teacher = AnalyticDynamics(robot)
-    _warm_up(model, teacher, start, drive, environment)
+    simulator = AnalyticDynamics(robot)
+    _warm_up(model, simulator, start, drive, environment)
     with torch.no_grad(), threads(1):
-        truth, _, teacher_cpu = _in_batches(teacher, start, drive, environment)
+        truth, _, simulator_cpu = _in_batches(simulator, start, drive, environment)
         predicted, wall, cpu = _in_batches(model, start, drive, environment)
-    return Rollouts(start, environment, drive, truth, predicted, wall, cpu, teacher_cpu)
+    return Rollouts(start, environment, drive, truth, predicted, wall, cpu, simulator_cpu)
 
 
-def _driven(model: Model, robot: Robot, horizon: int, rollouts: int, seed: int, where: Situation) -> dict[str, Any]:
+def _driven(model: Model, robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> dict[str, Any]:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
     wild = roll_out(model, robot, horizon, count, seed, driven=True, where=where)
     return {"rollouts": count, "seed": seed, **compare(robot, wild.predicted, wild.truth, horizon)}
@@ -165,14 +165,14 @@ def _floors(robot: Robot, done: Rollouts, seed: int, asked: int | None) -> dict[
     rows = slice(0, count)
     start = State(done.start.q[rows], done.start.qd[rows])
     reference = Reference(start, done.drive.worlds(rows), of_worlds(done.environment, rows))
-    return measure_floors(robot, reference, Trajectory(done.truth.q[rows], done.truth.qd[rows]), seed)
+    return measure_reference_errors(robot, reference, Trajectory(done.truth.q[rows], done.truth.qd[rows]), seed)
 
 
 def _hold(drive: Drive) -> list[float]:
     return [float(x[0, 0]) for x in (drive.kp, drive.kd) if x is not None]
 
 
-def _conserves(robot: Robot, rollouts: Rollouts, where: Situation) -> bool:
+def _conserves(robot: Robot, rollouts: Rollouts, where: Scenario) -> bool:
     """Whether a change of energy is an error: contacts and controllers take and give some of their own."""
     return robot.fixed_base and not where.grounded and rollouts.drive.target is None
 
@@ -191,11 +191,13 @@ def _in_batches(
     return Trajectory(torch.cat([p.q for p in parts]), torch.cat([p.qd for p in parts])), *seconds
 
 
-def _warm_up(model: Dynamics, teacher: AnalyticDynamics, start: State, drive: Drive, environment: Environment) -> None:
+def _warm_up(
+    model: Dynamics, simulator: AnalyticDynamics, start: State, drive: Drive, environment: Environment
+) -> None:
     """Compile kernels and fill caches before anything is timed; sizes as they will be."""
     for begin in {0, (start.worlds - 1) // _WORLDS * _WORLDS}:
         rows = slice(begin, begin + _WORLDS)
         first, there = State(start.q[rows], start.qd[rows]), of_worlds(environment, rows)
-        for dynamics in (teacher, model):
+        for dynamics in (simulator, model):
             with torch.no_grad():
                 follow(dynamics, first, drive.worlds(rows).until(2), there)

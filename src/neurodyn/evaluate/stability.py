@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of very long roll-outs: whether they stay finite, above the ground, and within sane speeds.
 
-Nothing is compared with the teacher here, which no model can follow for that long. Worlds that leave the finite
+Nothing is compared with the simulator here, which no model can follow for that long. Worlds that leave the finite
 count as unstable from then on, wherever they go.
 """
 
@@ -16,16 +16,16 @@ from torch import Tensor
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.evaluate import motion
-from neurodyn.evaluate.scenario import Situation, situation
+from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
-    from neurodyn.geometry.proximity import Prober
+    from neurodyn.geometry.proximity import ProximityQuery
 
 FRAMES, WORLDS = 10_000, 64
 DEEPEST = 0.25
-"""A probe deeper than this below the ground has fallen through [m]."""
+"""A contact point deeper than this below the ground has fallen through [m]."""
 _EVERY = 10
 _CHUNK = 200
 
@@ -36,7 +36,7 @@ class _Watch:
 
     Attributes:
         finite: Whether all was finite, shape [worlds].
-        depth: Depth of the deepest probe [m], shape [worlds].
+        depth: Depth of the deepest contact point [m], shape [worlds].
         speed: Greatest joint speed, or speed of the base [rad/s, m/s], shape [worlds].
     """
 
@@ -44,18 +44,18 @@ class _Watch:
     depth: Tensor
     speed: Tensor
 
-    def look(self, state: State, prober: "Prober | None", environment: Environment) -> None:
+    def look(self, state: State, proximity: "ProximityQuery | None", environment: Environment) -> None:
         """Take note of a state."""
         fine = torch.isfinite(state.q).all(-1) & torch.isfinite(state.qd).all(-1)
         self.finite &= fine
         fastest = state.qd.abs().amax(-1)
         self.speed = torch.where(self.finite, torch.maximum(self.speed, fastest), self.speed)
-        if prober is None or environment.ground is None or not bool(fine.any()):
+        if proximity is None or environment.ground is None or not bool(fine.any()):
             return
         # Worlds that are lost are measured where the first sound one is, and forgotten.
         spare = int(fine.nonzero()[0])
         q = torch.where(self.finite[:, None] & fine[:, None], state.q, state.q[spare])
-        readings = prober(environment.ground, q, torch.zeros_like(state.qd), base_frame=False)
+        readings = proximity(environment.ground, q, torch.zeros_like(state.qd), base_frame=False)
         deepest = torch.where(readings.valid, -readings.distance, -torch.inf).amax(-1)
         self.depth = torch.where(self.finite, torch.maximum(self.depth, deepest), self.depth)
 
@@ -64,7 +64,7 @@ def stability(
     model: Dynamics,
     robot: Robot,
     *,
-    where: Situation | None = None,
+    where: Scenario | None = None,
     worlds: int = WORLDS,
     frames: int = FRAMES,
     seed: int = 0,
@@ -85,20 +85,20 @@ def stability(
         For "passive" and, where something can drive the robot, "driven": shares of roll-outs that stay finite, above
         the ground, and both.
     """
-    where = situation(robot) if where is None else where
+    where = scenario(robot) if where is None else where
     result: dict[str, Any] = {"frames": frames, "worlds": worlds, "deepest_allowed_m": DEEPEST, "ground": where.name}
-    prober = _prober(robot, where)
+    proximity = _proximity(robot, where)
     for mode in ("passive", "driven") if robot.spec.nu else ("passive",):
         rng = generator(seed, "stability", mode)
         start, environment = where.begin(robot, worlds, rng)
         drives = _drives(robot, where, worlds, frames, rng if mode == "driven" else None)
         with torch.no_grad(), threads(1):
-            result[mode] = _shares(_run(model, start, environment, drives, prober), prober is not None)
+            result[mode] = _shares(_run(model, start, environment, drives, proximity), proximity is not None)
     return result
 
 
 def _drives(
-    robot: Robot, where: Situation, worlds: int, frames: int, rng: np.random.Generator | None
+    robot: Robot, where: Scenario, worlds: int, frames: int, rng: np.random.Generator | None
 ) -> Iterator[motion.Drive]:
     """Yield the drive in pieces that memory does not mind."""
     hold = where.hold if where.hold is not None or robot.gains is None else robot.gains.hold
@@ -111,7 +111,11 @@ def _drives(
 
 
 def _run(
-    model: Dynamics, start: State, environment: Environment, drives: Iterator[motion.Drive], prober: "Prober | None"
+    model: Dynamics,
+    start: State,
+    environment: Environment,
+    drives: Iterator[motion.Drive],
+    proximity: "ProximityQuery | None",
 ) -> _Watch:
     count = start.worlds
     watch = _Watch(torch.ones(count, dtype=torch.bool), torch.full((count,), -torch.inf), torch.zeros(count))
@@ -122,8 +126,8 @@ def _run(
             carry, step = advance(carry, state, drive.at(k))
             state, frame = step.state, frame + 1
             if frame % _EVERY == 0:
-                watch.look(state, prober, environment)
-    watch.look(state, prober, environment)
+                watch.look(state, proximity, environment)
+    watch.look(state, proximity, environment)
     return watch
 
 
@@ -142,12 +146,12 @@ def _greatest(values: Tensor) -> float | None:
     return float(values.max()) if len(values) and bool(torch.isfinite(values.max())) else None
 
 
-def _prober(robot: Robot, where: Situation) -> "Prober | None":
-    """Return what measures depths, for robots with probes on a ground."""
-    if not where.grounded or robot.probes is None:
+def _proximity(robot: Robot, where: Scenario) -> "ProximityQuery | None":
+    """Return what measures depths, for robots with contact points on a ground."""
+    if not where.grounded or robot.contact_points is None:
         return None
-    from neurodyn.geometry.proximity import Prober
+    from neurodyn.geometry.proximity import ProximityQuery
     from neurodyn.sim.build import build
-    from neurodyn.sim.contact_points import probe_layout
+    from neurodyn.sim.contact_points import contact_point_layout
 
-    return Prober(probe_layout(build(robot), robot))
+    return ProximityQuery(contact_point_layout(build(robot), robot))

@@ -17,7 +17,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows, window_starts
 from neurodyn.dynamics.interface import Dynamics, State, Trajectory
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.comparison import compare
 from neurodyn.robots import Robot
 
@@ -96,12 +96,12 @@ def _predict(
     model: Dynamics, store: Store, split: int | None, frames: int, stride: int
 ) -> tuple[Trajectory, Trajectory, np.ndarray, float]:
     """Return predictions, recordings, which of them start an episode, and the time that predicting took [s]."""
-    surroundings, seconds = Surroundings(store), 0.0
+    environments, seconds = RecordedEnvironments(store), 0.0
     predictions, truths, released = [], [], []
     for windows in all_windows(store, frames, split=split, stride=stride, batch=_BATCH):
         begin = time.perf_counter()
         state = State(windows.q[:, 0].contiguous(), windows.qd[:, 0].contiguous())
-        predictions.append(model.rollout(state, windows.control, surroundings.of(windows)))
+        predictions.append(model.rollout(state, windows.control, environments.of(windows)))
         seconds += time.perf_counter() - begin
         truths.append(Trajectory(windows.q, windows.qd))
         released.append(windows.start == 0)

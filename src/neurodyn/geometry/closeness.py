@@ -4,9 +4,9 @@
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 # pyright: reportAssignmentType=false
-"""How close a probe is to contact, and the adjoint of the contact features; generic in the precision.
+"""How close a contact point is to contact, and the adjoint of the contact features; generic in the precision.
 
-`sight` is what a probe has of its own: (radius, margin, dt).
+`sight` is what a contact point has of its own: (radius, margin, dt).
 """
 
 from typing import Any
@@ -45,24 +45,24 @@ def feature_adjoint_kernel(
     by_position: wp.array2d[Any],
     by_velocity: wp.array2d[Any],
 ):
-    """Write the gradients by readings that those by the contact features of one probe of one world bring.
+    """Write the gradients by readings that those by the contact features of one contact point of one world bring.
 
     The results are zero beforehand.
     """
-    world, probe = wp.tid()
+    world, contact_point = wp.tid()
     zero = distance.dtype(0.0)
     one = distance.dtype(1.0)
-    upward = normal[world, probe]
-    moving = velocity[world, probe]
-    far = distance[world, probe]
-    own = sight[probe]
+    upward = normal[world, contact_point]
+    moving = velocity[world, contact_point]
+    far = distance[world, contact_point]
+    own = sight[contact_point]
     gap = far - own[0]
-    if not (valid[world, probe] and gap < own[1]):
+    if not (valid[world, contact_point] and gap < own[1]):
         return
     depths = contact_depths(far, wp.dot(upward, moving), True, own)
     fading = wp.min(depths[0], one)
     scale = distance.dtype(10.0) / own[1]
-    first = 6 * probe
+    first = 6 * contact_point
     by_depths = by_features[world, first]
     by_ahead_normal = by_features[world, first + 1]
     by_fading_normal = by_features[world, first + 3]
@@ -71,7 +71,7 @@ def feature_adjoint_kernel(
     by_near = by_depths[0]
     if depths[0] <= one:
         by_near += wp.dot(by_fading_normal, upward) + wp.dot(by_fading_velocity, moving)
-        by_near += wp.dot(by_fading_point, position[world, probe] - far * upward)
+        by_near += wp.dot(by_fading_point, position[world, contact_point] - far * upward)
     by_far = -by_near / own[1]
     if gap < zero:
         by_far -= scale * by_depths[1]
@@ -82,7 +82,7 @@ def feature_adjoint_kernel(
         by_far -= by_ahead
         by_upward += depths[2] * by_ahead_normal - (own[2] * by_ahead) * moving
         by_moving += by_features[world, first + 2] - (own[2] * by_ahead) * upward
-    by_distance[world, probe] = by_far - fading * wp.dot(by_fading_point, upward)
-    by_normal[world, probe] = by_upward
-    by_position[world, probe] = fading * by_fading_point
-    by_velocity[world, probe] = by_moving
+    by_distance[world, contact_point] = by_far - fading * wp.dot(by_fading_point, upward)
+    by_normal[world, contact_point] = by_upward
+    by_position[world, contact_point] = fading * by_fading_point
+    by_velocity[world, contact_point] = by_moving

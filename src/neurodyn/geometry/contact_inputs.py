@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact candidates: the distances, normals, points and velocities of probes that are near the ground.
+"""Contact candidates: the distances, normals, points and velocities of contact points that are near the ground.
 
 NeRD (arXiv 2508.15755, section 3.1) feeds the contact candidates that collision detection would hand to the solver,
 and zero for those farther away than a margin. Here every entry fades to zero at the margin instead of jumping, and
-the entries that decide an impact are given as such: how deep the probe is, how deep it would be one frame ahead at its
-present velocity, and that depth along the normal.
+the entries that decide an impact are given as such: how deep the contact point is, how deep it would be one frame ahead
+at its present velocity, and that depth along the normal.
 
-Of each probe, with f = min(near, 1) and p the nearest point of the ground, which follows the probe along the plane
-through it:
+Of each contact point, with f = min(near, 1) and p the nearest point of the ground, which follows the contact point
+along the plane through it:
 
     [near, deep, ahead,   ahead n,   v where ahead > 0,   f n,   f v,   f p]
 """
@@ -20,38 +20,41 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.geometry.closeness import feature_adjoint_kernel
 from neurodyn.geometry.device_arrays import PRECISIONS
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.launching import Launch, Launches, warp_device
-from neurodyn.geometry.proximity import Prober, Readings
+from neurodyn.geometry.proximity import ProximityQuery, Readings
 
 FEATURES = 18
-"""Features of each probe."""
+"""Features of each contact point."""
 
 
 class Contacts:
-    """Finds contact features in the kernel that measures the probes.
+    """Finds contact features in the kernel that measures the contact points.
 
     Gradients reach positions and velocities as those of readings do.
 
     Attributes:
-        prober: What measures the probes.
+        proximity: What measures the contact points.
         width: Number of features of one state.
     """
 
-    def __init__(self, layout: ProbeLayout, margins: Sequence[float], dt: float) -> None:
+    def __init__(self, layout: ContactPointLayout, margins: Sequence[float], dt: float) -> None:
         """Prepare to measure.
 
         Args:
-            layout: The probes and the joints that move them.
-            margins: Distance of each probe's surface from the ground at which it begins to be seen [m].
+            layout: The contact points and the joints that move them.
+            margins: Distance of each contact point's surface from the ground at which it begins to be seen [m].
             dt: How far "one frame ahead" is [s].
         """
-        self.prober = Prober(layout)
-        self.width = FEATURES * len(layout.probes)
-        self._own = [(probe.radius, margin, dt) for probe, margin in zip(layout.probes, margins, strict=True)]
+        self.proximity = ProximityQuery(layout)
+        self.width = FEATURES * len(layout.contact_points)
+        self._own = [
+            (contact_point.radius, margin, dt)
+            for contact_point, margin in zip(layout.contact_points, margins, strict=True)
+        ]
         self._sights: dict[tuple[torch.device, torch.dtype], Any] = {}
         self._launches = Launches()
 
@@ -67,7 +70,7 @@ class Contacts:
         Raises:
             InputError: The ground is for another number of worlds, or a state has another width or precision.
         """
-        self.prober.check_state(q, qd)
+        self.proximity.check_state(q, qd)
         q, qd = q.contiguous(), qd.contiguous()
         if torch.is_grad_enabled() and (q.requires_grad or qd.requires_grad):
             return _Features.apply(self, ground, q, qd)
@@ -77,9 +80,9 @@ class Contacts:
 
     def write(self, ground: Ground, q: Tensor, qd: Tensor, features: Tensor, readings: Readings | None = None) -> None:
         """Write features, and readings where there is room for them; not recorded for gradients."""
-        prober = self.prober
+        proximity = self.proximity
         room = features.unflatten(-1, (features.shape[-1] // 3, 3))
-        prober.run(ground, prober.free_base, q, qd, readings=readings, sight=self._sight(q), features=room)
+        proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight(q), features=room)
 
     def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients by positions and velocities from those by the features."""
@@ -98,7 +101,7 @@ class Contacts:
                 (shape, q.dtype, q.device), lambda: Launch(feature_adjoint_kernel, shape, q.device, [sight, *tensors])
             )(tensors)
         given = by_distance, by_normal, by_point, by_position, by_velocity
-        return self.prober.pull_back(self.prober.free_base, q, qd, readings, given)
+        return self.proximity.pull_back(self.proximity.free_base, q, qd, readings, given)
 
     def _sight(self, like: Tensor) -> Any:
         key = (like.device, like.dtype)
@@ -114,7 +117,7 @@ class _Features(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, contacts: Contacts, ground: Ground, q: Tensor, qd: Tensor) -> Tensor:
         """Find features; see `Contacts.__call__`."""
-        readings, features = contacts.prober.room(q), q.new_empty(q.shape[0], contacts.width)
+        readings, features = contacts.proximity.allocate(q), q.new_empty(q.shape[0], contacts.width)
         contacts.write(ground, q.detach(), qd.detach(), features, readings)
         ctx.contacts = contacts
         ctx.save_for_backward(q, qd, *readings)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.geometry.heights import block_ranges
 from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
 from neurodyn.geometry.meshes import pseudo_normals
@@ -36,20 +36,20 @@ PRECISIONS = {
 }
 
 
-def layout_arrays(layout: ProbeLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
+def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
     """Return start, chain_start ... joint_centre of the kernels.
 
     Args:
-        layout: The probes.
+        layout: The contact points.
         device: Warp device.
         precision: Types of the arrays.
-        one_by_one: Whether every probe is reached from the root, rather than from the body of the one before it
+        one_by_one: Whether every contact point is reached from the root, rather than from the body of the one before it
             where that is on the way, or else from the body of joint 0.
     """
     chains, start = [], []
     before = [-1]
-    for probe in layout.probes:
-        whole = _chain(layout, probe.joint)
+    for contact_point in layout.contact_points:
+        whole = _chain(layout, contact_point.joint)
         from_before = not one_by_one and before[-1] in whole
         from_base = not one_by_one and not from_before and before[0] == whole[0] == 0
         walked = whole.index(before[-1]) + 1 if from_before else int(from_base)
@@ -75,7 +75,7 @@ def layout_arrays(layout: ProbeLayout, device: str, precision: Precision, *, one
         integers(start),
         integers(np.cumsum([0, *map(len, chains)]).tolist()),
         integers([joint for chain in chains for joint in chain]),
-        real([probe.point for probe in layout.probes], precision.vec3, 3),
+        real([contact_point.point for contact_point in layout.contact_points], precision.vec3, 3),
         integers([JOINT_KINDS[joint.kind] for joint in layout.joints]),
         integers(q_start[:-1]),
         integers(qd_start[:-1]),
@@ -88,7 +88,7 @@ def layout_arrays(layout: ProbeLayout, device: str, precision: Precision, *, one
     ]
 
 
-def _chain(layout: ProbeLayout, joint: int) -> list[int]:
+def _chain(layout: ContactPointLayout, joint: int) -> list[int]:
     chain: list[int] = []
     while joint >= 0:
         chain.append(joint)

@@ -3,7 +3,7 @@
 # ruff: noqa: ANN201
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAssignmentType=false
-"""The probing kernel over (world, probe) and its adjoint, generic in the precision."""
+"""The probing kernel over (world, contact point) and its adjoint, generic in the precision."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ FAR = wp.constant(1.0e3)
 
 
 @wp.kernel(enable_backward=False, module="unique")
-def probe_kernel(
+def proximity_kernel(
     q: wp.array2d[Any],
     qd: wp.array2d[Any],
     pose: wp.array[Any],
@@ -29,7 +29,7 @@ def probe_kernel(
     start: wp.array[int],
     chain_start: wp.array[int],
     chain: wp.array[int],
-    probe_point: wp.array[Any],
+    contact_point_point: wp.array[Any],
     joint_kind: wp.array[int],
     joint_q: wp.array[int],
     joint_qd: wp.array[int],
@@ -60,22 +60,22 @@ def probe_kernel(
     sight: wp.array[Any],
     features: wp.array2d[Any],
 ):
-    """Measure the probes of one group of one world.
+    """Measure the contact points of one group of one world.
 
-    Probe p is reached by the joints chain[chain_start[p]:chain_start[p + 1]], from where start[p] says: the root,
-    the body of joint 0, or that of the probe before it, both of which this group has reached. The shapes of
-    world w are those before shape_start[0], which all worlds share, and those from shape_start[w] to before
+    Contact point p is reached by the joints chain[chain_start[p]:chain_start[p + 1]], from where start[p] says: the
+    root, the body of joint 0, or that of the contact point before it, both of which this group has reached. The shapes
+    of world w are those before shape_start[0], which all worlds share, and those from shape_start[w] to before
     shape_start[w + 1]; where shape_start has one entry, no world has its own. With `base_frame`, joint 0 is free
     and the first of every group; the outputs are then along the axes of its child body.
 
-    Readings (distance to valid) and contact features (`rigid.contacts`, six vectors for each probe) are written
+    Readings (distance to valid) and contact features (`rigid.contacts`, six vectors for each contact point) are written
     where their arrays have rows.
     """
     world, part = wp.tid()
     zero = distance.dtype(0.0)
     one = distance.dtype(1.0)
     far = distance.dtype(FAR)
-    still = type(probe_point[0])()
+    still = type(contact_point_point[0])()
     upright = wp.quaternion(zero, zero, zero, one)
     # Copies, one by one: to Warp an assignment of several variables at once gives them new names only.
     rotation = wp.copy(upright)
@@ -94,18 +94,18 @@ def probe_kernel(
     shape_count = int(shape_start[0])
     if shape_start.shape[0] > 1:
         shape_count += shape_start[world + 1] - shape_start[world]
-    for probe in range(part * group, wp.min((part + 1) * group, probe_point.shape[0])):
-        if start[probe] == FROM_ROOT:
+    for contact_point in range(part * group, wp.min((part + 1) * group, contact_point_point.shape[0])):
+        if start[contact_point] == FROM_ROOT:
             rotation = wp.copy(upright)
             origin = wp.copy(still)
             speed = wp.copy(still)
             spin = wp.copy(still)
-        elif start[probe] == FROM_BASE:
+        elif start[contact_point] == FROM_BASE:
             rotation = wp.copy(base_rotation)
             origin = wp.copy(base_origin)
             speed = wp.copy(base_speed)
             spin = wp.copy(base_spin)
-        for i in range(chain_start[probe], chain_start[probe + 1]):
+        for i in range(chain_start[contact_point], chain_start[contact_point + 1]):
             j = chain[i]
             rotation, origin, speed, spin = advance(
                 joint_kind[j], world, joint_q[j], joint_qd[j], joint_anchor[j], joint_frame[j], joint_turn[j],
@@ -117,7 +117,7 @@ def probe_kernel(
                 base_speed = wp.copy(speed)
                 base_spin = wp.copy(spin)
                 to_base = wp.transpose(wp.quat_to_matrix(rotation))
-        arm = wp.quat_rotate(rotation, probe_point[probe])
+        arm = wp.quat_rotate(rotation, contact_point_point[contact_point])
         place = origin + arm
         moving = speed + wp.cross(spin, arm)
 
@@ -151,16 +151,16 @@ def probe_kernel(
             moving = to_base @ moving
         ground = place - best * upward
         if distance.shape[0] > 0:
-            distance[world, probe] = best
-            normal[world, probe] = upward
-            point[world, probe] = wp.where(found, ground, still)
-            position[world, probe] = place
-            velocity[world, probe] = moving
-            valid[world, probe] = found
+            distance[world, contact_point] = best
+            normal[world, contact_point] = upward
+            point[world, contact_point] = wp.where(found, ground, still)
+            position[world, contact_point] = place
+            velocity[world, contact_point] = moving
+            valid[world, contact_point] = found
         if features.shape[0] > 0:
-            depths = contact_depths(best, wp.dot(upward, moving), found, sight[probe])
+            depths = contact_depths(best, wp.dot(upward, moving), found, sight[contact_point])
             fading = wp.min(depths[0], one)
-            first = 6 * probe
+            first = 6 * contact_point
             features[world, first] = depths
             features[world, first + 1] = depths[2] * upward
             features[world, first + 2] = wp.where(depths[2] > zero, moving, still)
@@ -170,14 +170,14 @@ def probe_kernel(
 
 
 @wp.kernel(enable_backward=False, module="unique")
-def probe_adjoint_kernel(
+def proximity_adjoint_kernel(
     q: wp.array2d[Any],
     qd: wp.array2d[Any],
     base_frame: int,
     group: int,
     chain_start: wp.array[int],
     chain: wp.array[int],
-    probe_point: wp.array[Any],
+    contact_point_point: wp.array[Any],
     joint_kind: wp.array[int],
     joint_q: wp.array[int],
     joint_qd: wp.array[int],
@@ -200,26 +200,26 @@ def probe_adjoint_kernel(
     grad_q: wp.array2d[Any],
     grad_qd: wp.array2d[Any],
 ):
-    """Add to the gradients by the state those that the readings of one group of probes of one world bring.
+    """Add to the gradients by the state those that the readings of one group of contact points of one world bring.
 
     The ground point and the normal are held fixed in the world, so the gradient of the distance by the place of
-    the probe is the normal. Readings in the axes of the base depend on the base's pose besides.
+    the contact point is the normal. Readings in the axes of the base depend on the base's pose besides.
     """
     world, part = wp.tid()
     zero = by_distance.dtype(0.0)
-    still = type(probe_point[0])()
+    still = type(contact_point_point[0])()
     upright = wp.quaternion(zero, zero, zero, by_distance.dtype(1.0))
-    for probe in range(part * group, wp.min((part + 1) * group, probe_point.shape[0])):
+    for contact_point in range(part * group, wp.min((part + 1) * group, contact_point_point.shape[0])):
         rotation = wp.copy(upright)
         origin = wp.copy(still)
         speed = wp.copy(still)
         spin = wp.copy(still)
-        upward = normal[world, probe]
-        place = position[world, probe]
-        moving = velocity[world, probe]
-        force = by_position[world, probe]
-        push = by_velocity[world, probe]
-        first = chain_start[probe]
+        upward = normal[world, contact_point]
+        place = position[world, contact_point]
+        moving = velocity[world, contact_point]
+        force = by_position[world, contact_point]
+        push = by_velocity[world, contact_point]
+        first = chain_start[contact_point]
         if base_frame != 0:
             j = chain[first]
             rotation, origin, speed, spin = advance(
@@ -228,11 +228,11 @@ def probe_adjoint_kernel(
             )  # fmt: skip
             # y' = R^T y changes by R^T (y x a) under a rotation a of the base, so its moment is (gradient x y);
             # in the base's axes gradient and y are as stored.
-            moment = wp.cross(force, place) + wp.cross(push, moving) + wp.cross(by_normal[world, probe], upward)
+            moment = wp.cross(force, place) + wp.cross(push, moving) + wp.cross(by_normal[world, contact_point], upward)
             pull = force
-            if valid[world, probe]:
-                moment += wp.cross(by_point[world, probe], point[world, probe])
-                pull += by_point[world, probe]
+            if valid[world, contact_point]:
+                moment += wp.cross(by_point[world, contact_point], point[world, contact_point])
+                pull += by_point[world, contact_point]
             joint_rotation = joint_frame[j]
             centre = origin + wp.quat_rotate(rotation, joint_offset[j])
             pulled = -wp.quat_rotate(rotation, pull)
@@ -247,9 +247,9 @@ def probe_adjoint_kernel(
             origin = wp.copy(still)
             speed = wp.copy(still)
             spin = wp.copy(still)
-        force += by_distance[world, probe] * upward
+        force += by_distance[world, contact_point] * upward
 
-        for i in range(first, chain_start[probe + 1]):
+        for i in range(first, chain_start[contact_point + 1]):
             j = chain[i]
             joint_rotation = rotation * joint_frame[j]
             parent_spin = spin

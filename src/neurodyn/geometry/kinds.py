@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that kernels know kinds of joints and shapes by, and where the walk to a probe starts."""
+"""Numbers that kernels know kinds of joints and shapes by, and where the walk to a contact point starts."""
 
 import warp as wp
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of a batch of robots measured against the ground, differentiable by the robots' states."""
+"""Contact points of a batch of robots measured against the ground, differentiable by the robots' states."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,26 +9,26 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground
-from neurodyn.geometry.kernels import probe_adjoint_kernel, probe_kernel
+from neurodyn.geometry.kernels import proximity_adjoint_kernel, proximity_kernel
 from neurodyn.geometry.launching import Launch, Launches, warp_device
 from neurodyn.geometry.start_warp import start_warp
 
 
 class Readings(NamedTuple):
-    """What probes read, in the world or in the axes of the base (points relative to its origin).
+    """What contact points read, in the world or in the axes of the base (points relative to its origin).
 
     Attributes:
-        distance: Signed height of each probe point over the nearest ground, negative inside [m]; the radius of
-            the shape around the point is not subtracted. Shape [worlds, probes].
-        normal: Direction in which the distance grows, unit, shape [worlds, probes, 3].
-        point: Nearest point of the ground [m], shape [worlds, probes, 3].
-        position: The probe point [m], shape [worlds, probes, 3].
-        velocity: Velocity of the probe point relative to the world [m/s], shape [worlds, probes, 3].
-        valid: Whether there is any ground, shape [worlds, probes]. Where there is none, the distance is 1000 m,
+        distance: Signed height of each contact point point over the nearest ground, negative inside [m]; the radius of
+            the shape around the point is not subtracted. Shape [worlds, contact points].
+        normal: Direction in which the distance grows, unit, shape [worlds, contact points, 3].
+        point: Nearest point of the ground [m], shape [worlds, contact points, 3].
+        position: The contact point point [m], shape [worlds, contact points, 3].
+        velocity: Velocity of the contact point point relative to the world [m/s], shape [worlds, contact points, 3].
+        valid: Whether there is any ground, shape [worlds, contact points]. Where there is none, the distance is 1000 m,
             and normal and ground point are zero.
     """
 
@@ -40,21 +40,21 @@ class Readings(NamedTuple):
     valid: Tensor
 
 
-class Prober:
-    """Measures all probes of a layout in one kernel over (world, probe).
+class ProximityQuery:
+    """Measures all contact points of a layout in one kernel over (world, contact point).
 
     Works in float32 and float64 on any device. Gradients reach positions and velocities through torch's
     autograd; the normal and the ground point are held fixed in the world, so the gradient of the distance by
-    the place of a probe is the normal.
+    the place of a contact point is the normal.
 
     Attributes:
-        layout: The probes and the joints that move them.
+        layout: The contact points and the joints that move them.
         nq: Number of position coordinates.
         nv: Number of velocity coordinates.
         free_base: Whether the base floats.
     """
 
-    def __init__(self, layout: ProbeLayout) -> None:
+    def __init__(self, layout: ContactPointLayout) -> None:
         start_warp()
         self.layout = layout
         self.nq = sum({"ball": 4, "free": 7}.get(joint.kind, 1) for joint in layout.joints)
@@ -70,14 +70,15 @@ class Prober:
                 raise InputError(f"joint {joint.name!r} has parent {joint.parent}; valid: -1 or an earlier joint")
             if self.free_base and j and joint.parent < 0:
                 raise InputError(f"joint {joint.name!r} begins a second tree; valid: one floating robot in a layout")
-        for probe in self.layout.probes:
-            if not 0 <= probe.joint < len(self.layout.joints):
+        for contact_point in self.layout.contact_points:
+            if not 0 <= contact_point.joint < len(self.layout.joints):
                 raise InputError(
-                    f"probe {probe.name!r} is on joint {probe.joint}; valid: 0 to {len(self.layout.joints) - 1}"
+                    f"contact point {contact_point.name!r} is on joint {contact_point.joint}; "
+                    f"valid: 0 to {len(self.layout.joints) - 1}"
                 )
 
     def __call__(self, ground: Ground | None, q: Tensor, qd: Tensor, *, base_frame: bool = False) -> Readings:
-        """Measure all probes.
+        """Measure all contact points.
 
         Args:
             ground: The shapes around the robots; None for free space.
@@ -95,7 +96,7 @@ class Prober:
         q, qd = q.contiguous(), qd.contiguous()
         if torch.is_grad_enabled() and (q.requires_grad or qd.requires_grad):
             return Readings(*_Probe.apply(self, ground, base_frame, q, qd))
-        readings = self.room(q)
+        readings = self.allocate(q)
         self.run(ground, base_frame, q, qd, readings=readings)
         return readings
 
@@ -104,15 +105,15 @@ class Prober:
         worlds = q.shape[0]
         if q.shape != (worlds, self.nq) or qd.shape != (worlds, self.nv):
             raise InputError(
-                f"state has shapes {list(q.shape)} and {list(qd.shape)}; valid for these probes: "
+                f"state has shapes {list(q.shape)} and {list(qd.shape)}; valid for these contact points: "
                 f"[worlds, {self.nq}] and [worlds, {self.nv}]"
             )
         if q.dtype not in PRECISIONS or q.dtype != qd.dtype or q.device != qd.device:
             raise InputError(f"state is {q.dtype} and {qd.dtype}; valid: float32 or float64, both on one device")
 
-    def room(self, q: Tensor) -> Readings:
+    def allocate(self, q: Tensor) -> Readings:
         """Return readings of these states, not yet written."""
-        shape = q.shape[0], len(self.layout.probes)
+        shape = q.shape[0], len(self.layout.contact_points)
 
         def vector() -> Tensor:
             return q.new_empty(*shape, 3)
@@ -132,19 +133,19 @@ class Prober:
             q: Positions, shape [worlds, nq], contiguous.
             qd: Velocities, shape [worlds, nv], contiguous.
             readings: Room for readings; None where they are not wanted.
-            sight: Radius, margin and frame of each probe as a Warp array of vectors, for `features`.
-            features: Room for contact features (`rigid.contacts`), shape [worlds, 6 probes, 3]; likewise.
+            sight: Radius, margin and frame of each contact point as a Warp array of vectors, for `features`.
+            features: Room for contact features (`rigid.contacts`), shape [worlds, 6 contact points, 3]; likewise.
 
         Raises:
             InputError: The ground is for another number of worlds.
         """
-        worlds, probes = q.shape[0], len(self.layout.probes)
+        worlds, contact_points = q.shape[0], len(self.layout.contact_points)
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
         shapes = ground.arrays(device, q.dtype)
         if shapes.worlds not in (0, worlds):
             raise InputError(f"the ground is that of {shapes.worlds} worlds; valid: a ground of {worlds} worlds")
         pose = ground.poses(worlds, q.device, q.dtype)
-        if worlds * probes == 0:
+        if worlds * contact_points == 0:
             return
         types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)  # of readings
         changing: list[Any] = [(q, None), (qd, None), (pose, kinds.transform)]
@@ -155,7 +156,7 @@ class Prober:
             group = self._group(q)
             none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
             own = wp.empty(0, dtype=kinds.vec3, device=device) if sight is None else sight
-            return Launch(probe_kernel, (worlds, probes // group), q.device, [
+            return Launch(proximity_kernel, (worlds, contact_points // group), q.device, [
                 *changing, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays,
                 *(read or none), own, *(seen or none[1:2]),
             ], keep=(shapes, sight))  # fmt: skip
@@ -170,8 +171,8 @@ class Prober:
         """Return the gradients by positions and velocities from those by all readings but `valid`."""
         grad_q, grad_qd = torch.zeros_like(q), torch.zeros_like(qd)
         vec3 = PRECISIONS[q.dtype].vec3
-        worlds, probes = q.shape[0], len(self.layout.probes)
-        if worlds * probes == 0:
+        worlds, contact_points = q.shape[0], len(self.layout.contact_points)
+        if worlds * contact_points == 0:
             return grad_q, grad_qd
         _, normal, point, position, velocity, valid = readings
         changing: list[Any] = [(q, None), (qd, None)]
@@ -181,15 +182,15 @@ class Prober:
         key = ("backward", worlds, base_frame, q.dtype, str(q.device))
         group = self._group(q)
         launch = self._launches.get(key, lambda: Launch(
-            probe_adjoint_kernel, (worlds, probes // group), q.device,
+            proximity_adjoint_kernel, (worlds, contact_points // group), q.device,
             [*changing, int(base_frame), group, *self._layout(q, True)[1:], *saved, *given, *results],
         ))  # fmt: skip
         launch([*changing, *saved, *given, *results])
         return grad_q, grad_qd
 
     def _group(self, like: Tensor) -> int:
-        """Return how many probes one thread measures: on a CPU all of a world, to walk to each body once."""
-        return len(self.layout.probes) if like.device.type == "cpu" else 1
+        """Return how many contact points one thread measures: on a CPU all of a world, to walk to each body once."""
+        return len(self.layout.contact_points) if like.device.type == "cpu" else 1
 
     def _layout(self, like: Tensor, one_by_one: bool) -> list[Any]:
         key = (like.device, like.dtype, one_by_one)
@@ -205,12 +206,12 @@ class _Probe(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, prober: Prober, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor
+        ctx: Any, proximity: ProximityQuery, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor
     ) -> tuple[Tensor, ...]:
         """Measure; see `Prober.__call__`."""
-        readings = prober.room(q)
-        prober.run(ground, base_frame, q.detach(), qd.detach(), readings=readings)
-        ctx.prober, ctx.base_frame = prober, base_frame
+        readings = proximity.allocate(q)
+        proximity.run(ground, base_frame, q.detach(), qd.detach(), readings=readings)
+        ctx.proximity, ctx.base_frame = proximity, base_frame
         ctx.save_for_backward(q, qd, *readings)
         ctx.mark_non_differentiable(readings.valid)
         if not base_frame:
@@ -228,4 +229,4 @@ class _Probe(torch.autograd.Function):
             (torch.zeros_like(reading) if gradient is None else gradient).contiguous()
             for gradient, reading in zip(gradients[:-1], readings[:-1], strict=True)
         ]
-        return None, None, None, *ctx.prober.pull_back(ctx.base_frame, q, qd, Readings(*readings), given)
+        return None, None, None, *ctx.proximity.pull_back(ctx.base_frame, q, qd, Readings(*readings), given)

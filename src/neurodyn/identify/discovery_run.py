@@ -68,14 +68,14 @@ def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamic
 
     Args:
         robot: The robot.
-        substeps: Steps in a frame; None for those of its teacher.
+        substeps: Steps in a frame; None for those of its simulator.
     """
     from neurodyn.sim.build import build
     from neurodyn.sim.fingerprint import fingerprint
     from neurodyn.sim.mechanism import mechanism
 
     model = build(robot)
-    config = EngineConfig(substeps=robot.teacher.substeps if substeps is None else substeps)
+    config = EngineConfig(substeps=robot.simulator.substeps if substeps is None else substeps)
     return HybridDynamics(robot.spec, mechanism(model, robot), config, fingerprint=fingerprint(model))
 
 

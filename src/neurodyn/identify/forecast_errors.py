@@ -12,7 +12,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
 from neurodyn.dynamics.loading import Model
 from neurodyn.dynamics.measures import MOVING, constant_velocity, error_names, finite_worlds, hold_last, joint_distance
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.noise import Noise
 from neurodyn.identify.starts import Start, started
 from neurodyn.learn.hybrid.windows import FitWindows
@@ -22,27 +22,27 @@ Forecast = Callable[[FitWindows, int], Trajectory]
 
 
 def hybrid_forecast(
-    dynamics: HybridDynamics, start: Start, context: int, noise: Noise, surroundings: Surroundings
+    dynamics: HybridDynamics, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
 ) -> Forecast:
     """Return the forecasts of a hybrid model, from states as logged or estimated from `context` past frames."""
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
         first = frames - context
-        future = started(dynamics, windows.cut(first), context, start, noise, surroundings)
-        where = surroundings.at(future.ground)
+        future = started(dynamics, windows.cut(first), context, start, noise, environments)
+        where = environments.at(future.ground)
         return dynamics.rollout(State(future.q[:, 0], future.qd[:, 0]), future.control, where)
 
     return forecast
 
 
-def model_forecast(model: Model, surroundings: Surroundings) -> Forecast:
+def model_forecast(model: Model, environments: RecordedEnvironments) -> Forecast:
     """Return the forecasts of any other model, from the logged state and as much history as it makes use of."""
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
         seen = min(model.spec.context, frames)
         part = windows.cut(frames - seen)
         q, qd, control = (x.float() for x in (part.q, part.qd, part.control))
-        where: Environment = surroundings.at(None if part.ground is None else part.ground.float())
+        where: Environment = environments.at(None if part.ground is None else part.ground.float())
         past = Window(q[:, : seen + 1], qd[:, : seen + 1], control[:, :seen])
         found = model.rollout(past if seen else past.present, control[:, seen:], where)
         return Trajectory(found.q.double(), found.qd.double())

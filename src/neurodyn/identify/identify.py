@@ -23,7 +23,7 @@ from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.hybrid.artifact import save_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.loading import load_simulator
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
 from neurodyn.identify.forecast_errors import Forecast, baselines, forecast_errors, hybrid_forecast, model_forecast
 from neurodyn.identify.identifiability import Identifiability, identifiability, require_seen, warning
@@ -119,7 +119,7 @@ class _Identification:
         self.specs = select_parameters(nominal(self.mechanism, settings.contact), given.parameters)
         self.hybrid = self.model(given.blueprint) if given.blueprint and given.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in given.beside}
-        self.surroundings = Surroundings(given.store)
+        self.environments = RecordedEnvironments(given.store)
         self.start: Start = start_of(given.store, settings.start)
         self.frames = max(1, round(settings.horizon / given.robot.spec.dt))
         self.warnings: list[str] = []
@@ -174,7 +174,7 @@ class _Identification:
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",
             settings.torque_offset, settings.per_log,
         )  # fmt: skip
-        return Residuals(model, windows, noise, options, surroundings=self.surroundings)
+        return Residuals(model, windows, noise, options, environments=self.environments)
 
     def _check_start(self, residuals: Residuals) -> None:
         found = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
@@ -236,7 +236,7 @@ class _Identification:
             train=self._started(identified, Split.TRAIN, settings.network.windows, residuals.noise),
             held_out=self._started(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
             scale=residuals.channel_scale,
-            surroundings=self.surroundings,
+            environments=self.environments,
         )
         minutes = None
         if settings.minutes is not None:
@@ -255,7 +255,7 @@ class _Identification:
         moving = self.settings.moving if self.settings.network.moving else None
         context = self.settings.context if self.start == "past" else 0
         windows = fit_windows(self.given.store, split, self.frames + context, most=most, moving=moving)
-        return started(model, windows, context, self.start, noise, self.surroundings)
+        return started(model, windows, context, self.start, noise, self.environments)
 
     def _result(
         self, identified: HybridDynamics, residuals: Residuals, found: Identifiability, values: Tensor
@@ -310,8 +310,8 @@ class _Identification:
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
         return {
-            **{name: hybrid_forecast(m, self.start, context, noise, self.surroundings) for name, m in hybrids.items()},
-            **{name: model_forecast(m, self.surroundings) for name, m in self.beside.items()},
+            **{name: hybrid_forecast(m, self.start, context, noise, self.environments) for name, m in hybrids.items()},
+            **{name: model_forecast(m, self.environments) for name, m in self.beside.items()},
             **baselines(self.given.robot.spec),
         }
 
@@ -324,7 +324,7 @@ class _Identification:
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
         found = forecast_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds)
         floor = noise_floor(
-            self.hybrid or identified, windows, past, noise, self.surroundings, start=self.start,
+            self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
             context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
         return {

@@ -15,7 +15,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.measures import displace, finite_worlds
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.forecast_errors import forecast_errors, hybrid_forecast
 from neurodyn.identify.noise import Noise
 from neurodyn.identify.starts import Start
@@ -28,7 +28,7 @@ def noise_floor(
     windows: FitWindows,
     past: int,
     noise: Noise,
-    surroundings: Surroundings,
+    environments: RecordedEnvironments,
     *,
     start: Start,
     context: int,
@@ -42,21 +42,21 @@ def noise_floor(
         windows: Windows of `past` frames and those to forecast.
         past: Frames that are not forecast.
         noise: Noise of the sensors.
-        surroundings: Where the windows took place.
+        environments: Where the windows took place.
         start: How forecasts start.
         context: Frames of the past that a starting state is estimated from.
         seconds: Horizons.
         seed: Seed of the noise.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
-    where = surroundings.at(windows.ground)
+    where = environments.at(windows.ground)
     path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, where)
     kept = finite_worlds(path).nonzero()[:, 0]
     q, qd, windows = path.q[kept], path.qd[kept], windows.pick(kept)
     drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)
     moved, faster = drawn.chunk(2, -1)
     measured = displace(dynamics.spec, q, moved)
-    forecast = hybrid_forecast(dynamics, start, context, noise, surroundings)
+    forecast = hybrid_forecast(dynamics, start, context, noise, environments)
     found = forecast_errors(
         {"floor": forecast}, dynamics.spec, replace(windows, q=measured, qd=qd + faster), past, seconds
     )

@@ -24,7 +24,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.parameters import size_of
 from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.measures import displace
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.noise import Noise
 from neurodyn.identify.search_space import SearchSpace
@@ -129,7 +129,7 @@ class Residuals:
         options: ResidualOptions | None = None,
         *,
         scale: Tensor | None = None,
-        surroundings: Surroundings | None = None,
+        environments: RecordedEnvironments | None = None,
         space: Space | None = None,
     ) -> None:
         """Collect what residuals need.
@@ -140,7 +140,7 @@ class Residuals:
             noise: Noise of the sensors.
             options: What is compared, and what is free.
             scale: Standard deviation of each channel's residuals; None for the noise.
-            surroundings: Where the windows took place; None for the model's own environment.
+            environments: Where the windows took place; None for the model's own environment.
             space: The coordinates that are searched; None for those of the model's quantities. Others tie quantities to
                 each other.
 
@@ -153,7 +153,7 @@ class Residuals:
         self.space: Space = SearchSpace(dynamics.physical) if space is None else space
         self.parameters = len(self.space.nominal)
         specs = dynamics.physical.specs
-        self._surroundings = surroundings
+        self._environments = environments
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
         self.sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)
         names = [spec.name for spec in specs]
@@ -379,8 +379,8 @@ class Residuals:
         q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
         where = None
-        if self._surroundings is not None:
-            where = self._surroundings.at(None if w.ground is None else w.ground[rows])
+        if self._environments is not None:
+            where = self._environments.at(None if w.ground is None else w.ground[rows])
         control = w.control[rows] + torque[:, None]
         return self.dynamics.simulate(state, control, physical, self.dynamics.weights.detach(), where)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.noise import Noise
@@ -46,7 +46,7 @@ def started(
     context: int,
     start: Start,
     noise: Noise,
-    surroundings: Surroundings | None = None,
+    environments: RecordedEnvironments | None = None,
 ) -> FitWindows:
     """Return windows without their first `context` frames, whose first states are what a forecast may start from.
 
@@ -56,7 +56,7 @@ def started(
         context: Frames of the past.
         start: "logged" leaves states as they are.
         noise: Noise of the sensors.
-        surroundings: Where the windows took place.
+        environments: Where the windows took place.
     """
     future = windows.cut(context)
     if start == "logged" or context == 0:
@@ -72,7 +72,7 @@ def started(
         replace(past, qd=qd),
         Noise(noise.q, spread),
         ResidualOptions(velocities=False, huber=5.0),
-        surroundings=surroundings,
+        environments=environments,
         space=FixedSpace(dynamics.physical().detach()),
     )
     solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), _ITERATIONS)

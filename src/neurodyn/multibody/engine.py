@@ -35,14 +35,15 @@ class EngineConfig(Config, frozen=True):
     Attributes:
         substeps: Steps in a frame.
         contact: "force" (Hunt-Crossley), "impulse" (complementarity), or None for no contacts.
-        ground: "plane" for one plane under all points, "probes" for a point and a normal for each, held over a frame.
+        ground: "plane" for one plane under all points, "contact points" for a point and a normal for each, held over a
+            frame.
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
     """
 
     substeps: int = 4
     contact: Literal["force", "impulse"] | None = None
-    ground: Literal["plane", "probes"] = "plane"
+    ground: Literal["plane", "contact_points"] = "plane"
     free: tuple[str, ...] = ()
     blueprint: Blueprint = Blueprint()
 
@@ -76,7 +77,7 @@ class Engine:
         """
         _require_joints(mechanism, spec)
         if config.contact is not None and not mechanism.points:
-            raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `probes`")
+            raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `contact_points`")
         self.mechanism, self.config = mechanism, config
         self._spec = spec
         self._dt = spec.dt / config.substeps

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.contact_points import Probe
+from neurodyn.core.contact_points import ContactPoint
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.vectors import (
     Matrix,
@@ -71,7 +71,7 @@ def touches(
     tree: Tree,
     motions: Sequence[LinkMotion],
     poses: Sequence[LinkPose],
-    points: Sequence[Probe],
+    points: Sequence[ContactPoint],
     grounds: Sequence[tuple[Vector, Vector]],
     size: Any = 1.0,
 ) -> list[Touch]:

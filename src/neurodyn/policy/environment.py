@@ -23,8 +23,8 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.geometry.ground import Ground
 from neurodyn.policy.compatibility import require_fit
-from neurodyn.policy.reserve import Reserve
 from neurodyn.policy.starts import Starts, widened
+from neurodyn.policy.warm_start_pool import WarmStartPool
 from neurodyn.tasks import Memory, Task
 
 LIKELY = 0.5
@@ -68,7 +68,7 @@ class PolicyEnvironment(VecEnv):
         seed: int = 0,
         penalty: float = 0.0,
         reward_scale: float = 1.0,
-        surroundings: Environment | None = None,
+        environment: Environment | None = None,
         noisy: bool = False,
         frames: int | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class PolicyEnvironment(VecEnv):
             seed: Seed of commands.
             penalty: Weight of the epistemic uncertainty, summed over the state in units of its spread in the data.
             reward_scale: Factor on the reward that the learner sees.
-            surroundings: What the worlds are in; None for the robot's default ground.
+            environment: What the worlds are in; None for the robot's default ground.
             noisy: Whether observations have the task's noise.
             frames: Length of an episode; None for the task's.
 
@@ -97,13 +97,13 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._penalty, self._scale = starts, penalty, reward_scale
-        if surroundings is None and not isinstance(dynamics, WorldModel):  # which knows that of its logs alone
-            surroundings = home_ground(task)
-        self._surroundings = surroundings
+        if environment is None and not isinstance(dynamics, WorldModel):  # which knows that of its logs alone
+            environment = home_ground(task)
+        self._environment = environment
         self._spread = dynamics.state_scale if isinstance(dynamics, WorldModel) else None
-        self._reserve = Reserve(dynamics, starts) if isinstance(dynamics, WorldModel) else None
+        self._pool = WarmStartPool(dynamics, starts) if isinstance(dynamics, WorldModel) else None
         context = starts.draw(worlds)
-        self._carry = dynamics.begin(context, self._surroundings)
+        self._carry = dynamics.begin(context, self._environment)
         self.state = present_state(context)
         self.device = self.state.q.device
         self._generator = torch.Generator(self.device).manual_seed(derive_seed(seed, "environment"))
@@ -184,7 +184,7 @@ class PolicyEnvironment(VecEnv):
         return step
 
     def _quantities(self, step: Step | None) -> Quantities:
-        return self.dynamics.quantities(self.state, step, torque=self._torque, environment=self._surroundings)
+        return self.dynamics.quantities(self.state, step, torque=self._torque, environment=self._environment)
 
     def _penalised(self, reward: Tensor, step: Step, broken: Tensor) -> Tensor:
         if not self._penalty or step.epistemic is None or self._spread is None:
@@ -202,8 +202,8 @@ class PolicyEnvironment(VecEnv):
 
     def _renew(self, done: Tensor, rows: Tensor) -> None:
         """Start anew in some worlds; the others keep their state, history and memory."""
-        if self._reserve is not None:
-            self._carry, self.state = self._reserve.take(self._carry, self.state, rows)
+        if self._pool is not None:
+            self._carry, self.state = self._pool.take(self._carry, self.state, rows)
         else:
             context = widened(self._starts.draw(len(rows)), rows, self.num_envs)
             self._carry = self.dynamics.reset(self._carry, context, done)

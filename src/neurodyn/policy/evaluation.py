@@ -8,7 +8,7 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, play, reward_errors
-from neurodyn.policy.opening import ANALYTIC, open_dynamics
+from neurodyn.policy.resolve import ANALYTIC, open_dynamics
 from neurodyn.policy.train import PolicyRecord
 from neurodyn.tasks import load
 

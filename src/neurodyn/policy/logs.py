@@ -190,7 +190,7 @@ class _Batch:
         self._generator = torch.Generator().manual_seed(seed)
         self.policy = np.arange(worlds) % len(behaviours)
         self._noise = noise * torch.rand(worlds, 1, generator=self._generator)
-        self._surroundings = home_ground(task)
+        self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
         self.lengths = np.full(worlds, task.frames)
         self.failed = np.zeros(worlds, dtype=bool)
@@ -200,7 +200,7 @@ class _Batch:
         """Make the episodes; the first frame is not kept, as no torque and no contact is known before it."""
         task, worlds = self._task, len(self.policy)
         state = task.start(worlds, self._generator)
-        carry = self._dynamics.begin(state, self._surroundings)
+        carry = self._dynamics.begin(state, self._environments)
         now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu))
         memory = task.begin(now, self._generator)
         for frame in range(task.frames + 1):
@@ -240,7 +240,7 @@ class _Batch:
         return found
 
     def _quantities(self, state: State, step: Step | None, torque: Tensor) -> Quantities:
-        return self._dynamics.quantities(state, step, torque=torque, environment=self._surroundings)
+        return self._dynamics.quantities(state, step, torque=torque, environment=self._environments)
 
     def _act(self, observation: Tensor) -> Tensor:
         action = torch.zeros(len(observation), len(self._task.actions))

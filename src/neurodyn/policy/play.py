@@ -11,7 +11,7 @@ from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.environment import PolicyEnvironment, home_ground
 from neurodyn.policy.evaluate import SEED
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.opening import ANALYTIC, Opened, open_dynamics
+from neurodyn.policy.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.report.recording import Recording
 from neurodyn.tasks import Task, load
 
@@ -69,7 +69,7 @@ def record_policy(
     )
 
 
-def _open(task: Task, name: str, starts: str | None) -> Opened:
+def _open(task: Task, name: str, starts: str | None) -> ResolvedDynamics:
     found = open_dynamics(task, name, starts=None if name == ANALYTIC else starts)
     if found.dynamics.spec.nq != task.declaration().spec.nq:
         raise InputError(
@@ -79,7 +79,9 @@ def _open(task: Task, name: str, starts: str | None) -> Opened:
 
 
 @torch.no_grad()
-def _paths(task: Task, policy: PolicyNetwork, where: Opened, frames: int, seed: int, worlds: int) -> list[Trajectory]:
+def _paths(
+    task: Task, policy: PolicyNetwork, where: ResolvedDynamics, frames: int, seed: int, worlds: int
+) -> list[Trajectory]:
     """Return a path of each world, which rests where its episode ends early."""
     world = PolicyEnvironment(task, where.dynamics, where.starts(task, seed), worlds, seed=seed)
     q, qd, running = [world.state.q], [world.state.qd], torch.ones(worlds, 1, dtype=torch.bool)

@@ -9,8 +9,8 @@ from typing import Any
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.policy.opening import ANALYTIC
 from neurodyn.policy.play import record_policy
+from neurodyn.policy.resolve import ANALYTIC
 from neurodyn.report.page import cards, code, figure, folded, grid, moving_picture, page, paragraph, section, table
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot

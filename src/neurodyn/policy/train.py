@@ -30,7 +30,7 @@ from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.opening import Opened
+from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.tasks import Task
 
@@ -103,7 +103,12 @@ class PolicyTrainer:
     """Trains one policy and writes it."""
 
     def __init__(
-        self, out: Path, task: Task, where: Opened, settings: PolicySettings, reference: Opened | None = None
+        self,
+        out: Path,
+        task: Task,
+        where: ResolvedDynamics,
+        settings: PolicySettings,
+        reference: ResolvedDynamics | None = None,
     ) -> None:
         """Build worlds, network and learner.
 
@@ -260,7 +265,7 @@ class PolicyTrainer:
             values["return_reference"] = float(self._outcome(network, self._reference, 0.0).returns.mean())
         return values
 
-    def _outcome(self, network: PolicyNetwork, where: Opened, penalty: float) -> Outcome:
+    def _outcome(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> Outcome:
         starts = where.starts(self._task, _EVALUATION)
         count = self._settings.evaluation_worlds
         return play(network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty)
@@ -279,11 +284,11 @@ class PolicyTrainer:
 
 def train_policy(
     task: Task,
-    where: Opened,
+    where: ResolvedDynamics,
     out: Path,
     settings: PolicySettings,
     *,
-    reference: Opened | None = None,
+    reference: ResolvedDynamics | None = None,
     starts: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,

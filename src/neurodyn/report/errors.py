@@ -88,11 +88,11 @@ def stability(material: Material) -> str:
                 "–" if deepest is None else quantity(deepest, "m"),
             ]
         )
-    head = ["", "Stay finite", "Stay above ground", "Deepest probe"]
+    head = ["", "Stay finite", "Stay above ground", "Deepest contact point"]
     seconds = span(found["frames"] * material.report["dt"])
     lead = (
-        f"{count(found['worlds'], 'roll-out')} of {found['frames']:,} frames ({seconds}). Above ground: no probe is "
-        f"ever deeper than {found['deepest_allowed_m']:g} m."
+        f"{count(found['worlds'], 'roll-out')} of {found['frames']:,} frames ({seconds}). Above ground: "
+        f"no contact point is ever deeper than {found['deepest_allowed_m']:g} m."
     )
     return section("Long roll-outs", table(head, rows), lead=lead)
 
@@ -175,10 +175,10 @@ def energy(material: Material) -> str:
 def speed(material: Material) -> str:
     """Return throughput of model and simulator."""
     report = material.report
-    model, teacher = report["env_steps_per_cpu_second"], report["teacher_env_steps_per_cpu_second"]
+    model, simulator = report["env_steps_per_cpu_second"], report["teacher_env_steps_per_cpu_second"]
     rows = [
-        ["Neural", f"{model:,.0f}", times(model / teacher), f"{report['env_steps_per_second']:,.0f}"],
-        ["Analytic", f"{teacher:,.0f}", times(1.0), ""],
+        ["Neural", f"{model:,.0f}", times(model / simulator), f"{report['env_steps_per_second']:,.0f}"],
+        ["Analytic", f"{simulator:,.0f}", times(1.0), ""],
     ]
     head = ["", "Frames per CPU-second", "Relative", "Frames per second of wall time"]
     lead = f"Frames of {digits(1e3 * report['dt'])} ms of one robot, {report['worlds']} worlds at once, kernels warm."

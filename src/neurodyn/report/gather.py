@@ -18,7 +18,7 @@ from neurodyn.data.writer import open_store_file
 from neurodyn.dynamics.loading import Model, run_field
 from neurodyn.dynamics.neural.artifact import ModelConfig, read_model_config
 from neurodyn.evaluate.as_evaluated import as_evaluated, without_past
-from neurodyn.evaluate.scenario import situation
+from neurodyn.evaluate.scenario import scenario
 from neurodyn.identify.starts import FromPast
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.train import RunConfig, read_run_config
@@ -112,7 +112,7 @@ def _record(material: Material, model: Model | FromPast, robot: Robot) -> None:
     report, seed = material.report, material.report["seed"]
     if not material.of_log:
         frames = report["horizon"]
-        where = situation(robot, report.get("ground"))
+        where = scenario(robot, report.get("ground"))
         for driven in (False, True) if robot.spec.nu else (False,):
             made = record(
                 without_past(model),

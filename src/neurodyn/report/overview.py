@@ -170,7 +170,7 @@ def _evaluated(report: dict[str, Any]) -> str:
 
 
 def _truth(report: dict[str, Any]) -> str:
-    teacher = report.get("teacher")
-    if not teacher:
+    simulator = report.get("teacher")
+    if not simulator:
         return "measured poses and velocities" if "releases" in report else "measured joint positions and velocities"
-    return f"Newton, {teacher['solver']}, {count(teacher['substeps'], 'substep')} a frame"
+    return f"Newton, {simulator['solver']}, {count(simulator['substeps'], 'substep')} a frame"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model beside the truth, from the same states under the same torques: what pictures and plots are made of.
 
-The truth is the analytic teacher, or what was measured. Starts are drawn by seed, never picked by how well
+The truth is the analytic simulator, or what was measured. Starts are drawn by seed, never picked by how well
 the model does.
 """
 
@@ -19,9 +19,9 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.interface import Trajectory, Window
 from neurodyn.dynamics.loading import Model, load_simulator, robot_of
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.log import MOVING
-from neurodyn.evaluate.scenario import Situation, situation
+from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulator import SEED, roll_out
 from neurodyn.geometry.ground import Ground
 from neurodyn.identify.starts import FromPast
@@ -42,7 +42,7 @@ class Recording:
         robot: The robot.
         title: Under what circumstances, in words.
         predicted: What the model predicted.
-        truth: What the teacher did, or what was measured.
+        truth: What the simulator did, or what was measured.
         predicted_label: Name of the prediction.
         truth_label: Name of the truth.
         worlds: What each roll-out is, in words; one entry for each world.
@@ -77,9 +77,9 @@ def record(
     seed: int = SEED,
     worlds: int = 1,
     driven: bool = False,
-    where: Situation | None = None,
+    where: Scenario | None = None,
 ) -> Recording:
-    """Roll model and teacher out from the robot's resets.
+    """Roll model and simulator out from the robot's resets.
 
     Args:
         model: The model.
@@ -93,7 +93,7 @@ def record(
     Raises:
         InputError: Newton is not installed.
     """
-    where = situation(robot) if where is None else where
+    where = scenario(robot) if where is None else where
     rollouts = roll_out(model, robot, frames, worlds, seed, driven=driven, where=where)
     held = rollouts.drive.target is not None
     driven_title = "driven to random targets" if held else "driven by random torques"
@@ -156,7 +156,7 @@ def record_log(
     pool = moving if len(moving) else np.arange(len(q))
     picked = np.sort(generator(seed, "record").permutation(pool)[:worlds])
     pose = torch.cat([b.ground for b in batches if b.ground is not None])[picked] if store.ground is not None else None
-    environment = Surroundings(store).at(pose)
+    environment = RecordedEnvironments(store).at(pose)
     q, qd, torque = q[picked], qd[picked], torque[picked]
     past = Window(q[:, : context + 1], qd[:, : context + 1], torque[:, :context])
     episode = np.concatenate([b.episode for b in batches])[picked]
@@ -182,7 +182,7 @@ def record_run(
     data: str | None = None,
     ground: str | None = None,
 ) -> Recording:
-    """Record the model of a run beside its teacher, or beside the log that it was trained on.
+    """Record the model of a run beside its simulator, or beside the log that it was trained on.
 
     Args:
         run: Run directory, or "pretrained:NAME".
@@ -206,7 +206,7 @@ def record_run(
         data = training_log(str(run))
     if data is None:
         require_robot(model, robot)
-        frames, where = _frames(robot, seconds or SECONDS), situation(robot, ground)
+        frames, where = _frames(robot, seconds or SECONDS), scenario(robot, ground)
         return record(model, robot, frames=frames, seed=seed, driven=driven, where=where)
     if ground is not None:
         raise InputError("--ground is for a recording beside the simulator; along a log the ground is the log's")

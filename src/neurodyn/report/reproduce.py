@@ -28,7 +28,7 @@ def _generate(material: Material) -> list[str]:
         return []
     if header.source != "teacher":
         return [f"# {config.data} was made from logs with `neurodyn import`; see the recordings above"]
-    sampling = (header.teacher or {}).get("sampling", {})
+    sampling = (header.simulator or {}).get("sampling", {})
     if "episodes" not in sampling:
         return []
     flags = ["--transitions", sampling["episodes"] * sampling["frames"], "--out", config.data, "--seed", header.seed]

@@ -7,9 +7,9 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.asset import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
-from neurodyn.robots.sections import Ranges, TeacherConfig
+from neurodyn.robots.sections import Ranges, SimulatorConfig
 
-__all__ = ["Joint", "Ranges", "Robot", "TeacherConfig", "asset_path", "is_installed", "load", "names"]
+__all__ = ["Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed", "load", "names"]
 
 _ROOT = Path(__file__).resolve().parent
 _FILES = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")

@@ -7,8 +7,9 @@ simulator, so that learning from logs needs none.
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -17,14 +18,14 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Heightfield, Mesh, Scene
 from neurodyn.core.spec import JointKind, JointSpec, StateSpec
 from neurodyn.robots.sections import (
+    ContactPointSelection,
     EndEffector,
     Gains,
     GroundSampling,
     Interval,
     Material,
-    ProbeSelection,
     Ranges,
-    TeacherConfig,
+    SimulatorConfig,
     check_interval,
 )
 
@@ -93,7 +94,7 @@ class Robot(Config, frozen=True):
         package: "example-robot-data" or "newton" where the asset comes from that package.
         fixed_base: Whether the base is bolted to the world; otherwise the first joint is free.
         locked: Joints of the asset that are held at zero, as if fixed.
-        teacher: The analytic solver that teaches.
+        simulator: The reference simulator.
         gravity: Gravity in world axes, z up [m/s^2].
         density: Density of links whose asset gives no mass [kg/m^3].
         mass_scale: Factor on all masses and inertias of the asset, rotor inertias left alone.
@@ -116,7 +117,7 @@ class Robot(Config, frozen=True):
             that can touch anything; the asset's others are left out.
         contacts: Bodies of which it matters whether they touch something: patterns (as of a shell) of the labels of
             collision shapes, by name.
-        probes: Points that are measured against the ground; None for none.
+        contact_points: Points that are measured against the ground; None for none.
         end_effector: The point of the robot that reaches for things; None where there is none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
@@ -125,6 +126,8 @@ class Robot(Config, frozen=True):
         rows: Layout of headerless rows of logs of this robot (`data.rows`), relative to the declaration.
         folder: Where the declaration lies; filled in when it is read.
     """
+
+    aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points", "teacher": "simulator"}
 
     name: str
     asset: str
@@ -135,7 +138,7 @@ class Robot(Config, frozen=True):
     package: Literal["example-robot-data", "newton"] | None = None
     fixed_base: bool = True
     locked: tuple[str, ...] = ()
-    teacher: TeacherConfig = TeacherConfig()
+    simulator: SimulatorConfig = SimulatorConfig()
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
     density: float = 1000.0
     mass_scale: float = 1.0
@@ -153,7 +156,7 @@ class Robot(Config, frozen=True):
     material: Material | None = None
     colliders: tuple[str, ...] = ("*",)
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    probes: ProbeSelection | None = None
+    contact_points: ContactPointSelection | None = None
     end_effector: EndEffector | None = None
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
@@ -214,7 +217,7 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"joint {name!r} is both in joints and in locked; remove it from one")
         if self.fixed_base == (self.joints[0].kind == "free"):
             raise ValueError("fixed_base must be true exactly if the first joint is not free")
-        if self.teacher.solver == "featherstone":
+        if self.simulator.solver == "featherstone":
             for joint in self.joints:
                 if joint.friction:
                     raise ValueError(
@@ -246,7 +249,7 @@ class Robot(Config, frozen=True):
         if self.ground_sampling is not None and self.ground_sampling.ground not in self.grounds:
             named = self.ground_sampling.ground
             raise ValueError(f"ground_sampling names the unknown ground {named!r}; valid: {choices(self.grounds)}")
-        if self.teacher.solver == "featherstone" and any(scene.shapes for scene in self.grounds.values()):
+        if self.simulator.solver == "featherstone" and any(scene.shapes for scene in self.grounds.values()):
             raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
 
     def _check_controller(self) -> None:

@@ -25,7 +25,7 @@ class Measured(Config, frozen=True):
     errors: dict[str, float]
 
 
-class Listing(Config, frozen=True):
+class Listing(Config, frozen=True, rename={"simulator": "teacher"}):
     """One robot of the list.
 
     Attributes:
@@ -34,7 +34,7 @@ class Listing(Config, frozen=True):
         joints: Names of its joints.
         controls: Names of the driven joints.
         dt: Length of one frame [s].
-        teacher: Solver that teaches.
+        simulator: Solver of the reference simulator.
         substeps: Solver steps in one frame.
         pretrained: Models of it that ship with the package, as `pretrained:NAME`.
         installed: Whether the package with its asset is installed.
@@ -46,7 +46,7 @@ class Listing(Config, frozen=True):
     joints: tuple[str, ...]
     controls: tuple[str, ...]
     dt: float
-    teacher: str
+    simulator: str
     substeps: int
     pretrained: tuple[str, ...]
     installed: bool
@@ -66,8 +66,8 @@ def list_robots() -> list[Listing]:
                 joints=tuple(joint.name for joint in robot.joints),
                 controls=tuple(robot.actuated),
                 dt=robot.dt,
-                teacher=robot.teacher.solver,
-                substeps=robot.teacher.substeps,
+                simulator=robot.simulator.solver,
+                substeps=robot.simulator.substeps,
                 pretrained=tuple(model for model, of in models.items() if of == name),
                 installed=is_installed(robot),
                 measured={model: _measured(model) for model, of in models.items() if of == name},

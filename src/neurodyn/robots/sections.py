@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a robot's declaration: teacher, ranges, controller, contact, grounds and probes."""
+"""The sections of a robot's declaration: simulator, ranges, controller, contact, grounds and contact points."""
 
 import math
 from typing import Literal
@@ -14,7 +14,7 @@ Interval = tuple[float, float]
 """Least and greatest value."""
 
 
-class TeacherConfig(Config, frozen=True):
+class SimulatorConfig(Config, frozen=True):
     """The analytic solver that teaches.
 
     Attributes:
@@ -156,7 +156,7 @@ class EndEffector(Config, frozen=True):
             raise ValueError(f"end_effector: joint is {self.joint!r}; valid: {', '.join(names)}")
 
 
-class ProbeSelection(Config, frozen=True):
+class ContactPointSelection(Config, frozen=True):
     """Which points of the robot are measured against the ground.
 
     Attributes:
@@ -164,9 +164,10 @@ class ProbeSelection(Config, frozen=True):
         spacing: Greatest distance between points along a capsule's or cylinder's axis and along a box's edges, in
             radii (half edges for boxes); None for ends and corners alone.
         vertices: Most points on one mesh.
-        margin: Distance below which a probe enters the network's inputs [m]; None for four radii, at least 0.12 m.
-        distinct: Whether probes that say nothing new are left out: a sphere within another one of the same body, and
-            one about the very point in which a joint holds another body's equal sphere.
+        margin: Distance below which a contact point enters the network's inputs [m]; None for four radii, at least 0.12
+            m.
+        distinct: Whether contact points that say nothing new are left out: a sphere within another one of the same
+            body, and one about the very point in which a joint holds another body's equal sphere.
     """
 
     shapes: tuple[str, ...] = ("*",)
@@ -177,13 +178,13 @@ class ProbeSelection(Config, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.shapes:
-            raise ValueError("probes: shapes is empty; valid: patterns of labels, as ['*'] for all shapes")
+            raise ValueError("contact_points: shapes is empty; valid: patterns of labels, as ['*'] for all shapes")
         if self.vertices < 1:
-            raise ValueError(f"probes: vertices is {self.vertices}; valid: at least 1")
+            raise ValueError(f"contact_points: vertices is {self.vertices}; valid: at least 1")
         for name in ("spacing", "margin"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"probes: {name} is {value}; valid: a finite number above 0")
+                raise ValueError(f"contact_points: {name} is {value}; valid: a finite number above 0")
 
 
 def check_interval(what: str, interval: Interval) -> None:

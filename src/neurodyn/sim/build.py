@@ -2,7 +2,7 @@
 """From a declared robot to a Newton model of N replicated worlds, each with the scene that is asked for.
 
 Bodies of a robot do not collide with each other, only with scenes and with what else a user puts into the
-world: a model that learns from the teacher sees the distances to the ground and no others. Contact begins
+world: a model that learns from the simulator sees the distances to the ground and no others. Contact begins
 where surfaces meet: margins of assets are dropped, as MuJoCo Warp drops them where a model holds a box.
 """
 
@@ -96,7 +96,7 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     path = asset_path(robot)
     builder = newton.ModelBuilder()
     builder.default_shape_cfg.density = robot.density
-    if robot.teacher.solver == "mujoco":
+    if robot.simulator.solver == "mujoco":
         newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
     try:
         _add_asset(builder, robot, path)

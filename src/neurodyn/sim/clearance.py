@@ -4,21 +4,21 @@
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.scene import IDENTITY
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import Prober
+from neurodyn.geometry.proximity import ProximityQuery
 
 _ABOVE = 20.0
 _MARCHES = 64
 _CLOSE = 1e-4
-_POINT = ProbeLayout(
+_POINT = ContactPointLayout(
     joints=(
         ChainJoint(
             name="point", kind="free", parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=(0.0, 0.0, 0.0)
         ),
     ),
-    probes=(Probe(name="point", joint=0, point=(0.0, 0.0, 0.0), radius=0.0),),
+    contact_points=(ContactPoint(name="point", joint=0, point=(0.0, 0.0, 0.0), radius=0.0),),
 )
 
 
@@ -32,12 +32,12 @@ def ground_height(ground: Ground, place: Tensor) -> Tensor:
         ground: The shapes around each world, of which those within 20 m above and below zero count.
         place: x and y in each world [m], shape [worlds, 2].
     """
-    prober = Prober(_POINT)
+    proximity = ProximityQuery(_POINT)
     q = torch.zeros(len(place), 7)
     q[:, :2], q[:, 2], q[:, 6] = place, _ABOVE, 1.0
     rates = torch.zeros(len(place), 6)
     for _ in range(_MARCHES):
-        readings = prober(ground, q, rates, base_frame=False)
+        readings = proximity(ground, q, rates, base_frame=False)
         step = torch.where(readings.valid[:, 0], readings.distance[:, 0], torch.inf)
         q[:, 2] = (q[:, 2] - step).clamp_min(-2 * _ABOVE)
         if not (step.abs() > _CLOSE).logical_and(q[:, 2] > -_ABOVE).any():
@@ -48,18 +48,18 @@ def ground_height(ground: Ground, place: Tensor) -> Tensor:
 class Clearance:
     """Measures how deep robots lie in the ground."""
 
-    def __init__(self, layout: ProbeLayout) -> None:
-        self._prober = Prober(layout)
-        self._radius = torch.tensor([probe.radius for probe in layout.probes])
+    def __init__(self, layout: ContactPointLayout) -> None:
+        self._proximity = ProximityQuery(layout)
+        self._radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
         self._nv = sum({"free": 6, "ball": 3}.get(joint.kind, 1) for joint in layout.joints)
 
     def depth(self, ground: Ground, q: Tensor) -> Tensor:
-        """Return the depth of each robot's deepest probe, radius included [m]; negative above the ground.
+        """Return the depth of each robot's deepest contact point, radius included [m]; negative above the ground.
 
         Args:
             ground: The shapes around each world.
             q: Positions [rad or m], shape [worlds, nq].
         """
-        readings = self._prober(ground, q, torch.zeros(len(q), self._nv), base_frame=False)
+        readings = self._proximity(ground, q, torch.zeros(len(q), self._nv), base_frame=False)
         depth = torch.where(readings.valid, self._radius - readings.distance, -torch.inf)
         return depth.amax(-1)

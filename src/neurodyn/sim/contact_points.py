@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probes of a robot: fixed points on the collision shapes of its built articulation."""
+"""The contact points of a robot: fixed points on the collision shapes of its built articulation."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Pose, Vector3
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import ProbeSelection
+from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.fingerprint import world_joints
 from neurodyn.sim.merge import Groups, compose, group_bodies
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _SAME = 1e-6
 
 
-def probe_layout(model: "newton.Model", robot: Robot) -> ProbeLayout:
+def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLayout:
     """Return the points that a robot's declaration selects, and the joints that move them.
 
-    A sphere has one probe (its centre), a capsule the two ends of its axis, a box its corners, a cylinder
+    A sphere has one contact point (its centre), a capsule the two ends of its axis, a box its corners, a cylinder
     points on both rims, a mesh vertices of its hull that lie far apart; with `spacing`, axes and edges have more.
 
     Args:
@@ -36,38 +36,45 @@ def probe_layout(model: "newton.Model", robot: Robot) -> ProbeLayout:
         robot: The declared robot.
 
     Raises:
-        InputError: The robot declares no probes, the selection matches no collision shape that moves, or the
+        InputError: The robot declares no contact points, the selection matches no collision shape that moves, or the
             model holds other joints.
     """
-    if robot.probes is None:
-        raise InputError(f"robot {robot.name!r}: declares no probes; add `probes: {{}}` for all collision shapes")
+    if robot.contact_points is None:
+        raise InputError(
+            f"robot {robot.name!r}: declares no contact points; add `contact_points: {{}}` for all collision shapes"
+        )
     arrays: Any = model
     groups = body_groups(model)
     carrier = carriers(model, robot)
     floating = robot.joints[0].kind == "free"
     joints = chain_joints(model, robot)
-    probes = _probes(model, robot.name, robot.probes, groups, carrier)
-    return ProbeLayout(
+    contact_points = _contact_points(model, robot.name, robot.contact_points, groups, carrier)
+    return ContactPointLayout(
         joints=joints,
-        probes=distinct_probes(joints, probes) if robot.probes.distinct else probes,
+        contact_points=distinct_contact_points(joints, contact_points)
+        if robot.contact_points.distinct
+        else contact_points,
         base_com=_vector(arrays.body_com.numpy()[next(iter(carrier))]) if floating else (0.0, 0.0, 0.0),
     )
 
 
-def distinct_probes(joints: tuple[ChainJoint, ...], probes: tuple[Probe, ...]) -> tuple[Probe, ...]:
-    """Return the probes that say something new; see `ProbeSelection.distinct`."""
-    kept: list[Probe] = []
-    for probe in sorted(probes, key=lambda p: -p.radius):
+def distinct_contact_points(
+    joints: tuple[ChainJoint, ...], contact_points: tuple[ContactPoint, ...]
+) -> tuple[ContactPoint, ...]:
+    """Return the contact points that say something new; see `ProbeSelection.distinct`."""
+    kept: list[ContactPoint] = []
+    for contact_point in sorted(contact_points, key=lambda p: -p.radius):
         hidden = any(
-            probe.joint == other.joint and _gap(probe.point, other.point) + probe.radius <= other.radius + _SAME
+            contact_point.joint == other.joint
+            and _gap(contact_point.point, other.point) + contact_point.radius <= other.radius + _SAME
             for other in kept
         )
-        if not hidden and not any(_held_together(joints, probe, other) for other in kept):
-            kept.append(probe)
-    return tuple(probe for probe in probes if probe in kept)
+        if not hidden and not any(_held_together(joints, contact_point, other) for other in kept):
+            kept.append(contact_point)
+    return tuple(contact_point for contact_point in contact_points if contact_point in kept)
 
 
-def _held_together(joints: tuple[ChainJoint, ...], a: Probe, b: Probe) -> bool:
+def _held_together(joints: tuple[ChainJoint, ...], a: ContactPoint, b: ContactPoint) -> bool:
     """Return whether two equal spheres lie about the point in which a turning joint holds their bodies together."""
     if abs(a.radius - b.radius) > _SAME:
         return False
@@ -126,9 +133,9 @@ def collides(model: Any) -> np.ndarray:
     return (model.shape_flags.numpy() & int(import_newton().ShapeFlags.COLLIDE_SHAPES)) != 0
 
 
-def _probes(
-    model: Any, robot: str, selection: ProbeSelection, groups: Groups, carrier: dict[int, int]
-) -> tuple[Probe, ...]:
+def _contact_points(
+    model: Any, robot: str, selection: ContactPointSelection, groups: Groups, carrier: dict[int, int]
+) -> tuple[ContactPoint, ...]:
     body = model.shape_body.numpy()
     shapes = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
     chosen = [shape for shape in shapes if _labels(model, shape, int(body[shape]), selection)]
@@ -136,27 +143,31 @@ def _probes(
         shape_names = {short_label(model.shape_label[shape]) for shape in shapes}
         body_names = {short_label(model.body_label[int(body[shape])]) for shape in shapes}
         raise InputError(
-            f"robot {robot!r}: probes: shapes {list(selection.shapes)} match no collision shape; valid: patterns of "
-            f"the shapes {choices(shape_names)}, or of the bodies {choices(body_names)}"
+            f"robot {robot!r}: contact_points: shapes {list(selection.shapes)} match no collision shape; "
+            f"valid: patterns of the shapes {choices(shape_names)}, or of the bodies {choices(body_names)}"
         )
     transform, scale, kind = (getattr(model, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
-    probes = []
+    contact_points = []
     for shape, name in zip(chosen, _names(model, chosen, body), strict=True):
         leader, offset = groups[int(body[shape])]
         place = compose(offset, transform[shape].astype(float))
         try:
             points = shape_points(int(kind[shape]), scale[shape], _vertices(model, shape), selection)
         except InputError as error:
-            raise InputError(f"robot {robot!r}: probes: shape {name!r} is {error}; leave it out of `shapes`") from None
+            raise InputError(
+                f"robot {robot!r}: contact_points: shape {name!r} is {error}; leave it out of `shapes`"
+            ) from None
         for number, (*point, radius) in enumerate(points):
             where = _vector(compose(place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
-            probes.append(
-                Probe(name=f"{name}/{number}", joint=carrier[leader], point=where, radius=round(float(radius), 9))
+            contact_points.append(
+                ContactPoint(
+                    name=f"{name}/{number}", joint=carrier[leader], point=where, radius=round(float(radius), 9)
+                )
             )
-    return tuple(probes)
+    return tuple(contact_points)
 
 
-def _labels(model: Any, shape: int, body: int, selection: ProbeSelection) -> bool:
+def _labels(model: Any, shape: int, body: int, selection: ContactPointSelection) -> bool:
     """Return whether a pattern matches the label of a shape or of its body, with or without prefixes."""
     full = (model.shape_label[shape], model.body_label[body])
     labels = (*full, *(short_label(label) for label in full))

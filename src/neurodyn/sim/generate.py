@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data from a teacher: many short trajectories from random states, on random grounds, under random torques.
+"""Data from a reference simulator: many short trajectories from random states, on random grounds, under random torques.
 
 Batch k of a data set is a function of (seed, k) alone, so that an interrupted run goes on where it stopped
 and ends with the same file.
@@ -23,12 +23,12 @@ from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
-from neurodyn.sim.contact_points import probe_layout
+from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.ground_sampling import data_scene
 from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.recorder import Recorder
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 
 VALIDATION_FRACTION = 0.05
 TEST_FRACTION = 0.05
@@ -82,7 +82,7 @@ def generate(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
-    """Write a data set of a robot from its teacher.
+    """Write a data set of a robot from its simulator.
 
     Args:
         robot: The declared robot.
@@ -111,13 +111,13 @@ def generate(
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
     scene = data_scene(robot)
-    teacher = Teacher(robot, worlds, scene=scene)
-    layout = None if robot.probes is None else probe_layout(teacher.model, robot)
+    simulator = ReferenceSimulator(robot, worlds, scene=scene)
+    layout = None if robot.contact_points is None else contact_point_layout(simulator.model, robot)
     header = StoreHeader(
         spec=robot.spec,
         source="teacher",
-        teacher={
-            **to_dict(robot.teacher),
+        simulator={
+            **to_dict(robot.simulator),
             "sampling": {
                 "worlds": worlds,
                 "frames": frames,
@@ -131,13 +131,13 @@ def generate(
             "gains": to_dict(robot.gains),
         },
         seed=seed,
-        fingerprint=fingerprint(teacher.model),
+        fingerprint=fingerprint(simulator.model),
         versions=package_versions("newton", "warp-lang"),
         scene=scene,
-        probes=layout,
-        mechanism=mechanism(teacher.model, robot),
+        contact_points=layout,
+        mechanism=mechanism(simulator.model, robot),
     )
-    recorder = Recorder(teacher, frames, scene, layout)
+    recorder = Recorder(simulator, frames, scene, layout)
     simulated, cpu_start = 0, time.process_time()
     with StoreWriter(path, header, resume=resume) as writer:
         for batch in range(writer.batches, math.ceil(episodes / worlds)):

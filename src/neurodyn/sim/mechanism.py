@@ -7,7 +7,7 @@ import numpy as np
 
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.robots import Robot
-from neurodyn.sim.contact_points import body_groups, carriers, chain_joints, probe_layout
+from neurodyn.sim.contact_points import body_groups, carriers, chain_joints, contact_point_layout
 from neurodyn.sim.merge import merged_body
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _UNLIMITED = 1e9
 def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
     """Return the tree of links in world 0 of a model; bodies that are fixed to each other are one link.
 
-    The stiffness and damping of joint limits are those of the model; teachers that scale them by effective inertia
+    The stiffness and damping of joint limits are those of the model; simulators that scale them by effective inertia
     (MuJoCo) mean something else by the same numbers.
 
     Args:
@@ -27,7 +27,7 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
         robot: The declared robot.
 
     Raises:
-        InputError: The model holds other joints, or a probe selection matches nothing.
+        InputError: The model holds other joints, or a contact point selection matches nothing.
     """
     arrays: Any = model
     mass, com, inertia = (getattr(arrays, f"body_{x}").numpy().astype(float) for x in ("mass", "com", "inertia"))
@@ -47,7 +47,7 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
                 **(_passive(arrays, joint_of[leader[index]]) if moving else {}),
             )
         )
-    points = probe_layout(model, robot).probes if robot.probes is not None else ()
+    points = contact_point_layout(model, robot).contact_points if robot.contact_points is not None else ()
     gravity = np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0]
     return Mechanism(
         links=tuple(links), gravity=(float(gravity[0]), float(gravity[1]), float(gravity[2])), points=points

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The static shapes of any Newton model as a ground that probes can be measured against."""
+"""The static shapes of any Newton model as a ground that contact points can be measured against."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ class _Reader:
         if kind == self._field:
             return self._heightfield(shape, place, label)
         raise InputError(
-            f"static shape {label!r} is a {import_newton().GeoType(kind).name.lower()}; valid for probes: plane, box, "
+            f"static shape {label!r} is a {import_newton().GeoType(kind).name.lower()}; valid for contact points: plane, box, "
             "sphere, capsule, cylinder, cone, ellipsoid, mesh, heightfield"
         )
 

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.scene import Scene
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.sim.ground_sampling import sample_grounds
-from neurodyn.sim.reference import Teacher
+from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import sample_resets, sample_states, sample_torques
 
 
@@ -36,24 +36,28 @@ class Recorder:
     """Buffers for one batch of trajectories, filled anew by every call."""
 
     def __init__(
-        self, teacher: Teacher, frames: int, scene: Scene | None = None, layout: ProbeLayout | None = None
+        self,
+        simulator: ReferenceSimulator,
+        frames: int,
+        scene: Scene | None = None,
+        layout: ContactPointLayout | None = None,
     ) -> None:
         """Set up the buffers.
 
         Args:
-            teacher: What simulates the trajectories; built with `scene`.
+            simulator: What simulates the trajectories; built with `scene`.
             frames: Length of a trajectory in frames.
             scene: The ground; None in free space.
-            layout: The robot's probes; None where it has none.
+            layout: The robot's contact points; None where it has none.
         """
-        self._spec = teacher.robot.spec
-        self._teacher = teacher
+        self._spec = simulator.robot.spec
+        self._simulator = simulator
         self._frames = frames
         self._ground = None if scene is None else Ground(scene)
         self._layout = layout
         # Time comes first, so that a frame is written to memory in one piece.
-        self._q = torch.empty(frames + 1, teacher.worlds, self._spec.nq)
-        self._qd = torch.empty(frames + 1, teacher.worlds, self._spec.nv)
+        self._q = torch.empty(frames + 1, simulator.worlds, self._spec.nq)
+        self._qd = torch.empty(frames + 1, simulator.worlds, self._spec.nv)
 
     def record(
         self, rng: np.random.Generator, passive_fraction: float = 0.0
@@ -69,12 +73,12 @@ class Recorder:
             of the buffers, the torques that acted, shape [worlds, frames, nu], and the poses of the ground, shape
             [worlds, 7], None in free space.
         """
-        robot, worlds, frames = self._teacher.robot, self._teacher.worlds, self._frames
+        robot, worlds, frames = self._simulator.robot, self._simulator.worlds, self._frames
         poses, ground = None, None
         if self._ground is not None:
             poses = sample_grounds(robot, worlds, rng)
             ground = self._ground.posed(poses)
-            self._teacher.set_ground(poses)
+            self._simulator.set_ground(poses)
         self._q[0], self._qd[0] = sample_states(robot, worlds, rng, ground, self._layout)
         passive = torch.from_numpy(rng.random(worlds) < passive_fraction)
         if robot.reset_fraction > 0:
@@ -92,24 +96,24 @@ class Recorder:
     def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:
         """Draw the first states of some worlds, a mask, from the ranges of resets."""
         ground = None if self._ground is None or poses is None else self._ground.posed(poses[worlds])
-        q, qd = sample_resets(self._teacher.robot, int(worlds.sum()), rng, ground, self._layout)
+        q, qd = sample_resets(self._simulator.robot, int(worlds.sum()), rng, ground, self._layout)
         self._q[0, worlds], self._qd[0, worlds] = q, qd
 
     def _follow_torques(self, control: Tensor) -> None:
         for frame in range(self._frames):
-            q, qd = self._teacher.step_(self._q[frame], self._qd[frame], control[:, frame])
+            q, qd = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
             self._q[frame + 1], self._qd[frame + 1] = q, qd
 
     def _follow_targets(self, targets: Targets) -> Tensor:
         """Return the torques that acted, within the effort of each joint, shape [worlds, frames, nu]."""
         spec = self._spec
-        effort = torch.tensor(list(self._teacher.robot.actuated.values()))
+        effort = torch.tensor(list(self._simulator.robot.actuated.values()))
         control = torch.empty_like(targets.target)
         for frame in range(self._frames):
             q, qd = self._q[frame], self._qd[frame]
             torque = pd_torque(spec, q, qd, targets.target[:, frame], targets.kp, targets.kd)
             control[:, frame] = torque = torch.clamp(torque, -effort, effort)
-            self._q[frame + 1], self._qd[frame + 1] = self._teacher.step_(q, qd, torque)
+            self._q[frame + 1], self._qd[frame + 1] = self._simulator.step_(q, qd, torque)
         return control
 
 

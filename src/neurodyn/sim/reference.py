@@ -29,7 +29,7 @@ from neurodyn.sim.scene import ScenePlacer, needs_triangles
 _IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
-class Teacher:
+class ReferenceSimulator:
     """Steps a fixed number of worlds with the declared solver, one frame at a time.
 
     Attributes:
@@ -68,9 +68,9 @@ class Teacher:
                 `substeps` is below 1.
         """
         scene = scene if scene is not None and scene.shapes else None
-        if scene is not None and robot.teacher.solver != "mujoco":
+        if scene is not None and robot.simulator.solver != "mujoco":
             raise InputError(
-                f"robot {robot.name!r}: its teacher knows no contacts; declare teacher: {{solver: mujoco}}"
+                f"robot {robot.name!r}: its simulator knows no contacts; declare simulator: {{solver: mujoco}}"
             )
         if substeps is not None and substeps < 1:
             raise InputError(f"substeps is {substeps}; valid: at least 1")
@@ -82,7 +82,7 @@ class Teacher:
         self.worlds = worlds
         self.scene = scene
         self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
-        self.substeps = robot.teacher.substeps if substeps is None else substeps
+        self.substeps = robot.simulator.substeps if substeps is None else substeps
         self._as_declared = substeps is None
         self._capture = capture
         self._placer = ScenePlacer(self.model)
@@ -243,7 +243,7 @@ class Teacher:
         self._graph: Any = self._record() if self._capture else None
 
     def _make_solver(self) -> Any:
-        declared = self.robot.teacher
+        declared = self.robot.simulator
         solvers = self._newton.solvers
         if declared.solver == "featherstone":
             interval = declared.mass_matrix_interval if self._as_declared else 1
@@ -283,7 +283,7 @@ class Teacher:
     def _frame(self) -> None:
         dt = self.robot.dt / self.substeps
         first, *others = self._states
-        if self.robot.teacher.solver == "mujoco":
+        if self.robot.simulator.solver == "mujoco":
             # Clears the warm start only: flags name no part of the state.
             self._solver.reset(first, flags=0)
         if self._pipeline is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec
 from neurodyn.geometry.ground import Ground
@@ -35,7 +35,7 @@ def sample_states(
     count: int,
     rng: np.random.Generator,
     ground: Ground | None = None,
-    layout: ProbeLayout | None = None,
+    layout: ContactPointLayout | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Draw states for data from the sampling ranges.
 
@@ -44,7 +44,7 @@ def sample_states(
         count: Number of states.
         rng: Source of randomness.
         ground: The ground around each state; None for free space, where heights count from zero.
-        layout: The robot's probes; None to extract them from a model of it.
+        layout: The robot's contact points; None to extract them from a model of it.
 
     Returns:
         Positions [rad or m], shape [count, nq], and velocities [rad/s or m/s], shape [count, nv].
@@ -60,7 +60,7 @@ def sample_resets(
     count: int,
     rng: np.random.Generator,
     ground: Ground | None = None,
-    layout: ProbeLayout | None = None,
+    layout: ContactPointLayout | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Draw initial states for evaluation from the reset ranges; arguments as of `sample_states`.
 
@@ -83,7 +83,7 @@ def _sample(
     count: int,
     rng: np.random.Generator,
     ground: Ground | None,
-    layout: ProbeLayout | None,
+    layout: ContactPointLayout | None,
 ) -> tuple[Tensor, Tensor]:
     floor = torch.zeros(count)
     if ground is not None and not ground.scene.shapes:
@@ -92,7 +92,7 @@ def _sample(
         floor = ground_height(ground, torch.zeros(count, 2))
     draw = _drawer(robot, ranges, reset, rng)
     q, qd = draw(count, floor)
-    if ground is None or robot.probes is None:
+    if ground is None or robot.contact_points is None:
         return q, qd
     clearance = Clearance(_layout(robot) if layout is None else layout)
     left = torch.nonzero(clearance.depth(ground, q) > TOUCH).flatten()
@@ -137,11 +137,11 @@ def _drawer(robot: Robot, ranges: Ranges, reset: bool, rng: np.random.Generator)
     return draw
 
 
-def _layout(robot: Robot) -> ProbeLayout:
+def _layout(robot: Robot) -> ContactPointLayout:
     from neurodyn.sim.build import build
-    from neurodyn.sim.contact_points import probe_layout
+    from neurodyn.sim.contact_points import contact_point_layout
 
-    return probe_layout(build(robot), robot)
+    return contact_point_layout(build(robot), robot)
 
 
 def _of(ground: Ground, worlds: Tensor) -> Ground:
@@ -149,7 +149,7 @@ def _of(ground: Ground, worlds: Tensor) -> Ground:
 
 
 def _lifted(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:
-    """Raise floating robots until no probe lies in the ground."""
+    """Raise floating robots until no contact point lies in the ground."""
     for _ in range(_LIFTS):
         depth = clearance.depth(ground, q)
         if not (depth > TOUCH).any():

@@ -4,14 +4,16 @@
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.robots.sections import ProbeSelection
+from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.engine import import_newton
 
 _RIM = 8
 _DIRECTIONS = 4096
 
 
-def shape_points(kind: int, scale: np.ndarray, vertices: np.ndarray | None, selection: ProbeSelection) -> np.ndarray:
+def shape_points(
+    kind: int, scale: np.ndarray, vertices: np.ndarray | None, selection: ContactPointSelection
+) -> np.ndarray:
     """Return points in the frame of a shape and the radius of the shape around each [m], shape [points, 4].
 
     A sphere has its centre, a capsule the ends of its axis, a box its corners, a cylinder points on its rims, an

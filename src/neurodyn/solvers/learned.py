@@ -13,8 +13,8 @@ from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.loading import Model
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import Drive
+from neurodyn.solvers.environment import require_contact_points, resolve_environment
 from neurodyn.solvers.identity import require_robot
-from neurodyn.solvers.surroundings import require_probes, surroundings
 from neurodyn.solvers.worlds import count_worlds, is_global
 
 import_newton()  # a clear error where the extra is missing, and no banner
@@ -82,8 +82,8 @@ class SolverLearned(newton.solvers.SolverBase):
             )
         self.dynamics, self._declaration = dynamics, declaration
         require_robot(model, dynamics, self._name)
-        require_probes(model, dynamics, declaration, self._name)
-        self._environment = surroundings(model, dynamics, self._name)
+        require_contact_points(model, dynamics, declaration, self._name)
+        self._environment = resolve_environment(model, dynamics, self._name)
         self._worlds = count_worlds(model)
         self._drive = Drive(dynamics.spec, self._worlds, self._torch_device, f"{self._name}.step")
         self._carry: Any = None
@@ -177,9 +177,9 @@ class SolverLearned(newton.solvers.SolverBase):
         if int(flags) & int(_IDENTITY_FLAGS):
             require_robot(self.model, self.dynamics, self._name)
         if int(flags) & int(_FLAGS.SHAPE_PROPERTIES):
-            require_probes(self.model, self.dynamics, self._declaration, self._name)
+            require_contact_points(self.model, self.dynamics, self._declaration, self._name)
         if int(flags) & int(_SURROUNDING_FLAGS):
-            self._environment = surroundings(self.model, self.dynamics, self._name)
+            self._environment = resolve_environment(self.model, self.dynamics, self._name)
             if self._carry is not None:  # the worlds keep their history
                 self._carry = replace(self._carry, environment=self._environment)
 

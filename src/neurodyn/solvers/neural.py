@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class SolverNeural(SolverLearned):
     """Steps the robots of all worlds by one frame with a neural model; see `SolverLearned`.
 
-    A model that was trained with probes measures the ground from the state of each frame, as in training.
+    A model that was trained with contact points measures the ground from the state of each frame, as in training.
 
     Attributes:
         dynamics: The neural model.

@@ -10,7 +10,7 @@ from torch import Tensor
 from neurodyn.dynamics.interface import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import Material, TeacherConfig
+from neurodyn.robots.sections import Material, SimulatorConfig
 from neurodyn.tasks.resets import uniform
 from neurodyn.tasks.task import Memory, Task
 
@@ -89,7 +89,7 @@ class AnymalVelocity(Task):
         self._declaration = msgspec.structs.replace(
             robot,
             material=Material(friction=0.8, stiffness=2500.0, damping=100.0),
-            teacher=TeacherConfig(solver="mujoco", substeps=2, iterations=4, integrator="implicitfast"),
+            simulator=SimulatorConfig(solver="mujoco", substeps=2, iterations=4, integrator="implicitfast"),
         )
         self._nominal = torch.tensor(robot.nominal_q())
 

@@ -35,15 +35,15 @@ def test_tosses_are_read_as_recorded():
     assert store.header.spec.nu == 0
 
 
-def test_the_declared_probes_are_those_of_the_simulated_cube():
+def test_the_declared_contact_points_are_those_of_the_simulated_cube():
     pytest.importorskip("newton")
     from neurodyn.sim import build
-    from neurodyn.sim.contact_points import probe_layout
+    from neurodyn.sim.contact_points import contact_point_layout
 
     robot = robots.load("cube")
-    declared = column_map(robot).probes
+    declared = column_map(robot).contact_points
     assert declared is not None
-    built = probe_layout(build(robot), robot)
+    built = contact_point_layout(build(robot), robot)
     assert built.differences(declared) == []
     assert built.joints == declared.joints
     assert built.base_com == pytest.approx(declared.base_com)

@@ -181,20 +181,20 @@ def test_lengths_can_be_scaled(tmp_path):
     assert np.allclose(scaled.frames, plain.frames * factor, atol=1e-6)
 
 
-def test_a_map_names_its_scene_and_a_file_of_probes(tmp_path):
-    (tmp_path / "probes.yaml").write_text(
+def test_a_map_names_its_scene_and_a_file_of_contact_points(tmp_path):
+    (tmp_path / "contact_points.yaml").write_text(
         "joints: [{name: root, kind: free, parent: -1, parent_frame: [0, 0, 0, 0, 0, 0, 1], "
         "child_frame: [0, 0, 0, 0, 0, 0, 1], axis: [0, 0, 0]}]\n"
         "probes: [{name: corner, joint: 0, point: [1, 1, 1], radius: 0}]\n"
     )
     (tmp_path / "map.yaml").write_text(
-        "format: npz\nperiod: 0.01\nprobes: probes.yaml\nscene: {shapes: [{kind: plane}]}\nfloating: {root: {position: "
-        "p, quaternion: o, order: xyzw, linear_velocity: v, angular_velocity: w, angular_axes: world}}\n"
+        "format: npz\nperiod: 0.01\nprobes: contact_points.yaml\nscene: {shapes: [{kind: plane}]}\n"
+        "floating: {root: {position: p, quaternion: o, order: xyzw, linear_velocity: v, angular_velocity: w, angular_axes: world}}\n"
     )
     arrays = recorded(tumbling(), "xyzw", "world", "center_of_mass")
     store = read_logs(save(tmp_path / "log.npz", arrays), read_column_map(tmp_path / "map.yaml"), SPEC, split="test")
-    assert store.header.probes is not None
-    assert store.header.probes.probes[0].name == "corner"
+    assert store.header.contact_points is not None
+    assert store.header.contact_points.contact_points[0].name == "corner"
     assert store.header.scene is not None
     assert np.array_equal(store.ground, [[0, 0, 0, 0, 0, 0, 1]])
 

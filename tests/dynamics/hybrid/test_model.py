@@ -162,7 +162,7 @@ def test_other_parameters_than_its_own(swing, hopper):
     assert torch.equal(found.q, hopper.rollout(state, controls, ground).q)
 
 
-# --- surroundings --------------------------------------------------------------------------------------------------
+# --- environment --------------------------------------------------------------------------------------------------
 def test_each_world_has_its_gravity(swing):
     state, controls = swinging()
     gravity = torch.tensor([[0.0, 0.0, -9.81], [0.0, 0.0, 0.0], [3.0, 0.0, 9.0]], dtype=F64)
@@ -176,7 +176,7 @@ def test_each_world_has_its_gravity(swing):
 
 
 @pytest.mark.parametrize("posed", [False, True])
-def test_a_plane_in_the_loop_is_the_plane_that_probes_find(hopper, posed):
+def test_a_plane_in_the_loop_is_the_plane_that_contact_points_find(hopper, posed):
     state, controls = hopping()
     pose = None
     if posed:  # a slope, and a height of its own for each world
@@ -348,7 +348,7 @@ def test_torques_of_another_width_are_refused(swing):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"contact": "force"}, "robot 'machine': has no points that could touch a ground; declare `probes`"),
+        ({"contact": "force"}, "robot 'machine': has no points that could touch a ground; declare `contact_points`"),
         (
             {"blueprint": Blueprint(augmentations=(Augmentation(quantities=("elbow.speed",), inputs=("q.elbow",)),))},
             "blueprint: there is no quantity 'elbow.speed'",
@@ -389,7 +389,7 @@ def test_nominal_dynamics_are_those_of_the_simulator(name, q_tolerance, qd_toler
     from neurodyn.sim.mechanism import mechanism
     from neurodyn.sim.sampling import sample_resets, sample_torques
 
-    robot, substeps = robots.load(name), robots.load(name).teacher.substeps
+    robot, substeps = robots.load(name), robots.load(name).simulator.substeps
     rng = np.random.default_rng(0)
     start = State(*sample_resets(robot, 64, rng))
     controls = 0.3 * sample_torques(robot, 64, 50, rng)

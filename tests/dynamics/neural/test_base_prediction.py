@@ -79,8 +79,8 @@ def test_decoding_the_target_gives_the_next_state():
     made = encoding().double()
     q, qd, torque = double_states()
     q_next, qd_next = q.flip(0), qd.flip(0)
-    anchor = made.anchor(q, qd, torque[:, 0])
-    reached = made.decode(anchor, made.target(anchor, q_next, qd_next))
+    base_prediction = made.predict_base(q, qd, torque[:, 0])
+    reached = made.decode(base_prediction, made.target(base_prediction, q_next, qd_next))
     assert position_difference(SPEC, reached.q, q_next).abs().max() < 1e-12
     torch.testing.assert_close(reached.qd, qd_next, rtol=0, atol=1e-12)
 
@@ -90,8 +90,8 @@ def test_no_output_is_free_motion(gravity):
     made = encoding().double()
     q, qd, torque = double_states()
     environment = None if gravity is None else Environment(gravity=torch.tensor(gravity))
-    anchor = made.anchor(q, qd, torque[:, 0], environment)
-    after = made.decode(anchor, torch.zeros(WORLDS, made.outputs, dtype=F64))
+    base_prediction = made.predict_base(q, qd, torque[:, 0], environment)
+    after = made.decode(base_prediction, torch.zeros(WORLDS, made.outputs, dtype=F64))
     given_gravity = torch.tensor(gravity or [0.0, 0.0, -9.81], dtype=F64)
     free_q, free_qd = FreeMotion(MECHANISM, SPEC.control_dofs, SPEC.dt, SUBSTEPS)(q, qd, torque[:, 0], given_gravity)
     torch.testing.assert_close(after.q, free_q, rtol=0, atol=1e-6)  # gravity is held in single precision
@@ -102,16 +102,17 @@ def test_what_free_motion_adds_is_an_input_in_the_axes_of_the_base():
     made, plain = encoding().double(), Encoding(SPEC, msgspec.structs.replace(encoding().config, free_motion=None))
     assert made.inputs == plain.inputs + SPEC.nv
     q, qd, torque = double_states()
-    anchor = made.anchor(q, qd, torque[:, 0])
-    inputs = made.encode(anchor, torque[:, 0])
+    base_prediction = made.predict_base(q, qd, torque[:, 0])
+    inputs = made.encode(base_prediction, torque[:, 0])
     assert inputs.shape[-1] == made.inputs
-    turn = rotation.matrix(anchor.q[:, 3:7])
-    gained = anchor.qd - qd
+    turn = rotation.matrix(base_prediction.q[:, 3:7])
+    gained = base_prediction.qd - qd
     expected = torch.cat([(gained[:, None, :3] @ turn)[:, 0], (gained[:, None, 3:6] @ turn)[:, 0], gained[:, 6:]], 1)
     torch.testing.assert_close(inputs[:, -SPEC.nv :], expected, rtol=0, atol=1e-12)
     # Everything else is read at the end of free motion.
     torch.testing.assert_close(
-        inputs[:, : -SPEC.nv], plain.double().encode(type(anchor)(anchor.q, anchor.qd), torque[:, 0])
+        inputs[:, : -SPEC.nv],
+        plain.double().encode(type(base_prediction)(base_prediction.q, base_prediction.qd), torque[:, 0]),
     )
 
 
@@ -120,12 +121,12 @@ def test_a_batch_of_several_axes_is_that_of_its_rows():
     q, qd, torque = double_states()
     gravity = torch.tensor([[0.0, 0.0, -9.81], [1.0, 2.0, -9.0]], dtype=F64)
     shaped = [x.unflatten(0, (2, 3)) for x in (q, qd, torque[:, 0])]
-    anchor = made.anchor(*shaped, Environment(gravity=gravity))
-    inputs = made.encode(anchor, shaped[2], Environment(gravity=gravity))
+    base_prediction = made.predict_base(*shaped, Environment(gravity=gravity))
+    inputs = made.encode(base_prediction, shaped[2], Environment(gravity=gravity))
     for world in range(2):
         environment = Environment(gravity=gravity[world])
-        alone = made.anchor(*(x[world] for x in shaped), environment)
-        torch.testing.assert_close(anchor.q[world], alone.q, rtol=0, atol=1e-14)
+        alone = made.predict_base(*(x[world] for x in shaped), environment)
+        torch.testing.assert_close(base_prediction.q[world], alone.q, rtol=0, atol=1e-14)
         torch.testing.assert_close(inputs[world], made.encode(alone, shaped[2][world], environment))
 
 
@@ -230,7 +231,7 @@ def falling_store(frames: int = 25, episodes: int = 20) -> Store:
     table["start"], table["length"] = np.arange(episodes) * (frames + 1), frames
     table["world"] = table["run"] = table["group"] = -1
     table["split"] = assign_splits(episodes, 0, validation=0.2, test=0.1)
-    header = StoreHeader(spec=spec, source="teacher", teacher={"substeps": 10}, seed=0, mechanism=mechanism)
+    header = StoreHeader(spec=spec, source="teacher", simulator={"substeps": 10}, seed=0, mechanism=mechanism)
     return Store(header, np.ascontiguousarray(rows, np.float32), table)
 
 
@@ -249,12 +250,12 @@ def test_free_fall_is_exact_from_the_first_validation(tmp_path: Path):
     assert load(tmp_path / "free").encoding.config.free_motion == 10
 
 
-def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, teacher_file: Path, tmp_path: Path):
-    store = Store.open(teacher_file)
+def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):
+    store = Store.open(simulator_file)
     assert store.header.mechanism is not None
 
     def go_on(name: str, resume: bool = False) -> None:
-        train(cartpole, "cartpole", str(teacher_file), store, tmp_path / name, SETTINGS, resume=resume)
+        train(cartpole, "cartpole", str(simulator_file), store, tmp_path / name, SETTINGS, resume=resume)
 
     go_on("whole")
     with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics.neural.encoding import Anchor, Encoding, EncodingConfig, Limit, fit_encoding
+from neurodyn.dynamics.neural.encoding import BasePrediction, Encoding, EncodingConfig, Limit, fit_encoding
 from neurodyn.dynamics.tangent import position_difference, wrap_angle
 from tests import plant
 
@@ -39,7 +39,7 @@ def test_inputs_are_plain_positions_sines_velocities_and_torques_in_the_document
     q, qd, torque = draw(4)
     encoding = Encoding(SPEC, config()).double()
     expected = [torch.sin(q[:, 2]), torch.cos(q[:, 2]), q[:, 1], *qd.unbind(1), *torque.unbind(1)]
-    assert torch.equal(encoding.encode(Anchor(q, qd), torque), torch.stack(expected, 1))
+    assert torch.equal(encoding.encode(BasePrediction(q, qd), torque), torch.stack(expected, 1))
     assert encoding.inputs == len(expected)
 
 
@@ -47,16 +47,18 @@ def test_an_invariant_position_is_not_seen():
     q, qd, torque = draw(4)
     encoding = Encoding(SPEC, config()).double()
     moved = q + torch.tensor([5.0, 0.0, 0.0])
-    assert torch.equal(encoding.encode(Anchor(q, qd), torque), encoding.encode(Anchor(moved, qd), torque))
+    assert torch.equal(
+        encoding.encode(BasePrediction(q, qd), torque), encoding.encode(BasePrediction(moved, qd), torque)
+    )
     seen = Encoding(SPEC, config(invariant=())).double()
-    assert not torch.equal(seen.encode(Anchor(q, qd), torque), seen.encode(Anchor(moved, qd), torque))
+    assert not torch.equal(seen.encode(BasePrediction(q, qd), torque), seen.encode(BasePrediction(moved, qd), torque))
 
 
 def test_velocity_products_are_all_pairs():
     q, qd, torque = draw(4)
     encoding = Encoding(SPEC, config(velocity_products=True)).double()
     pairs = [qd[:, i] * qd[:, j] for i in range(3) for j in range(i, 3)]
-    assert torch.equal(encoding.encode(Anchor(q, qd), torque)[:, 6:12], torch.stack(pairs, 1))
+    assert torch.equal(encoding.encode(BasePrediction(q, qd), torque)[:, 6:12], torch.stack(pairs, 1))
     assert encoding.inputs == 14
 
 
@@ -69,7 +71,7 @@ def test_a_limit_is_seen_as_nearness_penetration_and_penetration_one_frame_ahead
 
     def features(position: float, speed: float) -> list[list[float]]:
         q, qd = torch.tensor([[position, 0.0, 0.0]]).double(), torch.tensor([[speed, 0.0, 0.0]]).double()
-        upper_lower = encoding.encode(Anchor(q, qd), torch.zeros(1, 2).double())[0, 3:9].view(3, 2)
+        upper_lower = encoding.encode(BasePrediction(q, qd), torch.zeros(1, 2).double())[0, 3:9].view(3, 2)
         return upper_lower.t().tolist()
 
     far, near, inside = [0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [0.6, 0.1, 0.1]
@@ -87,7 +89,7 @@ def test_decoding_the_target_gives_the_next_state():
     q, qd, _ = draw(100)
     q_next, qd_next, _ = (x.flip(0) for x in draw(100))
     encoding = Encoding(SPEC, config()).double()
-    reached = encoding.decode(Anchor(q, qd), encoding.target(Anchor(q, qd), q_next, qd_next))
+    reached = encoding.decode(BasePrediction(q, qd), encoding.target(BasePrediction(q, qd), q_next, qd_next))
     reached_q, reached_qd = reached.q, reached.qd
     torch.testing.assert_close(reached_qd, qd_next, rtol=0, atol=1e-12)
     torch.testing.assert_close(reached_q[:, :2], q_next[:, :2], rtol=0, atol=1e-12)
@@ -98,7 +100,7 @@ def test_a_step_across_half_a_turn_is_small_where_the_joint_is_continuous():
     q = torch.tensor([[0.0, 0.0, math.pi - 0.01]])
     q_next = torch.tensor([[0.0, 0.0, -math.pi + 0.01]])
     still = torch.zeros(1, 3)
-    target = Encoding(SPEC, config()).target(Anchor(q, still), q_next, still)
+    target = Encoding(SPEC, config()).target(BasePrediction(q, still), q_next, still)
     assert float(target[0, 5]) == pytest.approx(0.02, abs=1e-6)
     assert position_difference(SPEC, q_next, q)[0].tolist() == pytest.approx([0.0, 0.0, 0.02], abs=1e-6)
 
@@ -112,13 +114,15 @@ def test_angles_that_differ_by_turns_look_the_same():
     q, qd, torque = draw(10)
     encoding = Encoding(SPEC, config()).double()
     turned = q + torch.tensor([0.0, 0.0, 4 * math.pi], dtype=torch.float64)
-    torch.testing.assert_close(encoding.encode(Anchor(turned, qd), torque), encoding.encode(Anchor(q, qd), torque))
+    torch.testing.assert_close(
+        encoding.encode(BasePrediction(turned, qd), torque), encoding.encode(BasePrediction(q, qd), torque)
+    )
 
 
 def test_next_state_follows_from_a_zero_output_by_constant_velocity():
     q, qd, _ = draw(3)
     encoding = Encoding(SPEC, config()).double()
-    after = encoding.decode(Anchor(q, qd), torch.zeros(3, encoding.outputs, dtype=torch.float64))
+    after = encoding.decode(BasePrediction(q, qd), torch.zeros(3, encoding.outputs, dtype=torch.float64))
     torch.testing.assert_close(after.q, q + encoding.dt * qd)
     assert torch.equal(after.qd, qd)
 
@@ -156,7 +160,7 @@ def test_the_residual_of_a_smooth_plant_is_far_below_the_position_step():
     dq = position_difference(store.header.spec, q_next, q)
     encoding = fit_encoding(store.header.spec, qd, dq, qd_next - qd)
     assert encoding.config.kappa == pytest.approx([0.6, 0.6], abs=0.01)
-    residual = encoding.target(Anchor(q, qd), q_next, qd_next)[:, 2:]
+    residual = encoding.target(BasePrediction(q, qd), q_next, qd_next)[:, 2:]
     assert (residual.abs().mean(0) < 0.02 * dq.abs().mean(0)).all()
 
 

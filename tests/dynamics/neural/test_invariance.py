@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from neurodyn.core.contact_points import ChainJoint, Probe, ProbeLayout
+from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
 from neurodyn.core.scene import Box, Plane, Scene, Sphere
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Environment, State
@@ -31,16 +31,16 @@ SPEC = StateSpec(
 )
 POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 TILTED = (0.1, 0.2, -0.1, 0.1825741858, 0.3651483717, 0.0, 0.9128709292)
-LAYOUT = ProbeLayout(
+LAYOUT = ContactPointLayout(
     joints=(
         ChainJoint(name="root", kind="free", parent=-1, parent_frame=POSE, child_frame=POSE, axis=(0, 0, 0)),
         ChainJoint(name="knee", kind="revolute", parent=0, parent_frame=TILTED, child_frame=POSE, axis=(0, 1, 0)),
         ChainJoint(name="tail", kind="ball", parent=0, parent_frame=POSE, child_frame=TILTED, axis=(0, 0, 0)),
     ),
-    probes=(
-        Probe(name="body/0", joint=0, point=(0.1, 0.0, -0.1), radius=0.05),
-        Probe(name="foot/0", joint=1, point=(0.0, 0.1, -0.3), radius=0.02),
-        Probe(name="tail/0", joint=2, point=(-0.2, 0.0, 0.0), radius=0.0),
+    contact_points=(
+        ContactPoint(name="body/0", joint=0, point=(0.1, 0.0, -0.1), radius=0.05),
+        ContactPoint(name="foot/0", joint=1, point=(0.0, 0.1, -0.3), radius=0.02),
+        ContactPoint(name="tail/0", joint=2, point=(-0.2, 0.0, 0.0), radius=0.0),
     ),
     base_com=COM,
 )

@@ -9,7 +9,7 @@ from torch.func import functional_call
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.dynamics.interface import Control, Environment, State, Window
-from neurodyn.dynamics.neural.encoding import Anchor
+from neurodyn.dynamics.neural.encoding import BasePrediction
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from tests import plant
 
@@ -124,7 +124,7 @@ def test_teacher_forcing_predicts_what_stepping_along_true_states_predicts(model
     for t in range(12):
         state = State(window.q[:, t], window.qd[:, t])
         carry, step = model.step(carry, state, Control(torque=window.torque[:, t]))
-        target = model.encoding.target(Anchor(state.q, state.qd), step.state.q, step.state.qd)
+        target = model.encoding.target(BasePrediction(state.q, state.qd), step.state.q, step.state.qd)
         torch.testing.assert_close(model.predictor.normalise_target(target), whole[:, t], rtol=1e-8, atol=1e-8)
 
 

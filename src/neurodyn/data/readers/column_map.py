@@ -14,13 +14,14 @@ A column map is a small YAML or TOML file:
 A joint with a quaternion is declared under `floating`, where its order and the axes of its velocities are named.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, to_dict
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, renamed, to_dict
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointSpec, StateSpec
@@ -72,7 +73,7 @@ class ColumnMap(Config, frozen=True):
         floating: Columns of each free or ball joint, by its name; those have none in `q` and `qd`.
         length_scale: Factor on all lengths, where those of the log are known to be off.
         scene: What the robot stood on; None where that is unknown or was nothing.
-        probes: Points of the robot that are measured against the scene; in a file, the name of another file.
+        contact_points: Points of the robot that are measured against the scene; in a file, the name of another file.
         robot: Name or path of the robot that the log is of.
         time: Column of the time stamps; None for a constant `period`.
         time_unit: Unit of the time stamps.
@@ -99,6 +100,8 @@ class ColumnMap(Config, frozen=True):
         comment: CSV: what a line of comment begins with.
     """
 
+    aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points"}
+
     format: Literal["csv", "npz"]
     q: dict[str, Column] = msgspec.field(default_factory=dict)
     control: dict[str, Column] = msgspec.field(default_factory=dict)
@@ -106,7 +109,7 @@ class ColumnMap(Config, frozen=True):
     floating: dict[str, Floating] = msgspec.field(default_factory=dict)
     length_scale: float = 1.0
     scene: Scene | None = None
-    probes: ProbeLayout | None = None
+    contact_points: ContactPointLayout | None = None
     robot: str | None = None
     time: str | None = None
     time_unit: str = "s"
@@ -240,9 +243,10 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a column map") from None
     if not isinstance(tree, dict):
         raise InputError(f"{path}: is no column map; expected keys {', '.join(ColumnMap.__struct_fields__)}")
-    if isinstance(tree.get("probes"), str):
-        layout = path.parent / tree["probes"]
-        tree["probes"] = to_dict(read_config(layout, ProbeLayout))
+    tree = renamed(tree, ColumnMap, str(path))
+    if isinstance(tree.get("contact_points"), str):
+        layout = path.parent / tree["contact_points"]
+        tree["contact_points"] = to_dict(read_config(layout, ContactPointLayout))
     parent = tree.pop("extends", None)
     if parent is None:
         return tree

@@ -77,7 +77,7 @@ def read_logs(
         spec=spec,
         source="log",
         scene=columns.scene,
-        probes=columns.probes,
+        contact_points=columns.contact_points,
         versions=package_versions(),
         notes=notes,
         groups=groups,

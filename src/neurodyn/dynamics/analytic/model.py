@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analytic dynamics: the teacher, a solver of Newton under graph capture, behind the common interface."""
+"""Analytic dynamics: the simulator, a solver of Newton under graph capture, behind the common interface."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +17,12 @@ from neurodyn.dynamics.quantities import Quantities, state_quantities
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
-    from neurodyn.sim.reference import Teacher
+    from neurodyn.sim.reference import ReferenceSimulator
 
 CONTACT_FORCE = 1.0
 """Normal force above which a body counts as touching [N]."""
 
-_KEPT = 4  # teachers that are kept for the next call
+_KEPT = 4  # simulators that are kept for the next call
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +30,12 @@ class Worlds:
     """Simulation worlds and the environment that a roll-out has in them; the carry of `AnalyticDynamics`.
 
     Attributes:
-        teacher: The worlds, which other roll-outs may use in between.
+        simulator: The worlds, which other roll-outs may use in between.
         pose: Pose of the scene in each world, shape [worlds, 7]; None for the identity.
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
     """
 
-    teacher: "Teacher"
+    simulator: "ReferenceSimulator"
     pose: Tensor | None
     gravity: Tensor | None
 
@@ -67,8 +67,8 @@ class AnalyticDynamics:
         self.spec = robot.spec
         self._substeps = substeps
         self.device = device
-        self._teachers: dict[tuple[int, Scene | None], Teacher] = {}
-        self._present: WeakKeyDictionary[Teacher, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
+        self._simulators: dict[tuple[int, Scene | None], ReferenceSimulator] = {}
+        self._present: WeakKeyDictionary[ReferenceSimulator, tuple[Tensor | None, Tensor | None]] = WeakKeyDictionary()
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Worlds:
         """Return the carry: simulation worlds in the environment that is asked for.
@@ -78,11 +78,11 @@ class AnalyticDynamics:
         """
         environment = environment or Environment()
         ground = environment.ground
-        teacher = self._teacher(present_state(context).worlds, None if ground is None else ground.scene)
+        simulator = self._simulator(present_state(context).worlds, None if ground is None else ground.scene)
         # Kept as they are now: a caller may change its tensors while it goes on with this carry.
         pose = None if ground is None or ground.pose is None else ground.pose.detach().clone()
         gravity = None if environment.gravity is None else environment.gravity.detach().clone()
-        worlds = Worlds(teacher, pose, gravity)
+        worlds = Worlds(simulator, pose, gravity)
         self._enter(worlds)
         return worlds
 
@@ -90,8 +90,8 @@ class AnalyticDynamics:
     def step(self, carry: Worlds, state: State, control: Control) -> tuple[Worlds, Step]:
         """Simulate one frame from `state` under the torques at its start."""
         self._enter(carry)
-        q, qd = carry.teacher.step(state.q, state.qd, frame_torque(self.spec, state, control))
-        forces = carry.teacher.contact_forces()
+        q, qd = carry.simulator.step(state.q, state.qd, frame_torque(self.spec, state, control))
+        forces = carry.simulator.contact_forces()
         contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
         return carry, Step(State(q, qd), contacts=contacts)
 
@@ -104,7 +104,7 @@ class AnalyticDynamics:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
         state = present_state(context)
-        q, qd = self.begin(context, environment).teacher.rollout(state.q, state.qd, controls)
+        q, qd = self.begin(context, environment).simulator.rollout(state.q, state.qd, controls)
         return Trajectory(q, qd)
 
     def quantities(
@@ -137,24 +137,24 @@ class AnalyticDynamics:
     def _gravity(self) -> Tensor:
         return torch.tensor(self.robot.gravity)
 
-    def _teacher(self, worlds: int, scene: Scene | None) -> "Teacher":
-        from neurodyn.sim.reference import Teacher
+    def _simulator(self, worlds: int, scene: Scene | None) -> "ReferenceSimulator":
+        from neurodyn.sim.reference import ReferenceSimulator
 
         scene = scene if scene is not None and scene.shapes else None
-        if (worlds, scene) not in self._teachers:
-            while len(self._teachers) >= _KEPT:
-                self._teachers.pop(next(iter(self._teachers)))
-            self._teachers[worlds, scene] = Teacher(
+        if (worlds, scene) not in self._simulators:
+            while len(self._simulators) >= _KEPT:
+                self._simulators.pop(next(iter(self._simulators)))
+            self._simulators[worlds, scene] = ReferenceSimulator(
                 self.robot, worlds, scene=scene, substeps=self._substeps, device=self.device
             )
-        return self._teachers[worlds, scene]
+        return self._simulators[worlds, scene]
 
     def _enter(self, worlds: Worlds) -> None:
         """Give the simulation worlds the carry's environment, unless they have it already."""
-        teacher = worlds.teacher
-        pose, gravity = self._present.get(teacher, (None, None))  # as a teacher is built
+        simulator = worlds.simulator
+        pose, gravity = self._present.get(simulator, (None, None))  # as a simulator is built
         if worlds.pose is not pose:
-            teacher.set_ground(worlds.pose)
+            simulator.set_ground(worlds.pose)
         if worlds.gravity is not gravity:
-            teacher.set_gravity(worlds.gravity)
-        self._present[teacher] = (worlds.pose, worlds.gravity)
+            simulator.set_gravity(worlds.gravity)
+        self._present[simulator] = (worlds.pose, worlds.gravity)

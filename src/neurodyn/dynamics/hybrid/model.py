@@ -8,7 +8,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
@@ -22,7 +22,7 @@ from neurodyn.dynamics.interface import Control, Environment, State, Step, Traje
 from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import Prober
+from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.multibody.engine import GROUND, Engine, EngineConfig
 
 FAR = -1e3
@@ -99,7 +99,7 @@ class HybridDynamics(nn.Module):
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
         self._engine("plane")  # what a user named wrongly is refused now
-        self._prober = Prober(_layout(mechanism)) if config.contact else None
+        self._proximity = ProximityQuery(_layout(mechanism)) if config.contact else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class HybridDynamics(nn.Module):
         return "hybrid" if self.config.blueprint.augmentations else "identified"
 
     @property
-    def probes(self) -> ProbeLayout | None:
+    def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None where it feels none."""
         return _layout(self.mechanism) if self.config.contact else None
 
@@ -128,9 +128,9 @@ class HybridDynamics(nn.Module):
             InputError: A ground is asked for, but the dynamics have no contact model; or another gravity, but gravity
                 is one of the free quantities.
         """
-        return HybridCarry(self.surroundings(environment))
+        return HybridCarry(self.resolve_environment(environment))
 
-    def surroundings(self, environment: Environment | None) -> Environment:
+    def resolve_environment(self, environment: Environment | None) -> Environment:
         """Return the environment with what it leaves open filled in; errors as of `begin`."""
         if environment is None:
             return self._home
@@ -168,7 +168,8 @@ class HybridDynamics(nn.Module):
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
-        On planes the loop over time is compiled; on other grounds the probes find the ground anew in every frame.
+        On planes the loop over time is compiled; on other grounds the contact points find the ground anew in every
+        frame.
         """
         require_torques(self.spec, controls)
         return self._run(self.begin(context, environment).environment, present_state(context), controls)
@@ -212,8 +213,8 @@ class HybridDynamics(nn.Module):
 
     def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
         """Return the quantities that the robot's declaration adds."""
-        robot, ground = declared(self.spec.robot), self.surroundings(environment).ground
-        return reach(robot, state) | touch(robot, self.probes, ground, state)
+        robot, ground = declared(self.spec.robot), self.resolve_environment(environment).ground
+        return reach(robot, state) | touch(robot, self.contact_points, ground, state)
 
     def _run(
         self,
@@ -266,7 +267,7 @@ class HybridDynamics(nn.Module):
         if ground is None or ground.empty:
             return "plane"
         planar = len(ground.scene.shapes) == 1 and isinstance(ground.scene.shapes[0], Plane)
-        return "plane" if planar and not ground.shared and not any(ground.own) else "probes"
+        return "plane" if planar and not ground.shared and not any(ground.own) else "contact_points"
 
     def _engine(self, mode: str) -> Engine:
         if mode not in self._engines:
@@ -282,8 +283,8 @@ class HybridDynamics(nn.Module):
             return away.expand(worlds, frames, GROUND)
         if self._mode(environment) == "plane":
             return _plane(ground, state).expand(worlds, frames, GROUND)
-        assert self._prober is not None
-        readings = self._prober(ground, state.q.detach(), state.qd.detach())
+        assert self._proximity is not None
+        readings = self._proximity(ground, state.q.detach(), state.qd.detach())
         found = torch.cat([readings.point, readings.normal], dim=-1)
         return torch.where(readings.valid[..., None], found, away).flatten(1)[:, None]
 
@@ -305,11 +306,11 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
 
 
-def _layout(mechanism: Mechanism) -> ProbeLayout:
+def _layout(mechanism: Mechanism) -> ContactPointLayout:
     joints = tuple(link.joint for link in mechanism.links)
     floating = mechanism.links[0].joint.kind == "free"
     com = mechanism.links[0].com if floating else (0.0, 0.0, 0.0)
-    return ProbeLayout(joints=joints, probes=mechanism.points, base_com=com)
+    return ContactPointLayout(joints=joints, contact_points=mechanism.points, base_com=com)
 
 
 def _plane(ground: Ground, state: State) -> Tensor:

@@ -8,7 +8,7 @@ from torch import nn
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
@@ -49,27 +49,27 @@ class ModelConfig(Config, frozen=True):
     robot: str
 
 
-class ModelSpec(Config, frozen=True):
+class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
     """What the model is a model of: what spec.json holds.
 
     Attributes:
         state: Names, order, units and dt.
         fingerprint: The articulation that it was trained on; None for a model of logs.
-        probes: Points that are measured against the ground; None where no ground enters the inputs.
+        contact_points: Points that are measured against the ground; None where no ground enters the inputs.
         scene: The ground that is assumed where no environment is given; None for free space.
         mechanism: The robot's tree of links, where its free motion is known to the model.
     """
 
     state: StateSpec
     fingerprint: Fingerprint | None
-    probes: ProbeLayout | None = None
+    contact_points: ContactPointLayout | None = None
     scene: Scene | None = None
     mechanism: Mechanism | None = None
 
 
 def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
     """Build a model with fresh weights."""
-    encoding = Encoding(spec.state.with_context(0), config.encoding, spec.probes, spec.mechanism)
+    encoding = Encoding(spec.state.with_context(0), config.encoding, spec.contact_points, spec.mechanism)
     predictor = build_predictor(config.net, encoding.inputs, encoding.outputs)
     return NeuralDynamics(encoding, predictor, spec.fingerprint, spec.scene)
 
@@ -80,7 +80,7 @@ def save_model(run: Path, model: NeuralDynamics, config: ModelConfig) -> None:
     artifacts.write_tensors(folder / "model.safetensors", model.state_dict())
     artifacts.write_json(folder / "config.json", to_dict(config))
     spec = ModelSpec(
-        state=model.spec, fingerprint=model.fingerprint, probes=model.encoding.layout, scene=model.scene,
+        state=model.spec, fingerprint=model.fingerprint, contact_points=model.encoding.layout, scene=model.scene,
         mechanism=model.encoding.mechanism,
     )  # fmt: skip
     artifacts.write_json(folder / "spec.json", to_dict(spec))

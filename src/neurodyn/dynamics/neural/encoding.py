@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From state, torque and surroundings to network inputs, and from network outputs to the next state.
+"""From state, torque and environment to network inputs, and from network outputs to the next state.
 
 The encoding holds the physics that a network need not learn: motion is seen from the base, angles enter as sine
 and cosine, positions on which nothing depends stay out, joint limits and the ground enter as distances, and
@@ -8,7 +8,7 @@ positions follow from velocities.
 Inputs, in this order: of a floating base the direction of gravity; of each ball joint two columns of its rotation
 matrix; for each position coordinate its sine and cosine (continuous), nothing (invariant) or itself; for each
 limit (nearness, penetration, penetration one frame ahead); the velocities; where asked for, their products
-qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; and what the probes read of
+qd_i qd_j, i <= j, in which Coriolis and centrifugal forces are linear; the torques; and what the contact points read of
 the ground (`rigid.contacts`). All of it is in the frame of the base (`dynamics.coordinates`), so that it stays the
 same when robot and ground are moved and turned together with gravity.
 
@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Vector3
@@ -93,7 +93,7 @@ class EncodingConfig(Config, frozen=True):
 
 
 @dataclass(frozen=True)
-class Anchor:
+class BasePrediction:
     """Where the prediction of a frame starts from.
 
     Attributes:
@@ -114,9 +114,9 @@ class Encoding(nn.Module):
     Attributes:
         spec: Names, order, units and dt of state and control.
         config: Fitted constants.
-        layout: The probes; None where no ground enters the inputs.
+        layout: The contact points; None where no ground enters the inputs.
         coordinates: Conversion to and from the frame of the base.
-        contact: What probes read of the ground as inputs; None where no ground enters them.
+        contact: What contact points read of the ground as inputs; None where no ground enters them.
         mechanism: The robot's tree of links, for free motion; None without it.
     """
 
@@ -136,7 +136,7 @@ class Encoding(nn.Module):
         self,
         spec: StateSpec,
         config: EncodingConfig,
-        layout: ProbeLayout | None = None,
+        layout: ContactPointLayout | None = None,
         mechanism: Mechanism | None = None,
     ) -> None:
         """Prepare an encoding.
@@ -144,7 +144,7 @@ class Encoding(nn.Module):
         Args:
             spec: Names, order, units and dt of state and control.
             config: Fitted constants.
-            layout: The probes; None where no ground enters the inputs.
+            layout: The contact points; None where no ground enters the inputs.
             mechanism: The robot's tree of links; needed for free motion only.
 
         Raises:
@@ -193,20 +193,22 @@ class Encoding(nn.Module):
         """Number of network outputs: dqd and r."""
         return 2 * self.spec.nv
 
-    def anchor(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None) -> Anchor:
-        """Return where the prediction of a frame starts from; arguments as of `anchored`."""
-        return anchored(self._free, q, qd, torque, environment)
+    def predict_base(
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
+    ) -> BasePrediction:
+        """Return where the prediction of a frame starts from; arguments as of `predict_base`."""
+        return predict_base(self._free, q, qd, torque, environment)
 
-    def encode(self, anchor: Anchor, torque: Tensor, environment: Environment | None = None) -> Tensor:
+    def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].
 
         Args:
-            anchor: What `anchor` returned.
+            base_prediction: What `predict_base_prediction` returned.
             torque: Torques during the frame [N m or N], shape [..., nu].
             environment: Gravity and ground; with a batch of several axes its rows belong to the first. None for
                 gravity along -z and free space.
         """
-        q, qd = anchor.q, anchor.qd
+        q, qd = base_prediction.q, base_prediction.qd
         base = self.coordinates.base_rotation(q)
         velocity = self.coordinates.to_base(base, qd)
         parts = []
@@ -226,8 +228,8 @@ class Encoding(nn.Module):
         if self._pairs.shape[1]:
             parts.append(velocity.index_select(-1, self._pairs[0]) * velocity.index_select(-1, self._pairs[1]))
         parts.append(torque)
-        if anchor.gained is not None:
-            parts.append(self.coordinates.to_base(base, anchor.gained))
+        if base_prediction.gained is not None:
+            parts.append(self.coordinates.to_base(base, base_prediction.gained))
         if self.contact is None:
             return torch.cat(parts, dim=-1)
         if torch.is_grad_enabled():
@@ -237,24 +239,26 @@ class Encoding(nn.Module):
         self._contacts(q, qd, environment, inputs[..., -self.contact.width :])
         return inputs
 
-    def decode(self, anchor: Anchor, output: Tensor) -> State:
+    def decode(self, base_prediction: BasePrediction, output: Tensor) -> State:
         """Return the state one frame later from network outputs, shape [..., outputs]."""
         nv = self.spec.nv
         dqd, residual = output[..., :nv], output[..., nv:]
-        base = self.coordinates.base_rotation(anchor.q)
-        if anchor.gained is None:
-            velocity = torch.addcmul(self.coordinates.to_base(base, anchor.qd), self.kappa, dqd)
+        base = self.coordinates.base_rotation(base_prediction.q)
+        if base_prediction.gained is None:
+            velocity = torch.addcmul(self.coordinates.to_base(base, base_prediction.qd), self.kappa, dqd)
         else:
             velocity = self.kappa * dqd
         dq = torch.addcmul(residual, self.dt, velocity)
-        return State(*self.coordinates.advance(base, anchor.q, anchor.qd, dq, dqd))
+        return State(*self.coordinates.advance(base, base_prediction.q, base_prediction.qd, dq, dqd))
 
-    def target(self, anchor: Anchor, q_next: Tensor, qd_next: Tensor) -> Tensor:
+    def target(self, base_prediction: BasePrediction, q_next: Tensor, qd_next: Tensor) -> Tensor:
         """Return the network outputs that `decode` turns into the given next state, shape [..., outputs]."""
-        dq, dqd = self.coordinates.change(anchor.q, anchor.qd, q_next, qd_next)
+        dq, dqd = self.coordinates.change(base_prediction.q, base_prediction.qd, q_next, qd_next)
         velocity = self.kappa * dqd
-        if anchor.gained is None:
-            velocity = velocity + self.coordinates.to_base(self.coordinates.base_rotation(anchor.q), anchor.qd)
+        if base_prediction.gained is None:
+            velocity = velocity + self.coordinates.to_base(
+                self.coordinates.base_rotation(base_prediction.q), base_prediction.qd
+            )
         return torch.cat([dqd, dq - self.dt * velocity], dim=-1)
 
     def _limit_features(self, q: Tensor, qd: Tensor) -> list[Tensor]:
@@ -264,7 +268,7 @@ class Encoding(nn.Module):
         return [torch.relu(beyond + self._margin), torch.relu(beyond), torch.relu(ahead)]
 
     def _contacts(self, q: Tensor, qd: Tensor, environment: Environment | None, out: Tensor | None = None) -> Tensor:
-        """Return what the probes read in all states, zero in free space; written into `out` where there is one."""
+        """Return what the contact points read in all states, zero in free space; written into `out` if given."""
         assert self.contact is not None
         batch, width = q.shape[:-1], self.contact.width
         if environment is None or environment.ground is None or environment.ground.empty:
@@ -276,8 +280,10 @@ class Encoding(nn.Module):
         return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), rows).unflatten(0, batch)
 
 
-def _contacts(layout: ProbeLayout, config: ContactConfig, dt: float) -> "Contacts":
-    from neurodyn.geometry.contact_inputs import Contacts  # loads Warp, which a robot without probes does not need
+def _contacts(layout: ContactPointLayout, config: ContactConfig, dt: float) -> "Contacts":
+    from neurodyn.geometry.contact_inputs import (
+        Contacts,
+    )  # loads Warp, which a robot without contact points does not need
 
     return Contacts(layout, config.margins, dt)
 
@@ -300,9 +306,9 @@ def free_motion(spec: StateSpec, mechanism: Mechanism | None, substeps: int | No
     return FreeMotion(mechanism, spec.control_dofs, spec.dt, substeps)
 
 
-def anchored(
+def predict_base(
     free: "FreeMotion | None", q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
-) -> Anchor:
+) -> BasePrediction:
     """Return where the prediction of a frame starts from.
 
     Args:
@@ -313,9 +319,9 @@ def anchored(
         environment: Gravity and ground, as of `Encoding.encode`.
     """
     if free is None:
-        return Anchor(q, qd)
+        return BasePrediction(q, qd)
     free_q, free_qd = free(q, qd, torque, GRAVITY * _down(q, environment))
-    return Anchor(free_q, free_qd, free_qd - qd)
+    return BasePrediction(free_q, free_qd, free_qd - qd)
 
 
 def _down(q: Tensor, environment: Environment | None) -> Tensor:
@@ -340,7 +346,7 @@ def fit_encoding(
     invariant: tuple[int, ...] = (),
     velocity_products: bool = True,
     base_com: Vector3 = (0.0, 0.0, 0.0),
-    layout: ProbeLayout | None = None,
+    layout: ContactPointLayout | None = None,
     margin: float | None = None,
     free_motion: int | None = None,
     mechanism: Mechanism | None = None,
@@ -356,8 +362,8 @@ def fit_encoding(
         invariant: Position coordinates on which nothing but limits depends.
         velocity_products: Whether products of velocities enter the inputs.
         base_com: Centre of mass of a floating base in its own frame [m].
-        layout: Probes that are measured against the ground; None for none.
-        margin: Distance from the ground at which probes begin to see it [m]; None for that of the shapes.
+        layout: Contact points that are measured against the ground; None for none.
+        margin: Distance from the ground at which contact points begin to see it [m]; None for that of the shapes.
         free_motion: Steps in a frame of free motion; None without it.
         mechanism: The robot's tree of links; needed for free motion only.
     """

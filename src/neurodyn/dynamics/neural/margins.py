@@ -2,19 +2,21 @@
 """Constants of the contact inputs (`rigid.contacts`), as they are stored with a model."""
 
 from neurodyn.core.config import Config
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 
 
 class ContactConfig(Config, frozen=True):
     """Constants of the contact inputs.
 
     Attributes:
-        margins: Distance of each probe's surface from the ground at which it begins to be seen [m].
+        margins: Distance of each contact point's surface from the ground at which it begins to be seen [m].
     """
 
     margins: tuple[float, ...]
 
 
-def default_margins(layout: ProbeLayout, margin: float | None = None) -> tuple[float, ...]:
-    """Return how far each probe sees [m]: four radii, at least 0.12 m, unless declared otherwise."""
-    return tuple(max(4.0 * probe.radius, 0.12) if margin is None else margin for probe in layout.probes)
+def default_margins(layout: ContactPointLayout, margin: float | None = None) -> tuple[float, ...]:
+    """Return how far each contact point sees [m]: four radii, at least 0.12 m, unless declared otherwise."""
+    return tuple(
+        max(4.0 * contact_point.radius, 0.12) if margin is None else margin for contact_point in layout.contact_points
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.scene import Scene
@@ -15,7 +15,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.declared import contact_names, declared, reach, touch
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.neural.encoding import GRAVITY, Anchor, Encoding
+from neurodyn.dynamics.neural.encoding import GRAVITY, BasePrediction, Encoding
 from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor
@@ -75,7 +75,7 @@ class NeuralDynamics(nn.Module):
         return self.predictor.net.__class__.__name__.lower()
 
     @property
-    def probes(self) -> ProbeLayout | None:
+    def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None where it feels none."""
         return None if self.encoding.contact is None else self.encoding.layout
 
@@ -91,29 +91,29 @@ class NeuralDynamics(nn.Module):
 
         Raises:
             InputError: `environment` asks for another gravity than the model was trained in (of a floating base:
-                one of another strength), or for a ground that the model has no probes to feel.
+                one of another strength), or for a ground that the model has no contact points to feel.
         """
-        surroundings = self.surroundings(environment)
+        environments = self.resolve_environment(environment)
         state = present_state(context)
         memory = self.predictor.begin(state.worlds)
         if isinstance(context, Window):
-            memory = self.predictor.prime(memory, self._window_inputs(context, surroundings))
-        return NeuralCarry(memory, surroundings)
+            memory = self.predictor.prime(memory, self._window_inputs(context, environments))
+        return NeuralCarry(memory, environments)
 
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
         """Predict one frame; `carry` stays valid, so that two futures can be tried from one past."""
         torque = frame_torque(self.spec, state, control)
-        anchor, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
+        base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(anchor, output))
+        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
         """Predict one frame without gradients, faster than `step`: the carry that is passed in is used up."""
         torque = frame_torque(self.spec, state, control)
-        anchor, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
+        base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step_(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(anchor, output))
+        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
 
     def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
@@ -161,8 +161,8 @@ class NeuralDynamics(nn.Module):
 
     def forward(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
-    ) -> tuple[Anchor, Tensor]:
-        """Return anchors and normalised predictions along true states (teacher forcing), shape [batch, T, outputs].
+    ) -> tuple[BasePrediction, Tensor]:
+        """Return base predictions and normalised predictions along true states (teacher forcing), shape [batch, T, outputs].
 
         Args:
             q: Positions at the starts of the frames [rad or m], shape [batch, T, nq].
@@ -170,18 +170,18 @@ class NeuralDynamics(nn.Module):
             torque: Torques during the frames [N m or N], shape [batch, T, nu].
             environment: Gravity and ground, as for `begin`.
         """
-        anchor, inputs = self._inputs(q, qd, torque, self.surroundings(environment))
-        return anchor, self.predictor.forward_normalised(inputs)
+        base_prediction, inputs = self._inputs(q, qd, torque, self.resolve_environment(environment))
+        return base_prediction, self.predictor.forward_normalised(inputs)
 
-    def surroundings(self, environment: Environment | None) -> Environment:
+    def resolve_environment(self, environment: Environment | None) -> Environment:
         """Return the environment with what it leaves open filled in; errors as of `begin`."""
         if environment is None:
             return self._home
         ground = environment.ground
         if ground is not None and not ground.empty and self.encoding.contact is None:
             raise InputError(
-                f"model of {self.spec.robot!r}: was trained without probes and feels no ground; valid: no ground, or "
-                "a model of a robot that declares `probes`"
+                f"model of {self.spec.robot!r}: was trained without contact points and feels no ground; "
+                "valid: no ground, or a model of a robot that declares `contact_points`"
             )
         if environment.gravity is None:
             return replace(environment, gravity=self._home.gravity)
@@ -190,15 +190,15 @@ class NeuralDynamics(nn.Module):
 
     def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
         """Return the quantities that the robot's declaration adds."""
-        robot, ground = declared(self.spec.robot), self.surroundings(environment).ground
-        return reach(robot, state) | touch(robot, self.probes, ground, state)
+        robot, ground = declared(self.spec.robot), self.resolve_environment(environment).ground
+        return reach(robot, state) | touch(robot, self.contact_points, ground, state)
 
     def _window_inputs(self, window: Window, environment: Environment) -> Tensor:
         return self._inputs(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)[1]
 
-    def _inputs(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> tuple[Anchor, Tensor]:
-        anchor = self.encoding.anchor(q, qd, torque, environment)
-        return anchor, self.encoding.encode(anchor, torque, environment)
+    def _inputs(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> tuple[BasePrediction, Tensor]:
+        base_prediction = self.encoding.predict_base(q, qd, torque, environment)
+        return base_prediction, self.encoding.encode(base_prediction, torque, environment)
 
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
         tensors = [context.q, context.qd, controls, *self.parameters()]

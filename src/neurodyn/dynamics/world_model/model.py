@@ -310,5 +310,5 @@ def _require_no_environment(environment: Environment | None) -> None:
     ground = environment.ground
     if environment.gravity is not None or (ground is not None and not ground.empty):
         raise InputError(
-            "a world model knows the surroundings of its logs and no others; valid: no environment (gravity, ground)"
+            "a world model knows the environment of its logs and no others; valid: no environment (gravity, ground)"
         )

@@ -22,7 +22,7 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State, Trajectory
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.learn.hybrid.finite import require_finite_path
 from neurodyn.learn.hybrid.settings import NetworkSettings
@@ -64,13 +64,13 @@ class Task:
         train: Windows that begin in states from which a forecast may start.
         held_out: The same of the validation split.
         scale: What errors of each channel are divided by, shape [2 nv]; infinite for channels that do not count.
-        surroundings: Where the windows took place.
+        environment: Where the windows took place.
     """
 
     train: FitWindows
     held_out: FitWindows
     scale: Tensor
-    surroundings: Surroundings
+    environments: RecordedEnvironments
 
 
 class Augmenter:
@@ -179,7 +179,7 @@ class Augmenter:
             nonlocal last
             self._optimiser.zero_grad(set_to_none=True)
             weights = self._flat()
-            path = roll_out(self._model, windows, self._task.surroundings, self._raw, weights)
+            path = roll_out(self._model, windows, self._task.environments, self._raw, weights)
             errors = scaled_errors(self._model, path, windows, self._task.scale)
             size = errors.abs() if self._settings.loss == "absolute" else errors.square()
             loss = size.mean() + self._settings.regularisation * weights.square().sum()
@@ -211,7 +211,7 @@ class Augmenter:
     @torch.no_grad()
     def _validate(self, metrics: MetricsLog, first_step: int, loss: float, progress: Progress | None) -> None:
         at, windows = self.at, self._task.held_out
-        path = roll_out(self._model, windows, self._task.surroundings, self._raw, self._flat())
+        path = roll_out(self._model, windows, self._task.environments, self._raw, self._flat())
         if at.step == 0:
             require_finite_path(path, self._model.spec, windows)
         error = float(scaled_errors(self._model, path, windows, self._task.scale).abs().mean())
@@ -249,11 +249,11 @@ def has_networks(run: Path) -> bool:
 
 
 def roll_out(
-    model: HybridDynamics, windows: FitWindows, surroundings: Surroundings, raw: Tensor, weights: Tensor
+    model: HybridDynamics, windows: FitWindows, environments: RecordedEnvironments, raw: Tensor, weights: Tensor
 ) -> Trajectory:
     """Forecast windows from their first states; differentiable by `raw` and `weights`."""
     state = State(windows.q[:, 0], windows.qd[:, 0])
-    where = surroundings.at(windows.ground)
+    where = environments.at(windows.ground)
     return model.simulate(state, windows.control, model.physical(raw), weights, where)
 
 

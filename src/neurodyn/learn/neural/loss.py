@@ -44,8 +44,8 @@ def teacher_forced_loss(
 ) -> Tensor:
     """Return the mean error of one-frame predictions from true states, in normalised units."""
     q, qd = batch.q, batch.qd
-    anchor, prediction = model(q[:, :-1], qd[:, :-1], batch.control, environment)
-    target = model.encoding.target(anchor, q[:, 1:], qd[:, 1:])
+    base_prediction, prediction = model(q[:, :-1], qd[:, :-1], batch.control, environment)
+    target = model.encoding.target(base_prediction, q[:, 1:], qd[:, 1:])
     error = _measure(prediction - model.predictor.normalise_target(target), phase)
     return _weighed(error.mean((1, 2)), batch, phase, scale)
 

@@ -25,16 +25,16 @@ from neurodyn.dynamics.neural.artifact import (
     read_model_config,
     require_match,
 )
-from neurodyn.dynamics.neural.encoding import anchored, fit_encoding, free_motion
+from neurodyn.dynamics.neural.encoding import fit_encoding, free_motion, predict_base
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.trainer import Position, Trainer
 from neurodyn.learn.run_folder import check_run, run_training
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import TeacherConfig
+from neurodyn.robots.sections import SimulatorConfig
 
 _SAMPLE = 150_000
 
@@ -104,11 +104,11 @@ def train(
         config, _ = read_model_config(out)
     else:
         free = free_motion(spec, store.header.mechanism, substeps)
-        anchor = anchored(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
-        dq, dqd = coordinates.change(anchor.q, anchor.qd, sample.q_next, sample.qd_next)
+        base_prediction = predict_base(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
+        dq, dqd = coordinates.change(base_prediction.q, base_prediction.qd, sample.q_next, sample.qd_next)
         encoding = fit_encoding(
             spec,
-            coordinates.to_base(coordinates.base_rotation(anchor.q), anchor.qd),
+            coordinates.to_base(coordinates.base_rotation(base_prediction.q), base_prediction.qd),
             dq,
             dqd,
             free_motion=substeps,
@@ -116,8 +116,8 @@ def train(
             invariant=_invariant(robot),
             velocity_products=settings.velocity_products,
             base_com=_base_com(store),
-            layout=store.header.probes,
-            margin=None if robot.probes is None else robot.probes.margin,
+            layout=store.header.contact_points,
+            margin=None if robot.contact_points is None else robot.contact_points.margin,
         )
         config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
@@ -221,13 +221,13 @@ class _Transitions:
 
 
 def _transitions(store: Store, coordinates: Coordinates) -> _Transitions:
-    """Return all training frames; of robots with probes, whose inputs are many, an even sample."""
+    """Return all training frames; of robots with contact points, whose inputs are many, an even sample."""
     rows = torch.from_numpy(store.frames)
     spec = store.header.spec
     inside = rows_of(store, Split.TRAIN)
     inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
     starts = np.flatnonzero(inside)
-    if store.header.probes is not None:
+    if store.header.contact_points is not None:
         starts = starts[:: max(1, len(starts) // _SAMPLE)]
     start = torch.from_numpy(starts)
     before, after = rows[start], rows[start + 1]
@@ -241,29 +241,29 @@ def _transitions(store: Store, coordinates: Coordinates) -> _Transitions:
 @torch.no_grad()
 def _fit_statistics(model: NeuralDynamics, store: Store, sample: _Transitions) -> None:
     """Fit normalisation and linear skip of a model to training frames."""
-    environment = model.surroundings(_environment(store, sample))
-    anchor = model.encoding.anchor(sample.q, sample.qd, sample.torque, environment)
-    inputs = model.encoding.encode(anchor, sample.torque, environment)
-    model.predictor.fit(inputs, model.encoding.target(anchor, sample.q_next, sample.qd_next))
+    environment = model.resolve_environment(_environment(store, sample))
+    base_prediction = model.encoding.predict_base(sample.q, sample.qd, sample.torque, environment)
+    inputs = model.encoding.encode(base_prediction, sample.torque, environment)
+    model.predictor.fit(inputs, model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
 
 
 def _environment(store: Store, sample: _Transitions) -> Environment:
     pose = None if store.ground is None else torch.from_numpy(store.ground[sample.episode])
-    return Surroundings(store).at(pose)
+    return RecordedEnvironments(store).at(pose)
 
 
 def _substeps(store: Store) -> int:
-    """Return the steps of the teacher in a frame; for logs as many as a teacher takes by default."""
-    return int((store.header.teacher or {}).get("substeps", TeacherConfig().substeps))
+    """Return the steps of the simulator in a frame; for logs as many as a simulator takes by default."""
+    return int((store.header.simulator or {}).get("substeps", SimulatorConfig().substeps))
 
 
 def _model_spec(robot: Robot, store: Store) -> ModelSpec:
     header = store.header
-    scene = None if header.probes is None or robot.ground is None else robot.grounds[robot.ground]
+    scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
     return ModelSpec(
         state=header.spec,
         fingerprint=header.fingerprint,
-        probes=header.probes,
+        contact_points=header.contact_points,
         scene=scene,
         mechanism=header.mechanism,
     )
@@ -271,8 +271,8 @@ def _model_spec(robot: Robot, store: Store) -> ModelSpec:
 
 def _base_com(store: Store) -> Vector3:
     """Return the centre of mass of a floating base in its own frame [m]."""
-    if store.header.probes is not None:
-        return store.header.probes.base_com
+    if store.header.contact_points is not None:
+        return store.header.contact_points.base_com
     if store.header.fingerprint is None or store.header.spec.joints[0].kind != "free":
         return (0.0, 0.0, 0.0)
     x, y, z = store.header.fingerprint.bodies[0].com

@@ -13,7 +13,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.neural.artifact import ModelConfig, save_model
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import PhasedTraining, Position, has_state
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.neural.loss import Scale, training_loss
@@ -44,7 +44,7 @@ class Trainer(PhasedTraining):
         self._model, self._config = model, config
         self._settings, self._scale = settings, scale.to(self._device)
         self._validation = Validation(store, settings, self._device)
-        self._surroundings = Surroundings(store, self._device)
+        self._environments = RecordedEnvironments(store, self._device)
         self._enter_phase()
 
     @property
@@ -65,7 +65,7 @@ class Trainer(PhasedTraining):
     def _descend(self, phase: Phase) -> torch.Tensor:
         self._optimiser.zero_grad(set_to_none=True)
         batch = self._sampler.draw()
-        loss = training_loss(self._model, batch, phase, self._scale, self._surroundings.of(batch))
+        loss = training_loss(self._model, batch, phase, self._scale, self._environments.of(batch))
         loss.backward()
         self._apply(nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.clip))
         return loss.detach()

@@ -16,7 +16,7 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Batch, WindowSampler
 from neurodyn.dynamics.interface import Window
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.dynamics.recorded_environment import Surroundings
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.learn.neural.settings import Settings
 
@@ -55,7 +55,7 @@ class Validation:
             device=device or "cpu",
         )
         self._batch: Batch = sampler.draw()
-        self._environment = Surroundings(store, device or "cpu").of(self._batch)
+        self._environment = RecordedEnvironments(store, device or "cpu").of(self._batch)
         self._q_spread = self._position_spread(store, device)
         self._qd_spread = _spread(store.qd[rows_of(store, Split.TRAIN)], device)
 

@@ -11,7 +11,7 @@ from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Window, present_state
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.reserve import Reserve
+from neurodyn.policy.warm_start_pool import WarmStartPool
 
 _SPEC = StateSpec(
     robot="slider",
@@ -51,7 +51,7 @@ def test_a_start_from_the_reserve_goes_on_as_one_with_its_full_window(batch: int
     model, starts = _model(), _Counted()
     first = starts.draw(5)
     carry, state = model.begin(first), present_state(first)
-    reserve = Reserve(model, starts, batch)
+    reserve = WarmStartPool(model, starts, batch)
     rows = torch.tensor([1, 4])
     taken, after = reserve.take(carry, state, rows)
     window = starts.drawn[1]
@@ -77,7 +77,7 @@ def test_every_start_is_used_once() -> None:
     model, starts = _model(), _Counted()
     first = starts.draw(4)
     carry, state = model.begin(first), present_state(first)
-    reserve = Reserve(model, starts, 4)
+    reserve = WarmStartPool(model, starts, 4)
     seen: list[float] = []
     for rows in ([0], [1, 2], [3], [0, 1, 2, 3]):
         carry, state = reserve.take(carry, state, torch.tensor(rows))

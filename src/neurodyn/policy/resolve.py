@@ -28,7 +28,7 @@ TASK = "task"
 
 
 @dataclass(frozen=True)
-class Opened:
+class ResolvedDynamics:
     """Dynamics that a policy can act in.
 
     Attributes:
@@ -73,7 +73,7 @@ class Opened:
         return "cpu" if first is None else str(first.device)
 
 
-def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | None = None) -> Opened:
+def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | None = None) -> ResolvedDynamics:
     """Open the dynamics for a task.
 
     Args:
@@ -90,7 +90,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     if name == ANALYTIC:
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
-        return Opened(name, AnalyticDynamics(task.declaration(), device=device))
+        return ResolvedDynamics(name, AnalyticDynamics(task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
         raise InputError(
             f"--dynamics {name!r}: no such dynamics; valid: {ANALYTIC}, a run directory, or one of "
@@ -103,15 +103,15 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     if starts == TASK and isinstance(dynamics, WorldModel):
         _require_samples(task, name, dynamics.spec)
     if starts in (None, TASK):
-        return Opened(name, dynamics)
+        return ResolvedDynamics(name, dynamics)
     log = Store.open(starts)
     differences = dynamics.spec.differences(log.header.spec)
     if differences:
         raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")
-    return Opened(name, dynamics, log)
+    return ResolvedDynamics(name, dynamics, log)
 
 
-def open_reference(task: Task, where: Opened, asked: str | None) -> Opened | None:
+def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:
     """Return the dynamics in which a policy is watched while it trains.
 
     Args:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Newton model puts around its robots, as a neural model wants it: gravity, and the ground under the probes.
+"""The environment of a Newton model as learned dynamics want it: gravity, and the ground under the contact points.
 
 A neural model knows its robot in the frame in which it was trained, where the root joint has one certain pose. In a
 user's scene robots may stand elsewhere: then the scene is seen from the root joint. With X_w the pose of the root
@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from neurodyn import robots
-from neurodyn.core.contact_points import ProbeLayout
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.loading import Model
-from neurodyn.sim.contact_points import body_groups, collides, probe_layout
+from neurodyn.sim.contact_points import body_groups, collides, contact_point_layout
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.merge import compose, invert, rotation
 from neurodyn.sim.model_ground import ground_of_model
@@ -31,7 +31,7 @@ _TOLERANCE = 1e-4
 _PROBE_TOLERANCE = 1e-5
 
 
-def surroundings(model: "newton.Model", dynamics: Model, where: str) -> Environment:
+def resolve_environment(model: "newton.Model", dynamics: Model, where: str) -> Environment:
     """Return gravity and ground of a Newton model as its robots' neural model sees them.
 
     Args:
@@ -44,12 +44,12 @@ def surroundings(model: "newton.Model", dynamics: Model, where: str) -> Environm
         MismatchError: Gravity is not the one of training (of a floating base: of another strength), or the roots
             of a robot do not stand to each other as they did.
     """
-    layout = dynamics.probes
+    layout = dynamics.contact_points
     free = dynamics.floating
     if layout is None:
         _warn_of_shapes(model, dynamics.spec.robot, where)
         if not free:  # where it stands does not matter, how it leans is part of the fingerprint
-            return dynamics.surroundings(None)
+            return dynamics.resolve_environment(None)
     poses = _seen_from_roots(model, layout, where)
     device = next(dynamics.parameters()).device
     ground = None
@@ -65,13 +65,13 @@ def surroundings(model: "newton.Model", dynamics: Model, where: str) -> Environm
         if bool((gravity == gravity[0]).all()):
             gravity = gravity[0]
     try:
-        return dynamics.surroundings(Environment(gravity=gravity, ground=ground))
+        return dynamics.resolve_environment(Environment(gravity=gravity, ground=ground))
     except InputError as error:
         raise MismatchError(f"{where}: {error}") from None
 
 
-def require_probes(model: "newton.Model", dynamics: Model, declaration: str, where: str) -> None:
-    """Refuse a robot whose collision shapes have their probes elsewhere than the neural model's.
+def require_contact_points(model: "newton.Model", dynamics: Model, declaration: str, where: str) -> None:
+    """Refuse a robot whose collision shapes have their contact points elsewhere than the neural model's.
 
     Args:
         model: Worlds with robots.
@@ -81,9 +81,9 @@ def require_probes(model: "newton.Model", dynamics: Model, declaration: str, whe
         where: Who asks, for error messages.
 
     Raises:
-        MismatchError: Probes lie elsewhere; the message names the differences.
+        MismatchError: Contact points lie elsewhere; the message names the differences.
     """
-    layout = dynamics.probes
+    layout = dynamics.contact_points
     if layout is None:
         return
     try:
@@ -91,12 +91,12 @@ def require_probes(model: "newton.Model", dynamics: Model, declaration: str, whe
     except InputError:
         warnings.warn(
             f"{where}: the declaration {declaration!r} of robot {dynamics.spec.robot!r} is not there any more, so the "
-            "robot's collision shapes were not compared with the probes of the neural model",
+            "robot's collision shapes were not compared with the contact points of the neural model",
             stacklevel=4,
         )
         return
     try:
-        differences = _differences(layout, probe_layout(model, robot))
+        differences = _differences(layout, contact_point_layout(model, robot))
     except InputError as error:
         differences = [str(error)]
     if differences:
@@ -107,17 +107,17 @@ def require_probes(model: "newton.Model", dynamics: Model, declaration: str, whe
         )
 
 
-def _differences(own: ProbeLayout, built: ProbeLayout) -> list[str]:
+def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str]:
     """Compare places, whatever the importer called the shapes and in which order it met them."""
-    a, b = (np.array([[p.joint, *p.point, p.radius] for p in x.probes]).reshape(-1, 5) for x in (own, built))
+    a, b = (np.array([[p.joint, *p.point, p.radius] for p in x.contact_points]).reshape(-1, 5) for x in (own, built))
     if len(a) == len(b):
         same = np.abs(a[:, None] - b[None]).max(-1) <= _PROBE_TOLERANCE
         if same.any(0).all() and same.any(1).all():
             return []
-    return own.differences(built) or ["some probes are missing, others are there twice"]
+    return own.differences(built) or ["some contact points are missing, others are there twice"]
 
 
-def _seen_from_roots(model: Any, layout: ProbeLayout | None, where: str) -> np.ndarray:
+def _seen_from_roots(model: Any, layout: ContactPointLayout | None, where: str) -> np.ndarray:
     """Return the pose at which the robot of each world sees it, shape [worlds, 7]."""
     worlds = count_worlds(model)
     kinds, parent = model.joint_type.numpy(), model.joint_parent.numpy()
@@ -155,7 +155,7 @@ def _warn_of_shapes(model: Any, robot: str, where: str) -> None:
     unfelt = sorted(shape for shape in touched if static[shape])
     if unfelt:
         warnings.warn(
-            f"{where}: the model of {robot!r} has no probes and feels none of the {len(unfelt)} static "
+            f"{where}: the model of {robot!r} has no contact points and feels none of the {len(unfelt)} static "
             f"shapes that the robots could touch, such as {short_label(model.shape_label[unfelt[0]])!r}",
             stacklevel=4,
         )

@@ -15,7 +15,7 @@ COUNT = 128
 """Starts that are read at once."""
 
 
-class Reserve:
+class WarmStartPool:
     """Starts with the model's memory of what came before them, each used once."""
 
     def __init__(self, model: WorldModel, starts: Starts, count: int = COUNT) -> None:
