@@ -10,7 +10,7 @@ from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy import opening
+from neurodyn.policy import resolve
 from neurodyn.policy.resolve import open_dynamics, open_reference
 from neurodyn.policy.starts import SampledStarts
 from neurodyn.tasks import load
