@@ -62,7 +62,7 @@ def test_a_task_draws_starts_for_models_without_a_memory(context, channel, messa
         spec = msgspec.structs.replace(spec, channels=(Channel(name="light", unit="1"),))
     model = WorldModel(spec, EnsembleConfig(kind="mlp", members=2))
     model.fitted.fill_(True)
-    monkeypatch.setattr(opening, "load", lambda *_, **__: model)
+    monkeypatch.setattr(resolve, "load", lambda *_, **__: model)
     if message is None:
         found = open_dynamics(TASK, "pretrained:cartpole", starts="task")
         assert isinstance(found.starts(TASK, 0), SampledStarts)
