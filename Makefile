@@ -54,5 +54,5 @@ clean:  ## Remove what the other verbs made.
 
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) torch
-	$(PIP) --editable '.[sim,policy,docs]'
+	$(PIP) --editable '.[docs]'
 	touch $@

@@ -7,7 +7,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-_TITLED = re.compile(r"^```(\w+) (\w+)$", re.MULTILINE)
+_TITLED = re.compile(r"^```(yaml) (\w+)$", re.MULTILINE)
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.DOTALL)
 
