@@ -29,7 +29,8 @@ def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
     for result in found["results"]:
         assert {"dynamics", "return", "return_std", "length", "episodes", "success"} <= set(result)
         assert result["episodes"] == 6
-    assert found["reward_error"][0]["relative"] < 1e-3
+    # One frame more or less before a failure is a few percent; other starts would be tens of percent.
+    assert found["reward_error"][0]["relative"] < 0.05
 
 
 def test_a_recording_is_written(policy, tmp_path):
