@@ -20,6 +20,7 @@ def policy(tmp_path_factory):
     return out
 
 
+@pytest.mark.trains
 def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
     path = tmp_path / "figures.json"
     flags = ["--dynamics", "analytic", "--dynamics", "pretrained:cartpole", "--episodes", "6", "--json", str(path)]

@@ -71,6 +71,7 @@ def test_the_teacher_is_nearer_to_itself_than_nothing_that_moves(report: dict):
             assert 0 < report["floors"][floor]["20"][key] < 0.1 * report["baselines"]["hold_last"]["20"][key]
 
 
+@pytest.mark.trains
 def test_a_ground_of_ones_own_is_the_ground_in_the_roll_outs(run: Path, report: dict, cube: Robot, tmp_path: Path):
     flat, none = tmp_path / "flat.yaml", tmp_path / "none.yaml"
     flat.write_text("shapes: [{kind: plane}]")
