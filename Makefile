@@ -4,13 +4,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test lint types layers bench docs figures-check clean
+.PHONY: demo test test-variant lint types layers bench docs figures-check clean
 
 demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
 	$(BIN)/neurodyn demo
 
 test: .venv/dev.stamp  ## Run the tests.
 	$(BIN)/python -m pytest
+
+test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine: other rounding, two threads, random order.
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \
+	    $(BIN)/python -m pytest -m trains --random-order
 
 lint: .venv/dev.stamp  ## Check style and formatting.
 	$(BIN)/ruff check .
