@@ -387,7 +387,7 @@ def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
     reach = 2.0 * spec.dt * _quantile(qd.abs())
     limits = []
     for joint in spec.joints:
-        if joint.kind in ("free", "ball"):
+        if not joint.scalar:
             continue
         row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
         margin = max(float(reach[dof]), 1e-3)
