@@ -25,7 +25,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.interface import State, Step
+from neurodyn.dynamics.batch import State, Step
 from neurodyn.geometry import rotation
 
 _DIRECTION = "projected_gravity"

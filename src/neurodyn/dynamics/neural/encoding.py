@@ -249,7 +249,8 @@ class Encoding(nn.Module):
         else:
             velocity = self.kappa * dqd
         dq = torch.addcmul(residual, self.dt, velocity)
-        return State(*self.coordinates.advance(base, base_prediction.q, base_prediction.qd, dq, dqd))
+        q, qd = self.coordinates.advance(base, base_prediction.q, base_prediction.qd, dq, dqd)
+        return State.unchecked(q=q, qd=qd)
 
     def target(self, base_prediction: BasePrediction, q_next: Tensor, qd_next: Tensor) -> Tensor:
         """Return the network outputs that `decode` turns into the given next state, shape [..., outputs]."""
