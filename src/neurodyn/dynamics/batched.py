@@ -6,6 +6,7 @@ name have the same size in all fields, and "states-1" is one less than "states".
 """
 
 import dataclasses
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from numbers import Real
@@ -37,6 +38,8 @@ class Batched:
         """
         fields, fixed = _fields(type(self))
         values, sizes, dtype = self.__dict__, dict(fixed), None
+        if "state" in values:
+            sizes["worlds"] = values["state"].q.shape[0]
         for name, layouts in fields:
             value = values[name]
             if value is None:
@@ -80,14 +83,40 @@ class Batched:
         Args:
             index: Numbers of the worlds, int64; or which of them, bool, shape [worlds]; or a slice.
         """
-        worlds, changed = _worlds(self), {}
-        for name, value in self.__dict__.items():
-            if isinstance(value, Tensor):
-                if value.ndim and value.shape[0] == worlds and _spans_worlds(type(self), name, value.ndim):
-                    changed[name] = value[index]
-            elif hasattr(value, "rows"):
-                changed[name] = value.rows(index)
+        changed = {name: value[index] for name, value in self._over_worlds().items()}
+        changed |= {name: value.rows(index) for name, value in self.__dict__.items() if hasattr(value, "rows")}
         return dataclasses.replace(self, **changed)  # type: ignore[type-var]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return batches of the same fields one after another as one; what spans no worlds is that of the first."""
+        if len(parts) == 1:
+            return parts[0]
+        changed: dict[str, Any] = {
+            name: torch.cat([getattr(p, name) for p in parts]) for name in parts[0]._over_worlds()
+        }
+        for name, value in parts[0].__dict__.items():
+            if isinstance(value, Batched):
+                changed[name] = type(value).joined([getattr(part, name) for part in parts])
+        return dataclasses.replace(parts[0], **changed)  # type: ignore[type-var]
+
+    def to(self, target: torch.device | torch.dtype | str) -> Self:
+        """Return the arrays on another device, or of another dtype; a ground follows by itself when it is measured."""
+        kinds = (Tensor, Batched)
+        changed = {name: value.to(target) for name, value in self.__dict__.items() if isinstance(value, kinds)}
+        return dataclasses.replace(self, **changed)  # type: ignore[type-var]
+
+    def _over_worlds(self) -> dict[str, Tensor]:
+        """Return the arrays whose first axis is that of the worlds."""
+        worlds, fields = _worlds(self), dict(_fields(type(self))[0])
+
+        def spans(name: str, value: Any) -> bool:
+            if not isinstance(value, Tensor) or not value.ndim or value.shape[0] != worlds:
+                return False
+            # The axes of an array that broadcasts have no names.
+            return fields[name][value.ndim][0][0] == "worlds" if fields[name] else value.ndim > 1
+
+        return {name: value for name, value in self.__dict__.items() if spans(name, value)}
 
     def numpy(self) -> dict[str, np.ndarray]:
         """Return all arrays that there are by name, on the host; those of a state within under their own names."""
@@ -153,12 +182,14 @@ def _axis(word: str) -> Axis:
 
 def _tensor(value: Any, owner: Batched, name: str) -> Tensor:
     """Return a numpy array or a number as a tensor of its dtype, or of the default one where it is no float."""
-    if isinstance(value, np.ndarray | Real) and np.asarray(value).dtype.kind in "fiu":
-        whole = np.asarray(value).dtype.kind != "f" or not isinstance(value, np.ndarray)
-        return torch.tensor(value, dtype=torch.get_default_dtype() if whole else None)
-    raise InputError(
-        f"{type(owner).__name__}.{name} is of type {type(value).__name__}; valid: a numpy array or a torch tensor"
-    )
+    kind = type(value).__name__
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "fiu":
+            return torch.tensor(value, dtype=None if value.dtype.kind == "f" else torch.get_default_dtype())
+        kind = f"ndarray of {value.dtype.name}"
+    elif isinstance(value, Real):
+        return torch.tensor(float(value))
+    raise InputError(f"{type(owner).__name__}.{name} is of type {kind}; valid: a numpy array or a torch tensor")
 
 
 def _refusal(owner: Batched, name: str) -> str:
@@ -168,18 +199,14 @@ def _refusal(owner: Batched, name: str) -> str:
     words = " or ".join(
         f"[{', '.join(axis + (f' - {less}' if less else '') for axis, less in layout)}]" for layout in layouts.values()
     )
-    others = [f"{other} {list(value.shape)}" for other, value in owner.__dict__.items() if isinstance(value, Tensor)]
-    beside = ", ".join(other for other in others if not other.startswith(f"{name} "))
+    others = [
+        f"{other} {list(value.shape)}" if isinstance(value, Tensor) else f"{other} of {value.worlds} worlds"
+        for other, value in owner.__dict__.items()
+        if other != name and isinstance(value, Tensor | Batched)
+    ]
+    beside = f" beside {', '.join(others)}" if others else ""
     hint = "; one world is x[None]" if len(shape) + 1 in layouts and len(shape) not in layouts else ""
-    return (
-        f"{type(owner).__name__}.{name} has shape {shape}{f' beside {beside}' if beside else ''}; valid: {words}{hint}"
-    )
-
-
-def _spans_worlds(kind: type, name: str, ndim: int) -> bool:
-    """Return whether the first axis of a field is that of the worlds; of an array that broadcasts, where it can be."""
-    layouts = dict(_fields(kind)[0])[name]
-    return layouts[ndim][0][0] == "worlds" if layouts else ndim > 1
+    return f"{type(owner).__name__}.{name} has shape {shape}{beside}; valid: {words}{hint}"
 
 
 def _worlds(owner: Batched) -> int | None:

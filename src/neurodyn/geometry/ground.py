@@ -49,8 +49,8 @@ class Ground:
         several = self.pose is not None and len(self.pose) > 1
         if not (several or self.own):
             return self
-        kept = torch.arange(len(self.own))[index if isinstance(index, slice) else index.cpu()]
-        own = tuple(self.own[i] for i in kept)
+        host = index if isinstance(index, slice) else index.cpu()
+        own = tuple(self.own[i] for i in torch.arange(len(self.own))[host]) if self.own else ()
         # What was compiled holds the shapes of all worlds in their order, so it is shared only where there are none.
         arrays = {} if self.own else self._arrays
         return replace(self, pose=self.pose[index] if several else self.pose, own=own, _arrays=arrays)  # type: ignore[index]
