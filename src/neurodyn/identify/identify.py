@@ -345,7 +345,7 @@ class _Identification:
         past = self._past()
         windows = fit_windows(store, split, past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
-        row = windows.pick(speed.argsort()[[-1 - len(speed) // 4]])
+        row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
         return {
             "dt": spec.dt,

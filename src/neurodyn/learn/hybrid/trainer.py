@@ -202,8 +202,8 @@ class Augmenter:
     def _batch(self) -> FitWindows:
         count = min(self._settings.batch, self._task.train.count)
         if self._settings.optimiser == "lbfgs":  # its curvature is that of one and the same function
-            return self._task.train.pick(torch.linspace(0, self._task.train.count - 1, count).round().long())
-        return self._task.train.pick(torch.randint(self._task.train.count, (count,), generator=self._generator))
+            return self._task.train.rows(torch.linspace(0, self._task.train.count - 1, count).round().long())
+        return self._task.train.rows(torch.randint(self._task.train.count, (count,), generator=self._generator))
 
     def _flat(self) -> Tensor:
         return torch.cat([leaf.flatten() for leaf in self._leaves])

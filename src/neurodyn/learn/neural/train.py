@@ -273,7 +273,7 @@ def _base_com(store: Store) -> Vector3:
     """Return the centre of mass of a floating base in its own frame [m]."""
     if store.header.contact_points is not None:
         return store.header.contact_points.base_com
-    if store.header.fingerprint is None or store.header.spec.joints[0].kind != "free":
+    if store.header.fingerprint is None or not store.header.spec.floating:
         return (0.0, 0.0, 0.0)
     x, y, z = store.header.fingerprint.bodies[0].com
     return (x, y, z)
