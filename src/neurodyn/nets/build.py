@@ -77,4 +77,6 @@ def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
 
 def build_predictor(config: NetConfig, inputs: int, outputs: int) -> Predictor:
     """Build a predictor around the network that `config` describes; it is to be fitted or loaded."""
-    return Predictor(build_net(config, inputs, outputs), skip=config.skip, clip=config.clip)
+    predictor = Predictor(build_net(config, inputs, outputs), skip=config.skip, clip=config.clip)
+    predictor.config = config
+    return predictor

@@ -11,7 +11,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
-from neurodyn.dynamics.neural.artifact import ModelConfig, save_model
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import PhasedTraining, Position, has_state
@@ -33,7 +33,6 @@ class Trainer(PhasedTraining):
         self,
         run: Path,
         model: NeuralDynamics,
-        config: ModelConfig,
         store: Store,
         settings: Settings,
         scale: Scale,
@@ -41,7 +40,7 @@ class Trainer(PhasedTraining):
         device: str = "cpu",
     ) -> None:
         super().__init__(run, model, store, settings, device=device)
-        self._model, self._config = model, config
+        self._model = model
         self._settings, self._scale = settings, scale.to(self._device)
         self._validation = Validation(store, settings, self._device)
         self._environments = RecordedEnvironments(store, self._device)
@@ -74,7 +73,7 @@ class Trainer(PhasedTraining):
         at, error = self._at, self._validation.measure(self._model)
         if error.score < at.best or at.step == 0:
             at.best = error.score
-            save_model(self._run, self._model, self._config)
+            NEURAL.save(self._run, self._model)
         values: dict[str, Any] = {
             **self._standing(loss, rate, error.score),
             "rollout_q": dict(zip(self._model.spec.tangent_names, error.q, strict=True)),

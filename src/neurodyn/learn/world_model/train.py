@@ -84,11 +84,10 @@ def train_world_model(
     require_long_enough(store, settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     terminates = bool((store.status[episodes_of(store, Split.TRAIN)] == Status.TERMINATED).any())
-    model = WorldModel(store.header.spec.with_context(settings.context), settings.net, terminates=terminates)
+    spec = store.header.spec.with_context(settings.context)
+    model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
     change = fit_statistics(model, store, settings)
-    trainer = WorldTrainer(
-        out, model, robot_name, store, settings, change, event_weights(model, store, settings), device=device
-    )
+    trainer = WorldTrainer(out, model, store, settings, change, event_weights(model, store, settings), device=device)
     return run_training(trainer, out, record, going_on, progress)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from neurodyn.data.store import Store
-from neurodyn.dynamics.world_model.artifact import load_world_model, save_world_model
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.devices import threads
 from neurodyn.learn.loop import PhasedTraining, Position
@@ -29,7 +29,6 @@ class WorldTrainer(PhasedTraining):
         self,
         run: Path,
         model: WorldModel,
-        robot: str,
         store: Store,
         settings: WorldSettings,
         change: torch.Tensor,
@@ -42,7 +41,6 @@ class WorldTrainer(PhasedTraining):
         Args:
             run: Run directory.
             model: The model, with its statistics.
-            robot: Name or path of the robot's declaration.
             store: The trajectories.
             settings: How to train.
             change: Standard deviation of one frame's change, shape [size].
@@ -50,7 +48,7 @@ class WorldTrainer(PhasedTraining):
             device: Torch device that trains.
         """
         super().__init__(run, model, store, settings, device=device)
-        self._model, self._robot, self._settings = model, robot, settings
+        self._model, self._settings = model, settings
         self._change = change.to(self._device)
         self._weights = EventWeights(weights.positive.to(self._device), weights.event.to(self._device))
         self._validation = WorldValidation(store, settings, self._device)
@@ -60,9 +58,9 @@ class WorldTrainer(PhasedTraining):
         """Train to the end of the budget; the best model is then calibrated on more held-out windows."""
         end = super().run(progress)
         with threads(self._settings.threads):
-            best = load_world_model(self._run).to(self._device)
+            best = WORLD_MODEL.load(self._run).to(self._device)
             self._validation.calibrate(best)
-            save_world_model(self._run, best, self._robot)
+            WORLD_MODEL.save(self._run, best)
         return end
 
     @property
@@ -102,7 +100,7 @@ class WorldTrainer(PhasedTraining):
         if error.score < at.best or at.step == 0:
             at.best, at.stale = error.score, 0
             self._model.fitted.fill_(at.step > 0)
-            save_world_model(self._run, self._model, self._robot)
+            WORLD_MODEL.save(self._run, self._model)
         values: dict[str, Any] = {
             **self._standing(loss, rate, error.score),
             "rollout": dict(zip(self._model.observation.names, error.columns, strict=True)),
