@@ -20,7 +20,6 @@ MOST_BYTES = {"cartpole": 1_500_000}
 def main(runs: list[str]) -> None:
     """Write the pictures."""
     from neurodyn.dynamics.artifact import read_model_config
-
     from neurodyn.report.recording import record_run
     from neurodyn.report.recording_files import readme_gif
 
