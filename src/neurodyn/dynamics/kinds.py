@@ -59,8 +59,8 @@ class Kind:
 KINDS: Registry[Kind] = Registry(
     "kind of dynamics",
     analytic="neurodyn.dynamics.analytic:KIND",
-    hybrid="neurodyn.dynamics.hybrid:KIND",
     neural="neurodyn.dynamics.neural:KIND",
+    hybrid="neurodyn.dynamics.hybrid:KIND",
     **{"world-model": "neurodyn.dynamics.world_model:KIND"},
 )
 """All kinds of dynamics."""

@@ -98,7 +98,6 @@ class HybridDynamics(LearnedDynamics):
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
-        self._base_com = torch.tensor(mechanism.links[0].com, dtype=torch.float64)
         self._engine("plane")  # what a user named wrongly is refused now
         self._proximity = ProximityQuery(_layout(mechanism)) if config.contact else None
 
@@ -125,7 +124,7 @@ class HybridDynamics(LearnedDynamics):
     @property
     def base_com(self) -> Tensor:
         """Centre of mass of the first link in its own frame [m], shape [3]."""
-        return self._base_com
+        return torch.tensor(self.mechanism.links[0].com, dtype=torch.float64)
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
         """Return the carry of a batch of worlds.

@@ -14,7 +14,7 @@ import msgspec
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage, with_budget
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.build import NETWORKS, NetConfig
 from neurodyn.robots import Robot
 
 __all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]
@@ -97,8 +97,11 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     for path in (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"):
         if path.is_file():
             return read_config(path, Settings)
-    kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
-    raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
+    if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
+        kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
+        raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
+    settings = load_settings(robot, size, log=log)  # a network of your own is trained as the one that suits
+    return msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, kind=net))
 
 
 def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Settings:
@@ -121,10 +124,5 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Se
         path = Path(size) if size != "finetune" else own
         return msgspec.structs.replace(read_config(path, Settings), net=net)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
-    phases = tuple(msgspec.structs.replace(phase, context=_memory(net)) for phase in settings.phases)
+    phases = tuple(msgspec.structs.replace(phase, context=net.memory) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, phases=phases)
-
-
-def _memory(net: NetConfig) -> int:
-    """Return the frames of history that a network needs."""
-    return {"mlp": 0, "gru": net.warmup, "transformer": net.depth * (net.window - 1)}[net.kind]
