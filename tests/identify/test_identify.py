@@ -18,9 +18,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.loading import load
 from neurodyn.identify.identify import Given, identify
 from neurodyn.identify.settings import IdentificationSettings, NetworkSettings, changed
 from neurodyn.learn.interruption import Interrupted

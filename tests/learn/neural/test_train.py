@@ -17,7 +17,7 @@ import torch
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate.log import evaluate_log
 from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.metrics import read_metrics
@@ -77,14 +77,14 @@ def test_training_more_than_halves_the_held_out_rollout_error(trained_run: Path,
 
 @pytest.mark.trains
 def test_the_trained_model_beats_both_baselines_on_test_episodes(trained_run: Path, plant_store: Store):
-    report = evaluate_log(load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30)
+    report = evaluate_log(NEURAL.load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30)
     better = report["at_horizon"]["all"]["30"]["better_than_baselines"]
     assert better["q_mean"] > 5
     assert better["qd_mean"] > 5
 
 
 def test_the_model_that_is_kept_is_the_best_by_validation(trained_run: Path, plant_store: Store, quick: Settings):
-    score = RolloutValidation(plant_store, quick).measure(load(trained_run)).score
+    score = RolloutValidation(plant_store, quick).measure(NEURAL.load(trained_run)).score
     assert score == pytest.approx(min(scores(trained_run)), rel=1e-6)
 
 
@@ -152,7 +152,7 @@ def test_a_model_that_never_gets_finite_is_still_written(
     bad = RolloutError(float("inf"), (float("nan"),) * 2, (float("inf"),) * 2)
     monkeypatch.setattr(RolloutValidation, "measure", lambda self, model: bad)
     train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(short, steps=5))
-    assert load(tmp_path).spec.robot == "cartpole"
+    assert NEURAL.load(tmp_path).spec.robot == "cartpole"
     assert scores(tmp_path)[0] is None
 
 
@@ -360,7 +360,7 @@ def test_finetuning_improves_on_other_data(
     shifted = plant.make_store(seed=5, gravity=5.0)
     finetune(str(trained_run), "shifted", shifted, tmp_path, tuning)
     errors = [
-        evaluate_log(load(run), plant.robot(), shifted, split=Split.TEST, horizon=30)["joint_rad"]
+        evaluate_log(NEURAL.load(run), plant.robot(), shifted, split=Split.TEST, horizon=30)["joint_rad"]
         for run in (trained_run, tmp_path)
     ]
     assert errors[1] < errors[0] / 2
@@ -370,7 +370,7 @@ def test_finetuning_improves_on_other_data(
 
 def test_finetuning_keeps_normalisation_and_encoding(trained_run: Path, tuning: Settings, tmp_path: Path):
     finetune(str(trained_run), "shifted", plant.make_store(seed=5, gravity=5.0), tmp_path, replace(tuning, steps=5))
-    base, tuned = load(trained_run), load(tmp_path)
+    base, tuned = NEURAL.load(trained_run), NEURAL.load(tmp_path)
     assert tuned.encoding.config == base.encoding.config
     for name in ("normaliser", "denormaliser"):
         for key, tensor in getattr(base.predictor, name).state_dict().items():

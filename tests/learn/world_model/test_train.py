@@ -13,7 +13,7 @@ from neurodyn import load
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.dynamics.world_model.artifact import load_world_model, save_world_model
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings, load_world_settings
@@ -40,7 +40,7 @@ def robot() -> Robot:
 
 def run(robot: Robot, store: Store, out: Path, settings: WorldSettings = QUICK, **options) -> WorldModel:
     train_world_model(robot, "spring", "spring.h5", store, out, settings, **options)
-    return load_world_model(out)
+    return WORLD_MODEL.load(out)
 
 
 @pytest.mark.trains
@@ -60,8 +60,8 @@ def test_training_learns_and_the_model_is_loaded_by_kind(robot: Robot, tmp_path:
 
 
 def test_a_model_that_was_never_trained_says_so(robot: Robot, tmp_path: Path):
-    save_world_model(tmp_path / "run", worlds.make_model(), "spring")
-    assert not bool(load_world_model(tmp_path / "run").fitted)
+    WORLD_MODEL.save(tmp_path / "run", worlds.make_model())
+    assert not bool(WORLD_MODEL.load(tmp_path / "run").fitted)
 
 
 @pytest.mark.parametrize(("step", "optimiser"), [(7, "soap"), (27, "soap"), (27, "adam")])
