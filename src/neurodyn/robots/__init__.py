@@ -34,6 +34,13 @@ def load(name_or_path: str | Path) -> Robot:
     return robot
 
 
+def place(robot: Robot | str | Path) -> str:
+    """Return the name or path by which a robot is found again from any folder."""
+    if isinstance(robot, Robot):
+        return robot.name if _ROOT in Path(robot.folder).resolve().parents else str(Path(robot.folder).resolve())
+    return str(robot) if str(robot) in names() else str(Path(robot).resolve())
+
+
 def _declaration(path: Path) -> Path:
     if path.is_dir():
         for file in _FILES:
