@@ -2,14 +2,24 @@
 """Declared robots: those that ship with the package, and anybody's own by path."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.lazy import lazy
 from neurodyn.robots.asset import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
-from neurodyn.robots.sections import Ranges, SimulatorConfig
+from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
 
-__all__ = ["Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed", "load", "names"]
+if TYPE_CHECKING:
+    from neurodyn.robots.data import open_robot_data
+
+__all__ = [
+    "ContactPointSelection", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed", "load",
+    "names", "open_robot_data", "place",
+]  # fmt: skip
+
+lazy(__name__)
 
 _ROOT = Path(__file__).resolve().parent
 _FILES = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
