@@ -8,14 +8,15 @@ from neurodyn.core.lazy import lazy
 if TYPE_CHECKING:
     from neurodyn.learn.hybrid.trainer import split_weights
     from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+    from neurodyn.learn.loop import Callback, TrainState
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.neural.settings import Settings, load_settings
-    from neurodyn.learn.neural.train import finetune, train
     from neurodyn.learn.plan import with_budget
+    from neurodyn.learn.train import finetune, train
 
 __all__ = [
-    "FitWindows", "Settings", "finetune", "fit_windows", "load_settings", "read_metrics", "split_weights", "train",
-    "with_budget",
+    "Callback", "FitWindows", "Settings", "TrainState", "finetune", "fit_windows", "load_settings", "read_metrics",
+    "split_weights", "train", "with_budget",
 ]  # fmt: skip
 
 lazy(__name__)
