@@ -55,9 +55,9 @@ def _dispatch(arguments: list[str]) -> int:
         print(_USAGE, *(f"  {name:<10}{text}" for name, text in VERBS.items()), sep="\n")
         return 0
     if verb == "--version":
-        from importlib.metadata import version
+        from neurodyn import __version__
 
-        print(f"neurodyn {version('neurodyn')}")
+        print(f"neurodyn {__version__}")
         return 0
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}; valid: {choices(VERBS)}")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Solvers for Newton's own simulation loops; Newton is imported when one of them is asked for."""
 
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from neurodyn.core.lazy import lazy
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SolverHybrid", "SolverNeural", "make_solver"]
 
-_MODULES = {"SolverHybrid": "hybrid", "SolverNeural": "neural"}
-
-for _name, _module in _MODULES.items():
-    KINDS[_module].add("solver", f"neurodyn.solvers.{_module}:{_name}")
+KINDS["hybrid"].add("solver", "neurodyn.solvers.hybrid:SolverHybrid")
+KINDS["neural"].add("solver", "neurodyn.solvers.neural:SolverNeural")
 
 
 def make_solver(model: "newton.Model", run: str | Path) -> "SolverLearned":
@@ -36,12 +34,4 @@ def make_solver(model: "newton.Model", run: str | Path) -> "SolverLearned":
     return KINDS[kind_of(run)].part("solver", str(run))(model, run)
 
 
-def __getattr__(name: str) -> Any:
-    """Import a solver on first use.
-
-    Raises:
-        InputError: Newton is not installed.
-    """
-    if name in _MODULES:
-        return getattr(import_module(f"neurodyn.solvers.{_MODULES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+lazy(__name__)
