@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.start_warp import start_warp
+from neurodyn.geometry.launching import start_warp
 
 
 def import_newton() -> ModuleType:
