@@ -21,7 +21,7 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
 from neurodyn.data.readers import open_data
 from neurodyn.data.store import Store
-from neurodyn.identify.identify import Given, identify
+from neurodyn.identify.identify import Problem, identify
 from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
@@ -92,7 +92,7 @@ def _measured(robot: Robot, store: Store, data: str, out: Path, options: argpars
         settings = with_budget(load_settings(robot, "small", None, log=True), None, options.neural_steps, 0)
         cpu = train(robot, robot.name, data, store, out / "neural", settings).cpu_seconds
         beside = [str(out / "neural")]
-    given = Given(
+    given = Problem(
         robot, robot.name, data, store, load_identification(robot).parameters,
         read_config(Path(robot.folder) / "blueprint.yaml", Blueprint), beside,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from neurodyn.data.store import Split, Store
 from neurodyn.dynamics import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.forecast_errors import forecast_errors, hybrid_forecast
-from neurodyn.identify.identify import Given, identify
+from neurodyn.identify.identify import Problem, identify
 from neurodyn.identify.noise import Noise
 from neurodyn.identify.noise_floor import noise_floor
 from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
@@ -97,7 +97,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = options.run or Path(scratch) / "run"
         if options.run is None:
-            found = identify(Given(robot, robot.name, options.data, store, settings.parameters), run, settings).figures
+            found = identify(
+                Problem(robot, robot.name, options.data, store, settings.parameters), run, settings
+            ).figures
             for entry in found["parameters"]:
                 print(f"{entry['name']:24s} {entry['value']:.5g}")
         curves = forecasts(run, robot, store, settings, marks, options.windows)

@@ -53,7 +53,7 @@ def identify(
     from neurodyn.core.config import read_config
     from neurodyn.core.errors import InputError
     from neurodyn.dynamics.same_robot import require_same_simulator
-    from neurodyn.identify.identify import Given
+    from neurodyn.identify.identify import Problem
     from neurodyn.identify.identify import identify as identify_robot
     from neurodyn.identify.settings import changed, load_identification
     from neurodyn.report.identification import write_identification
@@ -74,9 +74,9 @@ def identify(
     networks = None if blueprint is None else read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
     store = open_robot_data(declared, data)
     require_same_simulator(declared, store)
-    given = Given(declared, name, data, store, asked, networks, beside)
+    problem = Problem(declared, name, data, store, asked, networks, beside)
     with TrainingBar(f"identifying {declared.name}") as bar:
-        found = identify_robot(given, out, chosen, resume=resume, progress=bar)
+        found = identify_robot(problem, out, chosen, resume=resume, progress=bar)
     result = found.figures
     write_identification(out, result, found.sample)
     print_identification(result)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from neurodyn.core.config import Config
+from neurodyn.core.errors import require
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
 
 _BASE = (("base_linear_velocity", "m/s"), ("base_angular_velocity", "rad/s"), ("projected_gravity", "1"))
@@ -47,8 +48,7 @@ class RowLayout(Config, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("dt", "action_scale"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: a number above 0")
+            require(0 < getattr(self, name) < math.inf, name, getattr(self, name), "a number above 0")
         if not self.joints or len(set(self.joints)) < len(self.joints):
             raise ValueError("joints: give every joint once, in the order of the columns")
         if len(self.nominal) != len(self.joints) or not all(math.isfinite(value) for value in self.nominal):

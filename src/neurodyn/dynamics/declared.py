@@ -17,7 +17,7 @@ from neurodyn.dynamics.quantities import Maker
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots import Robot, load
-from neurodyn.robots.patterns import matching
+from neurodyn.robots.sections import matching
 
 
 @lru_cache(maxsize=16)

@@ -13,6 +13,7 @@ from neurodyn.dynamics.hybrid.artifact import load_hybrid, save_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.loading import robot_of
 from neurodyn.identify.discover import DiscoverySettings, Progress, discover
+from neurodyn.identify.identify import built
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.neural.train import require_data
 from neurodyn.multibody.engine import EngineConfig
@@ -37,16 +38,16 @@ def discover_run(
         robot_name: Name or path by which the robot is found again.
         store: The log.
         out: Run directory.
-        settings: How to search.
+        settings: Settings of the search.
         base: Run of an identification whose parameters are taken; None for the nominal ones.
         candidates: Networks to choose among; None for one on the torque of each joint.
-        progress: Told about every point on the path.
+        progress: Shown every point on the path.
 
     Returns:
-        What discovery.json holds.
+        The contents of discovery.json.
 
     Raises:
-        InputError: The data or the base are of another robot, the run exists, or a candidate names what is not there.
+        InputError: The data or the base are of another robot, the run exists, or a candidate names an unknown quantity.
     """
     require_data(robot, store)
     if (out / "model").exists() or (out.exists() and not out.is_dir()):
@@ -55,10 +56,10 @@ def discover_run(
     frames = settings.horizon
     train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
     held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
-    found = discover(dynamics, train, held_out, settings, candidates, progress)
-    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **found.summary()}
-    save_hybrid(out, found.dynamics, robot_name)
-    artifacts.write_text(out / "blueprint.yaml", to_yaml(found.chosen.blueprint))
+    discovery = discover(dynamics, train, held_out, settings, candidates, progress)
+    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
+    save_hybrid(out, discovery.dynamics, robot_name)
+    artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
     artifacts.write_json(out / "discovery.json", result)
     return result
 
@@ -66,17 +67,11 @@ def discover_run(
 def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamics:
     """Return the hybrid dynamics of a robot as declared, without contacts and networks.
 
-    Args:
-        robot: The robot.
-        substeps: Steps in a frame; None for those of its simulator.
+    `substeps` are steps in a frame; None for those of its simulator.
     """
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.mechanism import mechanism
-
-    model = build(robot)
+    tree, fingerprint, _ = built(robot, None)
     config = EngineConfig(substeps=robot.simulator.substeps if substeps is None else substeps)
-    return HybridDynamics(robot.spec, mechanism(model, robot), config, fingerprint=fingerprint(model))
+    return HybridDynamics(robot.spec, tree, config, fingerprint=fingerprint)
 
 
 def _base(base: str, robot: Robot) -> HybridDynamics:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import Config, read_config
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, require
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.robots import Robot
 
@@ -93,8 +93,7 @@ class IdentificationSettings(Config, frozen=True):
             raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
             raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
-        if not 0 < self.parameter_share < 1:
-            raise ValueError(f"parameter_share is {self.parameter_share}; valid: between 0 and 1")
+        require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
         require_counts(
             self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts", "threads"
         )  # fmt: skip

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neurodyn.core.errors import require
 from neurodyn.multibody.articulated import LinkMotion, Quantity, Tree
 from neurodyn.multibody.gauss_seidel import cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
@@ -50,10 +51,8 @@ class ImpulseSettings:
     adjoint: Adjoint = "taped"
 
     def __post_init__(self) -> None:
-        if self.sweeps < 1:
-            raise ValueError(f"sweeps is {self.sweeps}; valid: at least 1")
-        if not self.push > 0:
-            raise ValueError(f"push is {self.push}; valid: a speed above 0 [m/s]")
+        require(self.sweeps >= 1, "sweeps", self.sweeps, "at least 1")
+        require(self.push > 0, "push", self.push, "a speed above 0 [m/s]")
 
 
 DEFAULT_SETTINGS = ImpulseSettings()

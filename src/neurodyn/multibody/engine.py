@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
 from neurodyn.multibody import complementarity, contact_force
@@ -52,8 +52,7 @@ class EngineConfig(Config, frozen=True):
     blueprint: Blueprint = Blueprint()
 
     def __post_init__(self) -> None:
-        if self.substeps < 1:
-            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
+        require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
 
 
 class Engine:

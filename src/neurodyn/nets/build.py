@@ -26,7 +26,7 @@ class NetConfig(Config, frozen=True):
         warmup: Frames of history that suffice to build up the hidden state (GRU).
         skip: Whether the predictor has a linear short cut from input to output.
         clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
-            has inputs that are zero most of the time and far beyond their spread when they are not.
+            has inputs that are zero most of the time and far beyond their standard deviation when they are not.
     """
 
     kind: Literal["mlp", "gru", "transformer"] = "mlp"
@@ -42,15 +42,10 @@ class NetConfig(Config, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
-        for name, least in {
-            "width": 1,
-            "depth": 0 if self.kind == "mlp" else 1,
-            "window": 1,
-            "head": 0,
-            "warmup": 0,
-        }.items():
-            if getattr(self, name) < least:
-                raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {least}")
+        least = {"width": 1, "depth": 0 if self.kind == "mlp" else 1, "window": 1, "head": 0, "warmup": 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {bound}")
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"net.clip is {self.clip}; expected a number above 0")
         if self.kind == "transformer" and (self.heads < 1 or self.width % (2 * self.heads)):
@@ -58,13 +53,7 @@ class NetConfig(Config, frozen=True):
 
 
 def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
-    """Build the network that `config` describes, with random weights.
-
-    Args:
-        config: Kind and size.
-        inputs: Size of an input vector.
-        outputs: Size of an output vector.
-    """
+    """Build the network that `config` describes, with random weights, between vectors of these sizes."""
     head = (config.head,) if config.head else ()
     if config.kind == "mlp":
         return MLP(inputs, outputs, (config.width,) * config.depth, config.activation)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks as functions of tensors alone: one frame in, one frame out, with the memory as plain tensors.
 
-That is what other runtimes can hold. A multilayer perceptron has no memory, a recurrent net its hidden states. A
-transformer keeps the last frames as a register that shifts by one at every step, with keys that are not turned yet:
-what a frame sees of another depends on how far apart they are, so positions in the register serve as well as
-positions in time, and no frame need be counted.
+That is the form of other runtimes. A multilayer perceptron has no memory, a recurrent net its hidden states. A
+transformer keeps the last frames as a register that shifts by one at every step, with keys that are not rotated yet:
+attention depends on how far apart frames are, so positions in the register serve as well as positions in time, and no
+frame need be counted.
 """
 
 from typing import cast
@@ -48,20 +48,13 @@ class StreamingPredictor(nn.Module):
         if isinstance(net, GRU):
             return net.begin(worlds)
         if isinstance(net, Transformer):
-            empty = [_empty_register(block.attention, worlds) for block in _blocks(net)]
+            rings = [block.attention for block in _blocks(net)]
+            empty = [torch.zeros(worlds, a.window - 1, 2, a.heads, a.channels) for a in rings]
             return (*empty, torch.zeros(worlds, dtype=torch.long))
         return ()
 
     def forward(self, x: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
-        """Predict one frame.
-
-        Args:
-            x: Inputs, shape [worlds, inputs].
-            memory: What the last call returned, or `begin`.
-
-        Returns:
-            Outputs, shape [worlds, outputs], and the memory.
-        """
+        """Predict one frame, [worlds, inputs] and memory -> [worlds, outputs] and memory."""
         predictor, net = self.predictor, self.predictor.net
         n = predictor.normalise_input(x)
         if isinstance(net, Transformer):
@@ -77,10 +70,6 @@ class StreamingPredictor(nn.Module):
 
 def _blocks(net: Transformer) -> list[Block]:
     return cast(list[Block], list(net.blocks))
-
-
-def _empty_register(attention: SlidingAttention, worlds: int) -> Tensor:
-    return torch.zeros(worlds, attention.window - 1, 2, attention.heads, attention.channels)
 
 
 def _transformer_step(net: Transformer, n: Tensor, memory: Memory) -> tuple[Tensor, Memory]:

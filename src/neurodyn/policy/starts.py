@@ -2,7 +2,6 @@
 """Where episodes start: at states that a task draws, or after windows of a log."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -42,7 +41,7 @@ class SampledStarts:
 
 
 class LoggedStarts:
-    """Windows of a log: an episode goes on where the window ends, with all of it as the model's past.
+    """Windows of a log: an episode continues where the window ends, with all of it as the model's past.
 
     States in which an episode of the log ended in a failure are left out, and those in which the task would end.
     """
@@ -122,22 +121,12 @@ def joined(parts: list[Window]) -> Window:
     )
 
 
-@dataclass(frozen=True)
-class _Widened:
-    """Rows of a batch that are written into one of all worlds."""
-
-    rows: Tensor
-    worlds: int
-
-    def __call__(self, values: Tensor) -> Tensor:
-        wide = values.new_zeros(self.worlds, *values.shape[1:])
-        wide[self.rows] = values
-        return wide
-
-
 def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:
     """Return a context of all worlds that holds `context` in some rows and zeros in the others."""
-    wide = _Widened(rows, worlds)
+
+    def wide(values: Tensor) -> Tensor:
+        return values.new_zeros(worlds, *values.shape[1:]).index_copy_(0, rows, values)
+
     channels = None if context.channels is None else wide(context.channels)
     if isinstance(context, State):
         return State(wide(context.q), wide(context.qd), channels)

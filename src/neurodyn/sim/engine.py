@@ -5,6 +5,7 @@ import sys
 from types import ModuleType
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.spec import JointKind
 from neurodyn.geometry.launching import start_warp
 
 
@@ -22,6 +23,17 @@ def import_newton() -> ModuleType:
     except ImportError as error:
         raise InputError(f"Newton cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
     return newton
+
+
+def moving_kinds(newton: ModuleType) -> dict[int, JointKind]:
+    """Return the kinds of moving joints that robots have, by Newton's number."""
+    kinds = newton.JointType
+    return {
+        int(kinds.REVOLUTE): "revolute",
+        int(kinds.PRISMATIC): "prismatic",
+        int(kinds.BALL): "ball",
+        int(kinds.FREE): "free",
+    }
 
 
 def short_label(label: str) -> str:

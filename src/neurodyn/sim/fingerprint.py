@@ -13,8 +13,7 @@ import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import BodyPrint, Fingerprint, JointPrint, Vector
-from neurodyn.core.spec import JointKind
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.engine import import_newton, moving_kinds, short_label
 from neurodyn.sim.merge import Groups, Pose, compose, group_bodies, merged_body, rotation
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def columns(model: "newton.Model", names: Collection[str] | None = None) -> tupl
     Raises:
         InputError: The worlds do not have equal numbers of coordinates.
     """
-    q_start, qd_start = _numpy(model.joint_q_start), _numpy(model.joint_qd_start)
+    q_start, qd_start = model.joint_q_start.numpy(), model.joint_qd_start.numpy()  # type: ignore[union-attr]
     worlds = max(int(model.world_count), 1)
     if model.joint_coord_count % worlds or model.joint_dof_count % worlds:
         raise InputError(f"the model's {worlds} worlds hold different robots; expected the same robot in every world")
@@ -52,14 +51,9 @@ def columns(model: "newton.Model", names: Collection[str] | None = None) -> tupl
 def world_joints(model: "newton.Model", names: Collection[str] | None = None) -> list[int]:
     """Return the moving joints of world 0, in the model's order; only those in `names`, if given."""
     fixed = int(import_newton().JointType.FIXED)
-    kinds = _numpy(model.joint_type)
+    kinds = model.joint_type.numpy()  # type: ignore[union-attr]
     moving = [joint for joint in _in_first_world(model.joint_world) if int(kinds[joint]) != fixed]
     return [joint for joint in moving if names is None or short_label(model.joint_label[joint]) in names]
-
-
-def joint_names(model: "newton.Model") -> list[str]:
-    """Return the names of the moving joints of world 0, without prefixes."""
-    return [short_label(model.joint_label[joint]) for joint in world_joints(model)]
 
 
 def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> Fingerprint:
@@ -116,8 +110,8 @@ class _Arrays:
             *("type", "parent", "child", "X_p", "X_c", "qd_start", "axis", "limit_lower", "limit_upper", "armature"),
             *("damping", "friction", "stiffness", "limit_ke", "limit_kd"),
         )
-        joint = [_numpy(getattr(model, f"joint_{name}")) for name in names]
-        body = [_numpy(getattr(model, f"body_{name}")).astype(float) for name in ("mass", "com", "inertia")]
+        joint = [getattr(model, f"joint_{name}").numpy() for name in names]
+        body = [getattr(model, f"body_{name}").numpy().astype(float) for name in ("mass", "com", "inertia")]
         return cls(*joint, *body)
 
 
@@ -137,13 +131,7 @@ def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
 
 
 def _joint_print(model: Any, arrays: _Arrays, groups: Groups, joint: int) -> JointPrint:
-    types = import_newton().JointType
-    kinds: dict[int, JointKind] = {
-        int(types.PRISMATIC): "prismatic",
-        int(types.REVOLUTE): "revolute",
-        int(types.BALL): "ball",
-        int(types.FREE): "free",
-    }
+    kinds, types = moving_kinds(import_newton()), import_newton().JointType
     kind = int(arrays.kind[joint])
     name = short_label(model.joint_label[joint])
     if kind not in kinds:
@@ -180,16 +168,12 @@ def _body_print(model: Any, arrays: _Arrays, groups: Groups, leader: int) -> Bod
 
 def _in_first_world(worlds: Any) -> list[int]:
     """Return the entities of world 0; of a model without worlds, all."""
-    index = _numpy(worlds)
+    index = worlds.numpy()
     return np.flatnonzero(index == (0 if (index == 0).any() else -1)).tolist()
 
 
 def _gravity(model: Any) -> np.ndarray:
-    return _numpy(model.gravity).reshape(-1, 3)[0].astype(float)
-
-
-def _numpy(array: Any) -> np.ndarray:
-    return array.numpy()
+    return model.gravity.numpy().reshape(-1, 3)[0].astype(float)
 
 
 def _vector(array: Any) -> Vector:
