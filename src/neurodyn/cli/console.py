@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from neurodyn.learn.neural.trainer import Position
+    from neurodyn.learn.loop import TrainState
 
 
 class TrainingBar:
@@ -56,7 +56,7 @@ class TrainingBar:
             self._console.print(f"{self._title}: {done:4.0%}  {text}", soft_wrap=True)
 
 
-def report_training(out: Path, end: "Position") -> None:
+def report_training(out: Path, end: "TrainState") -> None:
     """Say what a training did and what to do next."""
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
     if end.skipped:

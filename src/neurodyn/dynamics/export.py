@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.readers.units import control_units, velocity_units
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.loading import Model
@@ -158,12 +157,9 @@ def _world_frame(model: WorldModel) -> Frame:
 def _positions(spec: StateSpec) -> Tensor:
     """Return example positions; quaternions have unit length."""
     q = torch.randn(_EXAMPLES, spec.nq)
-    row = 0
-    for joint in spec.joints:
-        first = row + {"free": 3, "ball": 0}.get(joint.kind, 0)
-        if joint.kind in ("free", "ball"):
-            q[:, first : first + 4] = rotation.normalise(q[:, first : first + 4])
-        row += len(joint.q_names)
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            q[:, place.quaternion] = rotation.normalise(q[:, place.quaternion])
     return q
 
 
@@ -177,10 +173,10 @@ def describe(spec: StateSpec, kind: str, frame: Frame) -> dict[str, Any]:
         "q_names": list(spec.q_names),
         "q_units": list(spec.q_units),
         "qd_names": list(spec.qd_names),
-        "qd_units": list(velocity_units(spec).values()),
+        "qd_units": list(spec.qd_units),
         "control_names": list(spec.controls),
         "control_kind": spec.control_kind,
-        "control_units": list(control_units(spec).values()),
+        "control_units": list(spec.control_units),
         "channel_names": [channel.name for channel in spec.channels],
         "channel_units": [channel.unit for channel in spec.channels],
         "contact_names": list(spec.contacts),

@@ -24,7 +24,9 @@ def require_robot(model: Model, robot: Robot) -> None:
         differences = _contact_point_differences(model.contact_points, layout)
         if differences:
             shown = "; ".join(differences[:4])
-            raise MismatchError(f"robot {robot.name!r} is probed elsewhere than its model was trained with: {shown}")
+            raise MismatchError(
+                f"robot {robot.name!r} has other contact points than its model was trained with: {shown}"
+            )
 
 
 def require_same_simulator(robot: Robot, store: Store) -> None:

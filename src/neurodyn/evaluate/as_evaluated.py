@@ -8,7 +8,7 @@ from neurodyn.core.config import read_config
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.loading import Model, load_simulator
 from neurodyn.identify.noise import Noise
-from neurodyn.identify.record import IdentificationRecord
+from neurodyn.identify.settings import IdentificationRecord
 from neurodyn.identify.starts import FromPast
 
 

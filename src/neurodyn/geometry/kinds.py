@@ -3,8 +3,10 @@
 
 import warp as wp
 
-JOINT_KINDS = {"revolute": 0, "prismatic": 1, "ball": 2, "free": 3}
-REVOLUTE, PRISMATIC, BALL, FREE = map(wp.constant, range(4))
+from neurodyn.core.joint_kinds import COORDINATES
+
+JOINT_KINDS = {kind: number for number, kind in enumerate(COORDINATES)}
+REVOLUTE, PRISMATIC, BALL, FREE = (wp.constant(JOINT_KINDS[k]) for k in ("revolute", "prismatic", "ball", "free"))
 
 SHAPE_KINDS = {"plane": 0, "box": 1, "sphere": 2, "capsule": 3, "cylinder": 4, "mesh": 5, "heightfield": 6}
 PLANE, BOX, SPHERE, CAPSULE, CYLINDER, MESH, HEIGHTFIELD = map(wp.constant, range(7))

@@ -15,7 +15,7 @@ from neurodyn.multibody.articulated import Tree
 def default_candidates(dynamics: HybridDynamics, windows: FitWindows, hidden: tuple[int, ...]) -> Blueprint:
     """Return a network on the torque of every joint with one degree of freedom, of motions and controls."""
     spec = dynamics.spec
-    single = [joint for joint in spec.joints if joint.kind not in ("free", "ball")]
+    single = [joint for joint in spec.joints if joint.scalar]
     inputs: list[str] = []
     for joint in single:
         inputs += [f"sin(q.{joint.name})", f"cos(q.{joint.name})"] if joint.continuous else [f"q.{joint.name}"]

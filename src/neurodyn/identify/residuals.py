@@ -273,7 +273,7 @@ class Residuals:
 
     def of_windows(self, rows: Tensor) -> "Residuals":
         """Return the residuals of some windows; for points whose locals are those of all logs."""
-        return self._changed(windows=self.windows.pick(rows))
+        return self._changed(windows=self.windows.rows(rows))
 
     def _rho(self, weighted: Tensor) -> Tensor:
         size, k = weighted.abs(), self.options.huber

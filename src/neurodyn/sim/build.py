@@ -20,7 +20,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.sections import Material, matching
-from neurodyn.sim.engine import import_newton, moving_kinds, short_label
+from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
 from neurodyn.sim.scene import add_scene, material_fields
@@ -205,7 +205,7 @@ def _labels(builder: Any, shape: int) -> set[str]:
 
 def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
     """Check that the built articulation has the declared joints, in order, and masses to move."""
-    kinds = {**moving_kinds(newton), int(newton.JointType.FIXED): "fixed"}
+    kinds = joint_kinds(newton) | {int(newton.JointType.FIXED): "fixed"}
     built: list[tuple[str, str]] = []
     for label, kind in zip(builder.joint_label, builder.joint_type, strict=True):
         name = short_label(label)
@@ -236,8 +236,7 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
 def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float | None) -> None:
     """Override what the asset says about a joint with what the declaration says."""
     start = builder.joint_qd_start[index]
-    width = {"ball": 3, "free": 6}.get(joint.kind, 1)
-    for dof in range(start, start + width):
+    for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:
             value = getattr(joint, field)
             if value is not None:
@@ -245,7 +244,7 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float
         # Torques drive the robot, so a drive that an asset brings along must not hold it.
         builder.joint_target_ke[dof] = 0.0
         builder.joint_target_kd[dof] = 0.0
-        if width == 1:
+        if joint.scalar:
             builder.joint_limit_lower[dof] = -newton.MAXVAL if joint.lower is None else joint.lower
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
         if effort is not None:

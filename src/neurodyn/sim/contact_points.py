@@ -48,7 +48,7 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
     if robot.contact_points.distinct:
         contact_points = distinct_contact_points(joints, contact_points)
     base_com = (0.0, 0.0, 0.0)
-    if robot.joints[0].kind == "free":
+    if robot.spec.floating:
         base_com = _vector(arrays.body_com.numpy()[next(iter(carrier))])
     return ContactPointLayout(joints=joints, contact_points=contact_points, base_com=base_com)
 
@@ -188,14 +188,14 @@ def _vertices(model: Any, shape: int) -> np.ndarray | None:
 def _chain_joint(
     model: Any, robot: Robot, index: int, joint: int, groups: Groups, carrier: dict[int, int]
 ) -> ChainJoint:
-    kind = robot.joints[index].kind
+    declared = robot.joints[index]
     axis = (0.0, 0.0, 0.0)
-    if kind in ("revolute", "prismatic"):
+    if declared.scalar:
         axis = _vector(model.joint_axis.numpy()[int(model.joint_qd_start.numpy()[joint])])
     leader, offset = groups[int(model.joint_parent.numpy()[joint])]
     return ChainJoint(
-        name=robot.joints[index].name,
-        kind=kind,
+        name=declared.name,
+        kind=declared.kind,
         parent=carrier.get(leader, -1),
         parent_frame=_pose(compose(offset, model.joint_X_p.numpy()[joint].astype(float))),
         child_frame=_pose(model.joint_X_c.numpy()[joint]),

@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointKind
+from neurodyn.core.joint_kinds import COORDINATES, JointKind
 from neurodyn.geometry.launching import start_warp
 
 
@@ -25,15 +25,9 @@ def import_newton() -> ModuleType:
     return newton
 
 
-def moving_kinds(newton: ModuleType) -> dict[int, JointKind]:
-    """Return the kinds of moving joints that robots have, by Newton's number."""
-    kinds = newton.JointType
-    return {
-        int(kinds.REVOLUTE): "revolute",
-        int(kinds.PRISMATIC): "prismatic",
-        int(kinds.BALL): "ball",
-        int(kinds.FREE): "free",
-    }
+def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
+    """Return the kind of joint that each of Newton's types is; types of other joints are missing."""
+    return {int(getattr(newton.JointType, kind.upper())): kind for kind in COORDINATES}
 
 
 def short_label(label: str) -> str:

@@ -37,10 +37,9 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
     links = []
     for index, joint in enumerate(chain_joints(model, robot)):
         total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
-        moving = joint.kind in ("revolute", "prismatic")
         x, y, z = map(float, centre)
         inertias = (float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
-        passive = _passive(arrays, joint_of[leader[index]]) if moving else {}
+        passive = _passive(arrays, joint_of[leader[index]]) if joint.scalar else {}
         links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=tuple(inertias), **passive))  # type: ignore[arg-type]
     points = contact_point_layout(model, robot).contact_points if robot.contact_points is not None else ()
     x, y, z = map(float, np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0])

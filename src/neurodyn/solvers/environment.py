@@ -76,7 +76,7 @@ def require_contact_points(model: "newton.Model", dynamics: Model, declaration: 
     Args:
         model: Worlds with robots.
         dynamics: The neural model.
-        declaration: Name or path of the declaration of the robot, which says what is probed. Where there is none
+        declaration: Name or path of the declaration of the robot, which selects the contact points. Where there is none
             any more a warning says that nothing was compared.
         where: Who asks, for error messages.
 

@@ -119,7 +119,7 @@ class HybridDynamics(nn.Module):
     @property
     def floating(self) -> bool:
         """Whether the base floats."""
-        return self.mechanism.links[0].joint.kind == "free"
+        return self.mechanism.floating
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
         """Return the carry of a batch of worlds.
@@ -307,10 +307,8 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
 
 
 def _layout(mechanism: Mechanism) -> ContactPointLayout:
-    joints = tuple(link.joint for link in mechanism.links)
-    floating = mechanism.links[0].joint.kind == "free"
-    com = mechanism.links[0].com if floating else (0.0, 0.0, 0.0)
-    return ContactPointLayout(joints=joints, contact_points=mechanism.points, base_com=com)
+    com = mechanism.links[0].com if mechanism.floating else (0.0, 0.0, 0.0)
+    return ContactPointLayout(joints=mechanism.joints, contact_points=mechanism.points, base_com=com)
 
 
 def _plane(ground: Ground, state: State) -> Tensor:

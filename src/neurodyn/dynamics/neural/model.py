@@ -105,7 +105,7 @@ class NeuralDynamics(nn.Module):
         torque = frame_torque(self.spec, state, control)
         base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
+        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
@@ -113,7 +113,7 @@ class NeuralDynamics(nn.Module):
         torque = frame_torque(self.spec, state, control)
         base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step_(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
+        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
     def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
@@ -137,7 +137,7 @@ class NeuralDynamics(nn.Module):
         carry, state = self.begin(context, environment), present_state(context)
         q, qd = [state.q], [state.qd]
         for torque in controls.unbind(1):
-            carry, step = advance(carry, state, Control(torque=torque))
+            carry, step = advance(carry, state, Control.unchecked(torque=torque))
             state = step.state
             q.append(state.q)
             qd.append(state.qd)

@@ -20,7 +20,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.declared import declared, reach
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, state_quantities
-from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed, pick
+from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed
 from neurodyn.dynamics.world_model.observation import Observation
 from neurodyn.dynamics.world_model.uncertainty import MARKS, between_marks, deviation, softly_bounded
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
@@ -171,7 +171,7 @@ class WorldModel(nn.Module):
         rows = mask.nonzero()[:, 0]
         if not len(rows):
             return carry
-        fresh = self._history(pick(context, rows))
+        fresh = self._history(context.rows(rows))
         hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
         if carry.member is None:
             return WorldCarry(hidden, None)
