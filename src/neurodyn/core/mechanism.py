@@ -9,7 +9,7 @@ import math
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
-from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.errors import require
 from neurodyn.core.joint_kinds import is_floating
 from neurodyn.core.scene import Vector3
 
@@ -154,9 +154,3 @@ class Mechanism(Config, frozen=True):
             if joint.scalar:
                 found |= {f"{name}.axis.{part}": float(x) for part, x in zip("xyz", joint.axis, strict=True)}
         return found | {f"gravity.{part}": float(x) for part, x in zip("xyz", self.gravity, strict=True)}
-
-    def check_quantity(self, name: str, others: tuple[str, ...] = ()) -> None:
-        """Refuse a name that is no quantity of this mechanism, nor one of `others`."""
-        known = {*self.quantities(), *others}
-        if name not in known:
-            raise InputError(f"there is no quantity {name!r}; valid: {choices(known)}")

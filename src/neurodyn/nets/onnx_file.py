@@ -89,22 +89,6 @@ def write_onnx(
     return difference
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Return what an ONNX file says about itself.
-
-    Raises:
-        InputError: It is no file of ours.
-    """
-    _require_packages()
-    import onnx
-
-    try:
-        properties = {entry.key: entry.value for entry in onnx.load(str(path)).metadata_props}
-        return json.loads(properties[METADATA])
-    except Exception as error:  # protobuf reports damage as whatever it meets first
-        raise InputError(f"{path}: no ONNX file of neurodyn ({type(error).__name__}: {error})") from None
-
-
 def _require_packages() -> None:
     try:
         import onnx  # noqa: F401

@@ -13,8 +13,8 @@ from neurodyn.core.scene import Pose, Vector3
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
 from neurodyn.sim.engine import import_newton, short_label
-from neurodyn.sim.fingerprint import world_joints
-from neurodyn.sim.merge import Groups, compose, group_bodies
+from neurodyn.sim.fingerprint import body_groups, world_joints
+from neurodyn.sim.merge import Groups, compose
 from neurodyn.sim.shape_points import shape_points
 
 if TYPE_CHECKING:
@@ -108,16 +108,6 @@ def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
     return tuple(
         _chain_joint(model, robot, index, joint, groups, carrier) for index, joint in enumerate(world_joints(model))
     )
-
-
-def body_groups(model: Any) -> Groups:
-    """Return for each body the one that moves it, through fixed joints, and its pose in that one's frame."""
-    arrays = {name: getattr(model, f"joint_{name}").numpy() for name in ("type", "parent", "child", "X_p", "X_c")}
-    fixed = arrays["type"] == int(import_newton().JointType.FIXED)
-    return group_bodies(
-        range(len(fixed)), fixed, arrays["parent"], arrays["child"], arrays["X_p"].astype(float),
-        arrays["X_c"].astype(float),
-    )  # fmt: skip
 
 
 def collides(model: Any) -> np.ndarray:

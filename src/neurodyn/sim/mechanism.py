@@ -7,7 +7,8 @@ import numpy as np
 
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.robots import Robot
-from neurodyn.sim.contact_points import body_groups, carriers, chain_joints, contact_point_layout
+from neurodyn.sim.contact_points import carriers, chain_joints, contact_point_layout
+from neurodyn.sim.fingerprint import body_groups
 from neurodyn.sim.merge import merged_body
 
 if TYPE_CHECKING:

@@ -106,7 +106,9 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
             return quaternion / quaternion.norm(dim=1, keepdim=True)
         if joint.kind == "free":
             z = floor + _uniform([height or (0.0, 0.0)], (count,), rng)[:, 0]
-            return torch.cat([torch.zeros(count, 2), z[:, None], _tilted(count, tilt, rng)], 1)
+            turns = [(-math.pi, math.pi), (-math.pi, math.pi), (0.0, tilt)]  # heading, direction of the tilt, tilt
+            rotation = tilted_rotation(*_uniform(turns, (count,), rng).T)
+            return torch.cat([torch.zeros(count, 2), z[:, None], rotation], 1)
         return _uniform([scalars[joint.name]], (count,), rng)
 
     def draw(count: int, floor: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,12 +130,6 @@ def _lifted(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:
             break
         q[:, 2] += torch.where(depth > TOUCH, 1.2 * depth, 0.0)
     return q
-
-
-def _tilted(count: int, tilt: float, rng: np.random.Generator) -> Tensor:
-    """Return rotations of uniform heading, tilted by up to `tilt` [rad] in a random direction; shape [count, 4]."""
-    heading, direction, angle = _uniform([(-math.pi, math.pi), (-math.pi, math.pi), (0.0, tilt)], (count,), rng).T
-    return tilted_rotation(heading, direction, angle)
 
 
 def _uniform(intervals: Sequence[Interval], shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
