@@ -21,7 +21,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.identify.identify import Given, identify
+from neurodyn.identify.identify import Problem, identify
 from neurodyn.identify.settings import IdentificationSettings, NetworkSettings, changed
 from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.loop import TrainState
@@ -80,8 +80,8 @@ def log_of(model: HybridDynamics, values: torch.Tensor, *, scale: float = 1.0, e
     return Store(header, rows.flatten(0, 1).float().numpy(), table)
 
 
-def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Given:
-    return Given(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
+def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Problem:
+    return Problem(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
 
 
 @pytest.fixture(scope="module")
