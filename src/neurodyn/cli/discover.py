@@ -43,7 +43,7 @@ def discover(
     from neurodyn.core.config import read_config
     from neurodyn.identify.discover import DiscoverySettings
     from neurodyn.identify.discovery_run import discover_run
-    from neurodyn.robots import load
+    from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
@@ -53,7 +53,7 @@ def discover(
         chosen = msgspec.structs.replace(chosen, seed=seed)
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
-    result = discover_run(declared, robot, store, out, chosen, base=base, candidates=networks, progress=print)
+    result = discover_run(declared, locate(robot), store, out, chosen, base=base, candidates=networks, progress=print)
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])

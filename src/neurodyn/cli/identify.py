@@ -57,13 +57,11 @@ def identify(
     from neurodyn.identify.identify import identify as identify_robot
     from neurodyn.identify.settings import changed, load_identification
     from neurodyn.report.identification import write_identification
-    from neurodyn.robots import load, names
+    from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
     declared = load(robot)
-    # The run is found again from any folder.
-    name = robot if robot in names() else str(Path(robot).resolve())
     chosen = changed(
         load_identification(declared, settings), minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start
     )
@@ -74,7 +72,7 @@ def identify(
     networks = None if blueprint is None else read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
     store = open_robot_data(declared, data)
     require_same_simulator(declared, store)
-    given = Given(declared, name, data, store, asked, networks, beside)
+    given = Given(declared, locate(robot), data, store, asked, networks, beside)
     with TrainingBar(f"identifying {declared.name}") as bar:
         found = identify_robot(given, out, chosen, resume=resume, progress=bar)
     result = found.figures

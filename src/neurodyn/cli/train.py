@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import one_of
+from neurodyn.nets.networks import NETWORKS
+
 if TYPE_CHECKING:
     from neurodyn.robots import Robot
 
@@ -18,7 +21,7 @@ def train(
     out: Path,
     kind: Literal["neural", "world-model"] = "neural",
     size: str = "small",
-    net: Literal["mlp", "gru", "transformer"] | None = None,
+    net: Annotated[str, one_of(NETWORKS)] | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -46,12 +49,11 @@ def train(
     from neurodyn.dynamics.same_robot import require_same_simulator
     from neurodyn.learn.neural.settings import load_settings, with_budget
     from neurodyn.learn.neural.train import train as train_model
-    from neurodyn.robots import load, names
+    from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     declared = load(robot)
-    # The run is found again from any folder.
-    found = robot if robot in names() else str(Path(robot).resolve())
+    found = locate(robot)
     if kind == "world-model":
         if net is not None:
             raise InputError(
