@@ -2,6 +2,7 @@
 # Every verb works on a fresh machine with Python >= 3.11: it makes .venv and installs what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
 .PHONY: demo test test-variant coverage lint types layers bench docs figures-check clean
@@ -9,8 +10,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
 	$(BIN)/neurodyn demo
 
-test: .venv/dev.stamp  ## Run the tests.
-	$(BIN)/python -m pytest
+test: .venv/dev.stamp  ## Run the tests, in as many processes as WORKERS says.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine: other rounding, two threads, random order.
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \

@@ -187,7 +187,6 @@ def test_a_model_that_blows_up_still_gets_a_page(trained_run: Path, simulated: d
     assert "of roll-outs stay finite" in check_self_contained(html).text
 
 
-@pytest.mark.slow
 def test_the_moving_picture_is_on_the_page(trained_run: Path, simulated: dict, tmp_path: Path):
     html = write_report(trained_run, simulated, path=tmp_path / "moving.html").read_text(encoding="utf-8")
     page = check_self_contained(html)

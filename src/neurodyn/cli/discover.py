@@ -18,6 +18,7 @@ def discover(
     settings: Path | None = None,
     seed: int | None = None,
     json: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
 
@@ -33,6 +34,7 @@ def discover(
         settings: File with settings of the search.
         seed: Seed of the networks' weights.
         json: File for the result as JSON.
+        resume: Go on with a discovery that was stopped.
     """
     import msgspec
     from rich.table import Table
@@ -53,7 +55,18 @@ def discover(
         chosen = msgspec.structs.replace(chosen, seed=seed)
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
-    result = discover_run(declared, locate(robot), store, out, chosen, base=base, candidates=networks, progress=print)
+    result = discover_run(
+        declared,
+        locate(robot),
+        store,
+        out,
+        chosen,
+        base=base,
+        candidates=networks,
+        progress=print,
+        data=data,
+        resume=resume,
+    )
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])

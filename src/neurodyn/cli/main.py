@@ -71,9 +71,9 @@ def run(arguments: list[str]) -> int:
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("neurodyn: interrupted; what was finished is kept", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        print(f"neurodyn: {str(stop) or 'interrupted; what was finished is kept'}", file=sys.stderr)
+        return getattr(stop, "code", 130)  # a training that was stopped says by which signal
     except BrokenPipeError:
         sys.stderr.close()
         return 0

@@ -75,7 +75,7 @@ def train(
             wanted, where, out, resolved, reference=beside, starts=starts, resume=resume, progress=bar
         )  # fmt: skip
     print(
-        f"trained {end.iteration} updates on {end.frames:,} frames in {end.seconds:.0f} s "
+        f"trained {end.step} updates on {resolved.frames_of(end.step):,} frames in {end.seconds:.0f} s "
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"

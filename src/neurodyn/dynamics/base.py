@@ -43,7 +43,7 @@ class BaseDynamics(ABC):
     @property
     def floating(self) -> bool:
         """Whether the base floats."""
-        return self.spec.joints[0].kind == "free"
+        return self.spec.floating
 
     @property
     def trained(self) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.readers.units import control_units, velocity_units
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.nets.onnx_file import write_onnx
@@ -67,10 +66,10 @@ def describe(spec: StateSpec, kind: str, frame: Frame) -> dict[str, Any]:
         "q_names": list(spec.q_names),
         "q_units": list(spec.q_units),
         "qd_names": list(spec.qd_names),
-        "qd_units": list(velocity_units(spec).values()),
+        "qd_units": list(spec.qd_units),
         "control_names": list(spec.controls),
         "control_kind": spec.control_kind,
-        "control_units": list(control_units(spec).values()),
+        "control_units": list(spec.control_units),
         "channel_names": [channel.name for channel in spec.channels],
         "channel_units": [channel.unit for channel in spec.channels],
         "contact_names": list(spec.contacts),

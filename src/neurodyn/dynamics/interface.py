@@ -6,7 +6,6 @@ needs lives in the carry that the caller holds, and the state that is passed to 
 the carry remembers, because simulators hand their own state to every step and users edit it.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -14,128 +13,18 @@ from torch import Tensor
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
-from neurodyn.geometry.ground import Ground
+from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
     from neurodyn.dynamics.quantities import Quantities
 
+__all__ = [
+    "Carry", "Control", "Dynamics", "Environment", "State", "Step", "Trajectory", "Window", "present_state",
+]  # fmt: skip
+
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of dynamics."""
-
-
-@dataclass(frozen=True)
-class State:
-    """Generalised coordinates of a batch of worlds.
-
-    Attributes:
-        q: Positions [rad or m], shape [worlds, nq].
-        qd: Velocities [rad/s or m/s], shape [worlds, nv].
-        channels: Measured numbers beside them (`StateSpec.channels`), shape [worlds, nx]; None where there are none.
-    """
-
-    q: Tensor
-    qd: Tensor
-    channels: Tensor | None = None
-
-    @property
-    def worlds(self) -> int:
-        """Number of worlds."""
-        return self.q.shape[0]
-
-
-@dataclass(frozen=True)
-class Control:
-    """What drives the robot during one frame: torques, PD targets, or both (they add up).
-
-    Attributes:
-        torque: Joint torques or forces [N m or N], shape [worlds, nu]; None for zero.
-        target: PD targets [rad or m], shape [worlds, nu]; None without a PD controller.
-        kp: Stiffness of the PD controller [N m/rad or N/m], shape [worlds, nu] or broadcastable.
-        kd: Damping of the PD controller [N m s/rad or N s/m], shape [worlds, nu] or broadcastable.
-    """
-
-    torque: Tensor | None = None
-    target: Tensor | None = None
-    kp: Tensor | None = None
-    kd: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Environment:
-    """What a world is in.
-
-    Attributes:
-        gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
-        ground: The shapes around the robot, seen by each world at a pose of its own; None for free space.
-    """
-
-    gravity: Tensor | None = None
-    ground: Ground | None = None
-
-
-@dataclass(frozen=True)
-class Window:
-    """Recent history of a batch of worlds: T frames that led to the present state.
-
-    Attributes:
-        q: Positions at the starts of the T frames and at their end [rad or m], shape [worlds, T + 1, nq].
-        qd: Velocities, likewise [rad/s or m/s], shape [worlds, T + 1, nv].
-        torque: Controls during the T frames: torques [N m or N], or what `StateSpec.control_kind` says, shape
-            [worlds, T, nu].
-        channels: Measured numbers beside them, shape [worlds, T + 1, nx]; None where there are none.
-    """
-
-    q: Tensor
-    qd: Tensor
-    torque: Tensor
-    channels: Tensor | None = None
-
-    @property
-    def present(self) -> State:
-        """The state at the end of the window."""
-        return State(self.q[:, -1], self.qd[:, -1], None if self.channels is None else self.channels[:, -1])
-
-
-@dataclass(frozen=True)
-class Step:
-    """One predicted frame, and what a kind of dynamics knows about it.
-
-    Attributes:
-        state: The state at the end of the frame.
-        contacts: Probability that each body of `StateSpec.contacts` touches something, shape [worlds, nc]; None where
-            that is not known.
-        termination: Probability that the frame ended an episode (a fall), shape [worlds]; None where that is not known.
-        epistemic: How far the members of an ensemble disagree on the mean: their standard deviation in each of
-            [q, qd, channels], in the units of the state, shape [worlds, nq + nv + nx]; None of other dynamics.
-        aleatoric: Standard deviation of the noise that is predicted, likewise.
-    """
-
-    state: State
-    contacts: Tensor | None = None
-    termination: Tensor | None = None
-    epistemic: Tensor | None = None
-    aleatoric: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """A roll-out: the first state and one more for each frame.
-
-    Attributes:
-        q: Positions [rad or m], shape [worlds, T + 1, nq].
-        qd: Velocities [rad/s or m/s], shape [worlds, T + 1, nv].
-        channels: Measured numbers beside them, shape [worlds, T + 1, nx]; None where there are none.
-        aleatoric: Standard deviation of the predicted noise in [q, qd, channels], shape [worlds, T, nq + nv + nx]; None
-            of dynamics that predict none.
-        epistemic: Standard deviation of an ensemble's means, likewise.
-    """
-
-    q: Tensor
-    qd: Tensor
-    channels: Tensor | None = None
-    aleatoric: Tensor | None = None
-    epistemic: Tensor | None = None
 
 
 @runtime_checkable
@@ -259,8 +148,3 @@ class MeasuredDynamics(Dynamics, Protocol):
             chosen: Row of `source` for each of `rows`.
         """
         ...
-
-
-def present_state(context: State | Window) -> State:
-    """Return the state in which a context ends."""
-    return context.present if isinstance(context, Window) else context

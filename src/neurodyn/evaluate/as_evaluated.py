@@ -9,7 +9,7 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.noise import Noise
-from neurodyn.identify.record import IdentificationRecord
+from neurodyn.identify.settings import IdentificationRecord
 from neurodyn.identify.starts import FromPast
 
 

@@ -90,7 +90,7 @@ def evaluate_log(
         InputError: No episode is long enough.
     """
     spec = robot.spec
-    if spec.joints[0].kind == "free":
+    if spec.floating:
         return evaluate_floating(
             without_past(model), robot, store, split=split, horizon=horizon, rollouts=rollouts, seed=seed
         )

@@ -17,7 +17,7 @@ from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
 from neurodyn.evaluate.motion import Drive, follow
 from neurodyn.evaluate.reference_errors import Reference, measure_reference_errors
-from neurodyn.evaluate.scenario import Scenario, of_worlds, scenario
+from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 
@@ -165,9 +165,9 @@ def _floors(robot: Robot, done: Rollouts, seed: int, asked: int | None) -> dict[
     if not count:
         return None
     rows = slice(0, count)
-    start = State(done.start.q[rows], done.start.qd[rows])
-    reference = Reference(start, done.drive.worlds(rows), of_worlds(done.environment, rows))
-    return measure_reference_errors(robot, reference, Trajectory(done.truth.q[rows], done.truth.qd[rows]), seed)
+    start = done.start.rows(rows)
+    reference = Reference(start, done.drive.worlds(rows), done.environment.rows(rows))
+    return measure_reference_errors(robot, reference, done.truth.rows(rows), seed)
 
 
 def _hold(drive: Drive) -> list[float]:
@@ -187,10 +187,10 @@ def _in_batches(
     wall, cpu = time.perf_counter(), time.process_time()
     for begin in range(0, start.worlds, _WORLDS):
         rows = slice(begin, begin + _WORLDS)
-        first = State(start.q[rows], start.qd[rows])
-        parts.append(follow(dynamics, first, drive.worlds(rows), of_worlds(environment, rows)))
+        first = start.rows(rows)
+        parts.append(follow(dynamics, first, drive.worlds(rows), environment.rows(rows)))
     seconds = time.perf_counter() - wall, time.process_time() - cpu
-    return Trajectory(torch.cat([p.q for p in parts]), torch.cat([p.qd for p in parts])), *seconds
+    return Trajectory.joined(parts), *seconds
 
 
 def _warm_up(
@@ -199,7 +199,7 @@ def _warm_up(
     """Compile kernels and fill caches before anything is timed; sizes as they will be."""
     for begin in {0, (start.worlds - 1) // _WORLDS * _WORLDS}:
         rows = slice(begin, begin + _WORLDS)
-        first, there = State(start.q[rows], start.qd[rows]), of_worlds(environment, rows)
+        first, there = start.rows(rows), environment.rows(rows)
         for dynamics in (simulator, model):
             with torch.no_grad():
                 follow(dynamics, first, drive.worlds(rows).until(2), there)

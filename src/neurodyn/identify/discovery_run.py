@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Discovery of a declared robot's augmentations, from its log to a run directory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,15 @@ from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.discover import DiscoverySettings, Progress, discover
+from neurodyn.identify.discover import DiscoverySettings, Report, discover
 from neurodyn.learn.hybrid.windows import fit_windows
+from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.multibody.engine import EngineConfig
 from neurodyn.robots import Robot
 
@@ -28,7 +31,10 @@ def discover_run(
     *,
     base: str | None = None,
     candidates: Blueprint | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    data: str = "",
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Discover augmentations and write a run directory: model, blueprint.yaml and discovery.json.
 
@@ -41,6 +47,9 @@ def discover_run(
         base: Run of an identification whose parameters are taken; None for the nominal ones.
         candidates: Networks to choose among; None for one on the torque of each joint.
         progress: Told about every point on the path.
+        data: Where the log came from, for the record.
+        resume: Go on where a discovery of the same run was stopped.
+        callbacks: Called as all candidates are trained together.
 
     Returns:
         What discovery.json holds.
@@ -49,14 +58,20 @@ def discover_run(
         InputError: The data or the base are of another robot, the run exists, or a candidate names what is not there.
     """
     require_data(robot, store)
-    if (out / "model").exists() or (out.exists() and not out.is_dir()):
-        raise InputError(f"{out}: already holds a run; give another --out")
+    record = RunRecord(
+        kind="hybrid", robot=robot_name, data=data, blueprint=candidates, settings=settings,
+        versions=package_versions("torch", "newton"), base=base,
+    )  # fmt: skip
+    going_on = check_run(out, record, resume)
     dynamics = nominal_dynamics(robot) if base is None else _base(base, robot)
     dynamics.declaration = robot_name
     frames = settings.horizon
     train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
     held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
-    found = discover(dynamics, train, held_out, settings, candidates, progress)
+    found = discover(
+        dynamics, train, held_out, settings, candidates, progress,
+        run=out, record=record, resume=going_on, callbacks=callbacks,
+    )  # fmt: skip
     result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **found.summary()}
     HYBRID.save(out, found.dynamics)
     artifacts.write_text(out / "blueprint.yaml", to_yaml(found.chosen.blueprint))

@@ -2,7 +2,6 @@
 """Identify a robot from its logs: parameters first, then the networks of a blueprint and the parameters together."""
 
 import time
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,17 +30,20 @@ from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.noise_floor import noise_floor
-from neurodyn.identify.record import IdentificationRecord, check_run
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
-from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
-from neurodyn.learn.hybrid.trainer import Augmenter, Task, has_networks
+from neurodyn.learn.hybrid.trainer import NETWORKS, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.plan import Budget
+from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
 
+_DATA = "data"
 _STATE = "parameters"
 _HOPPING_WINDOWS = 48
 _HELD_OUT = 1000
@@ -94,7 +96,8 @@ def identify(
     *,
     resume: bool = False,
     progress: Progress | None = None,
-) -> "Identification":
+    callbacks: Sequence[Callback] = (),
+) -> Identification:
     """Identify the parameters of a robot, and train the networks of a blueprint, from its logs.
 
     Args:
@@ -103,18 +106,27 @@ def identify(
         settings: How.
         resume: Go on where a killed identification of the same run stopped.
         progress: Shown how far it is.
+        callbacks: Called as the networks are trained.
 
     Raises:
         InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, the data
             do not depend on a parameter, roll-outs are not finite, or the run exists or cannot be resumed.
     """
-    return _Identification(given, out, settings, progress).run(resume)
+    return _Identification(given, out, settings, progress, callbacks).run(resume)
 
 
 class _Identification:
-    def __init__(self, given: Given, out: Path, settings: IdentificationSettings, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        given: Given,
+        out: Path,
+        settings: IdentificationSettings,
+        progress: Progress | None,
+        callbacks: Sequence[Callback],
+    ) -> None:
         require_data(given.robot, given.store)
         self.given, self.out, self.settings, self.progress = given, out, settings, progress
+        self.callbacks = callbacks
         self.mechanism, self.fingerprint, self.scene = _built(given.robot, settings.contact)
         self.specs = select_parameters(nominal(self.mechanism, settings.contact), given.parameters)
         self.hybrid = self.model(given.blueprint) if given.blueprint and given.blueprint.augmentations else None
@@ -134,13 +146,13 @@ class _Identification:
             declaration=self.given.name, threads=settings.threads, seed=settings.seed,
         )  # fmt: skip
 
-    def run(self, resume: bool) -> "Identification":
+    def run(self, resume: bool) -> Identification:
         record = IdentificationRecord(
             kind="hybrid", robot=self.given.name, data=self.given.data, parameters=self.specs,
             blueprint=self.given.blueprint or Blueprint(), settings=self.settings,
             versions=package_versions("torch", "newton", "scipy"),
         )  # fmt: skip
-        going_on = check_run(self.out, record, resume)
+        going_on = check_run(self.out, record, resume, _DATA)
         identified = self.model()
         residuals = self._residuals(identified)
         if going_on:
@@ -148,8 +160,9 @@ class _Identification:
         else:
             require_finite(residuals, residuals.start(residuals.space.nominal[None]))
             self._check_start(residuals)
-            artifacts.write_text(self.out / "config.yaml", to_yaml(record))
-            artifacts.write_json(self.out / "state" / "data.json", {"crc": self._crc(), "warnings": self.warnings})
+            crc = checksum(self.given.store)
+            artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
+        artifacts.write_text(self.out / "config.yaml", to_yaml(record))
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
             residuals, point = self._parameters(residuals, metrics, going_on)
             found = identifiability(residuals, point)
@@ -185,7 +198,7 @@ class _Identification:
 
     def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Residuals, Point]:
         """Return the residuals in their last units, and the solution."""
-        if going_on and (self.out / "state" / f"{_STATE}.json").is_file():
+        if going_on and has_state(self.out, _STATE):
             saved = artifacts.read_tree(self.out / "state", _STATE)
             residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
             return residuals, Point(saved["x"], saved["local"], saved["initial"])
@@ -232,22 +245,26 @@ class _Identification:
     def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, model = self.settings, self.hybrid
-        task = Task(
+        windows = Windows(
             train=self._started(identified, Split.TRAIN, settings.network.windows, residuals.noise),
             held_out=self._started(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
             scale=residuals.channel_scale,
             environments=self.environments,
         )
-        minutes = None
+        network, budget = settings.network, Budget(settings.network.steps)
         if settings.minutes is not None:
-            minutes = max(0.05, settings.minutes - (time.perf_counter() - self.began) / 60.0)
-        augmenter = Augmenter(
-            self.out, model, task, settings.network, seed=settings.seed, minutes=minutes,
-            save=lambda best: HYBRID.save(self.out, best),
+            used = (time.perf_counter() - self.began) / 60.0
+            budget = Budget(minutes=max(0.05, settings.minutes - used))
+        learner = NetworkLearner(
+            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best)
+        )
+        loop = TrainingLoop(
+            learner, budget, self.out, name=NETWORKS, validations=network.validations, patience=network.patience,
+            callbacks=self.callbacks, progress=self.progress,
         )  # fmt: skip
-        if going_on and has_networks(self.out):
-            augmenter.resume()
-        end = augmenter.run(metrics, _NETWORKS_FROM, self.progress)
+        if going_on and has_state(self.out, NETWORKS):
+            loop.resume()
+        end = loop.run(metrics.after(_NETWORKS_FROM))
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
@@ -345,7 +362,7 @@ class _Identification:
         past = self._past()
         windows = fit_windows(store, split, past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
-        row = windows.pick(speed.argsort()[[-1 - len(speed) // 4]])
+        row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
         return {
             "dt": spec.dt,
@@ -365,12 +382,9 @@ class _Identification:
         if self.progress is not None:
             self.progress.update(min(done, 0.99), text)
 
-    def _crc(self) -> int:
-        return zlib.crc32(self.given.store.frames.tobytes())
-
     def _require_same_data(self) -> None:
-        saved = artifacts.read_json(self.out / "state" / "data.json")
-        if saved.get("crc") != self._crc():
+        saved = artifacts.read_json(self.out / "state" / f"{_DATA}.json")
+        if saved.get("crc") != checksum(self.given.store):
             raise InputError(
                 f"{self.out}: --resume needs the data that the run was started with, and these differ; give the same "
                 "--data, or another --out"
@@ -380,9 +394,10 @@ class _Identification:
 
 def _metrics_step(out: Path) -> int:
     """Return the step up to which the metrics of a killed run stand."""
-    if has_networks(out):
-        return _NETWORKS_FROM + int(artifacts.read_tree(out / "state", "networks")["standing"]["step"])
-    if (out / "state" / f"{_STATE}.json").is_file():
+    if has_state(out, NETWORKS):
+        saved = artifacts.read_tree(out / "state", NETWORKS)
+        return _NETWORKS_FROM + TrainState.read(saved.get("position", saved.get("standing"))).step
+    if has_state(out, _STATE):
         return _NETWORKS_FROM - 1
     return rounds_done(out)
 

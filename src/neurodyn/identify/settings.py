@@ -3,13 +3,15 @@
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, read_config
+from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
+from neurodyn.learn.presets import load_preset
+from neurodyn.learn.run_folder import RunRecord
 from neurodyn.multibody.engine import CONTACT_MODELS
 from neurodyn.robots import Robot
 
@@ -50,6 +52,8 @@ class IdentificationSettings(Config, frozen=True):
         threads: CPU threads.
         seed: Seed of everything random.
     """
+
+    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "network.steps", "network.validations")
 
     parameters: tuple[str, ...] = ()
     horizon: float = 0.5
@@ -103,16 +107,18 @@ class IdentificationSettings(Config, frozen=True):
         )  # fmt: skip
 
 
+IdentificationRecord = RunRecord[IdentificationSettings]
+"""How an identification was made."""
+
+
 def load_identification(robot: Robot, path: str | None = None) -> IdentificationSettings:
     """Read identification settings: a file's, or those that come with the robot (identify.yaml), or the general ones.
 
     Raises:
         InputError: The file is missing or malformed.
     """
-    own = Path(robot.folder) / "identify.yaml"
-    if path is None and not own.is_file():
-        return IdentificationSettings()
-    return read_config(own if path is None else Path(path), IdentificationSettings)
+    found = load_preset(IdentificationSettings, path, (Path(robot.folder) / "identify.yaml",))
+    return IdentificationSettings() if found is None else found
 
 
 def changed(settings: IdentificationSettings, **changes: object) -> IdentificationSettings:

@@ -2,10 +2,11 @@
 """How a policy is trained: PPO of rsl_rl in our own configuration; presets by task."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from neurodyn.core.config import Config, from_dict, read_config, to_dict
+from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.learn.presets import load_preset
 
 _PRESETS = Path(__file__).resolve().parent / "presets"
 
@@ -80,6 +81,8 @@ class PolicySettings(Config, frozen=True):
         threads: Threads of torch; None for its default.
     """
 
+    budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations")
+
     worlds: int = 512
     horizon: int = 32
     frames: int | None = None
@@ -130,6 +133,10 @@ class PolicySettings(Config, frozen=True):
         if self.worlds * self.horizon < self.minibatches:
             raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
 
+    def frames_of(self, updates: int) -> int:
+        """Return the frames of all worlds in so many updates."""
+        return updates * self.worlds * self.horizon
+
     def runner(self) -> dict[str, Any]:
         """Return the configuration of rsl_rl's OnPolicyRunner."""
         network = {
@@ -138,14 +145,14 @@ class PolicySettings(Config, frozen=True):
             "activation": self.network.activation,
             "obs_normalization": self.network.normalise,
         }
-        spread = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std,
-                  "std_type": "log"}  # fmt: skip
+        distribution = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std,
+                        "std_type": "log"}  # fmt: skip
         return {
             "num_steps_per_env": self.horizon,
             "save_interval": 10**9,
             "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
             "check_for_nan": True,
-            "actor": {**network, "distribution_cfg": spread},
+            "actor": {**network, "distribution_cfg": distribution},
             "critic": dict(network),
             "algorithm": {
                 "class_name": "rsl_rl.algorithms.PPO",
@@ -171,10 +178,8 @@ def load_settings(task: str, path: Path | None = None) -> PolicySettings:
     Raises:
         InputError: The file is missing or bad.
     """
-    preset = _PRESETS / f"{task}.yaml"
-    if path is None and ".py:" in task:
-        return PolicySettings()
-    return read_config(preset if path is None else path, PolicySettings)
+    presets = () if ".py:" in task else (_PRESETS / f"{task}.yaml",)
+    return load_preset(PolicySettings, path, presets) or PolicySettings()
 
 
 def with_flags(settings: PolicySettings, **flags: Any) -> PolicySettings:

@@ -139,11 +139,8 @@ def _short(recording: Recording) -> Recording:
     """Return the first seconds of a recording, for a picture that stays small."""
     from dataclasses import replace
 
-    from neurodyn.dynamics.interface import Trajectory
-
-    end = round(SECONDS / recording.robot.dt) + 1
-    cut = lambda x: Trajectory(x.q[:, :end], x.qd[:, :end])  # noqa: E731
-    return replace(recording, predicted=cut(recording.predicted), truth=cut(recording.truth))
+    frames = round(SECONDS / recording.robot.dt)
+    return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
 
 
 def _read_data_header(material: Material, data: str) -> None:

@@ -142,7 +142,7 @@ def record_log(
     """
     if split is None and len(store.episodes(Split.TEST)):
         split = Split.TEST
-    floating = robot.spec.joints[0].kind == "free"
+    floating = robot.spec.floating
     context = 0 if floating else model.spec.context
     episodes = store.episodes() if split is None else episodes_of(store, split)
     longest = np.median(store.lengths[episodes]) if floating else store.lengths[episodes].max()

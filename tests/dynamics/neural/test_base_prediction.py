@@ -32,7 +32,7 @@ from neurodyn.multibody.free_motion import FreeMotion
 from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.robots import load as load_robot
 from tests.dynamics.neural.test_invariance import COM, LAYOUT, SCENE, SPEC, WORLDS, placed, states
-from tests.learn.neural.test_trainer import Stopped, stop_at
+from tests.learn.callbacks import StopAt, Stopped
 
 F64 = torch.float64
 SUBSTEPS = 3
@@ -255,14 +255,12 @@ def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulato
     store = Store.open(simulator_file)
     assert store.header.mechanism is not None
 
-    def go_on(name: str, resume: bool = False) -> None:
-        train(cartpole, "cartpole", str(simulator_file), store, tmp_path / name, SETTINGS, resume=resume)
+    def go_on(name: str, **options) -> None:
+        train(cartpole, "cartpole", str(simulator_file), store, tmp_path / name, SETTINGS, **options)
 
     go_on("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(13, patch)
-        with pytest.raises(Stopped):
-            go_on("stopped")
+    with pytest.raises(Stopped):
+        go_on("stopped", callbacks=[StopAt(13)])
     go_on("stopped", resume=True)
     whole, found = (read_tree(tmp_path / name / "state", "training") for name in ("whole", "stopped"))
     assert found["position"]["step"] == 20

@@ -282,10 +282,8 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
 
 
 def _layout(mechanism: Mechanism) -> ContactPointLayout:
-    joints = tuple(link.joint for link in mechanism.links)
-    floating = mechanism.links[0].joint.kind == "free"
-    com = mechanism.links[0].com if floating else (0.0, 0.0, 0.0)
-    return ContactPointLayout(joints=joints, contact_points=mechanism.points, base_com=com)
+    com = mechanism.links[0].com if mechanism.floating else (0.0, 0.0, 0.0)
+    return ContactPointLayout(joints=mechanism.joints, contact_points=mechanism.points, base_com=com)
 
 
 def _plane(ground: Ground, state: State) -> Tensor:

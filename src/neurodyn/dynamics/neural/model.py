@@ -108,7 +108,7 @@ class NeuralDynamics(LearnedDynamics):
         torque = frame_torque(self.spec, state, control)
         base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
+        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
@@ -116,7 +116,7 @@ class NeuralDynamics(LearnedDynamics):
         torque = frame_torque(self.spec, state, control)
         base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step_(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
+        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
     def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.

@@ -19,7 +19,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed, pick
+from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed
 from neurodyn.dynamics.world_model.observation import Observation
 from neurodyn.dynamics.world_model.uncertainty import MARKS, between_marks, deviation, softly_bounded
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
@@ -175,7 +175,7 @@ class WorldModel(LearnedDynamics):
         rows = mask.nonzero()[:, 0]
         if not len(rows):
             return carry
-        fresh = self._history(pick(context, rows))
+        fresh = self._history(context.rows(rows))
         hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
         if carry.member is None:
             return WorldCarry(hidden, None)

@@ -14,6 +14,7 @@ import msgspec
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage, with_budget
+from neurodyn.learn.presets import load_preset, settings_file
 from neurodyn.nets.build import NetConfig
 from neurodyn.nets.networks import NETWORKS
 from neurodyn.robots import Robot
@@ -89,15 +90,14 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     Raises:
         InputError: There are no such settings, or the file is malformed.
     """
-    if size not in _SUITING:
-        if Path(size).suffix not in {".yaml", ".yml", ".toml", ".json"}:
-            raise InputError(f"unknown size {size!r}; valid: {choices(_SUITING)}, or the path of a settings file")
-        return read_config(Path(size), Settings)
-    suiting = "log" if log and size == "small" else _SUITING[size]
+    path = settings_file(size)
+    if size not in _SUITING and path is None:
+        raise InputError(f"unknown size {size!r}; valid: {choices(_SUITING)}, or the path of a settings file")
+    suiting = "log" if log and size == "small" else _SUITING.get(size)
     own = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
-    for path in (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"):
-        if path.is_file():
-            return read_config(path, Settings)
+    found = load_preset(Settings, path, (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"))
+    if found is not None:
+        return found
     if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
         kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
         raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
@@ -120,10 +120,10 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Se
     Raises:
         InputError: The file is missing or malformed.
     """
-    own = Path("") if robot is None else Path(robot.folder) / "finetune.yaml"
-    if size != "finetune" or own.is_file():
-        path = Path(size) if size != "finetune" else own
-        return msgspec.structs.replace(read_config(path, Settings), net=net)
+    own = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
+    found = load_preset(Settings, None if size == "finetune" else Path(size), own)
+    if found is not None:
+        return msgspec.structs.replace(found, net=net)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
     phases = tuple(msgspec.structs.replace(phase, context=net.memory) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, phases=phases)

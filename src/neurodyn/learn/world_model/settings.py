@@ -4,9 +4,9 @@
 from pathlib import Path
 from typing import Literal
 
-from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage
+from neurodyn.learn.presets import load_preset, settings_file
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.robots import Robot
 
@@ -87,10 +87,9 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
     Raises:
         InputError: There are no such settings, or the file is malformed.
     """
-    if Path(size).suffix in {".yaml", ".yml", ".toml", ".json"}:
-        return read_config(Path(size), WorldSettings)
-    for path in (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml"):
-        if path.is_file():
-            return read_config(path, WorldSettings)
-    sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
-    raise InputError(f"unknown size {size!r}; valid: {choices(sizes)}, or the path of a settings file")
+    presets = (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml")
+    found = load_preset(WorldSettings, settings_file(size), presets)
+    if found is None:
+        sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
+        raise InputError(f"unknown size {size!r}; valid: {choices(sizes)}, or the path of a settings file")
+    return found

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a world model from a store of logs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,18 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import episodes_of, rows_of
 from neurodyn.data.store import Split, Status, Store, package_versions
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.learn.loop import Position
+from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
-from neurodyn.learn.run_folder import check_run, run_training
+from neurodyn.learn.run_folder import RunRecord, check_run, train_by_plan
 from neurodyn.learn.world_model.loss import EventWeights
 from neurodyn.learn.world_model.settings import WorldSettings
-from neurodyn.learn.world_model.trainer import WorldTrainer
+from neurodyn.learn.world_model.trainer import WorldModelLearner
 from neurodyn.nets.normaliser import Normaliser
 from neurodyn.nets.predictor import least_squares
 from neurodyn.robots import Robot
@@ -29,22 +29,8 @@ _LEAST_RESIDUAL = 1e-3
 _MOST_WEIGHT = 100.0
 
 
-class WorldRunConfig(Config, frozen=True):
-    """How a run was made: RUN/config.yaml.
-
-    Attributes:
-        kind: Kind of dynamics.
-        robot: Name or path of the robot's declaration.
-        data: Path of the trajectory store.
-        settings: Resolved training settings.
-        versions: Versions of the packages that trained it.
-    """
-
-    kind: str
-    robot: str
-    data: str
-    settings: WorldSettings
-    versions: dict[str, str]
+WorldRunConfig = RunRecord[WorldSettings]
+"""How a run of a world model was made."""
 
 
 def train_world_model(
@@ -58,7 +44,8 @@ def train_world_model(
     resume: bool = False,
     progress: Progress | None = None,
     device: str = "cpu",
-) -> Position:
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
     """Train a world model of a robot and write it to a run directory.
 
     Args:
@@ -71,6 +58,7 @@ def train_world_model(
         resume: Go on where a killed training of the same run stopped.
         progress: Shown how far the training is.
         device: Torch device that trains.
+        callbacks: Called as the training goes.
 
     Raises:
         InputError: The data are another robot's, too short, or hold columns that do not vary; the run exists (and
@@ -87,8 +75,11 @@ def train_world_model(
     spec = store.header.spec.with_context(settings.context)
     model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
     change = fit_statistics(model, store, settings)
-    trainer = WorldTrainer(out, model, store, settings, change, event_weights(model, store, settings), device=device)
-    return run_training(trainer, out, record, going_on, progress)
+    weights = event_weights(model, store, settings)
+    learner = WorldModelLearner(out, model, store, settings, change, weights, device=device)
+    return train_by_plan(
+        learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks, patience=settings.patience
+    )
 
 
 def require_log(robot: Robot, store: Store) -> None:

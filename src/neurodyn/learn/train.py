@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train or fine-tune dynamics of any kind: from a robot and data to a run directory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
+from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.learn.loop import Callback, TrainState
+from neurodyn.learn.metrics import Progress
+from neurodyn.robots import ROBOTS, Robot, load, locate
+
+
+def train(
+    robot: Robot | str | Path,
+    data: Store | str | Path,
+    out: str | Path,
+    *,
+    kind: str = "neural",
+    size: str = "small",
+    net: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
+    """Train a model of a robot and write it to a run directory.
+
+    Args:
+        robot: A robot, its name, or the path of its declaration.
+        data: A store, or the path of one, or of a log that the robot declares.
+        out: Run directory.
+        kind: "neural", "world-model", or another kind of dynamics that can be trained.
+        size: Training settings: "small", "paper", or the path of a settings file.
+        net: Kind of network of neural dynamics; None for the one that suits the robot.
+        minutes: Time budget [min]; None for that of the settings.
+        steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
+        seed: Seed of weights and batches; None for that of the settings.
+        device: Torch device that trains.
+        resume: Go on with a run that was stopped, with the same settings but for the budget.
+        progress: Shown how far the training is.
+        callbacks: Called as the training goes.
+
+    Returns:
+        Where the training ended.
+
+    Raises:
+        InputError: Something of that is unknown, missing or does not fit; the run exists, or cannot be resumed.
+        Interrupted: Ctrl-C or SIGTERM; the run is saved.
+    """
+    entry = KINDS[kind].part("train", f"kind {kind!r}")
+    declared = robot if isinstance(robot, Robot) else load(robot)
+    return entry(
+        declared, _place(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
+        device=device, resume=resume, progress=progress, callbacks=callbacks,
+    )  # fmt: skip
+
+
+def finetune(
+    run: str | Path,
+    data: Store | str | Path,
+    out: str | Path,
+    *,
+    size: str = "finetune",
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
+    """Adapt a trained model to other data of the same robot and write it to a new run directory.
+
+    Args:
+        run: Run directory, or "pretrained:NAME".
+        data: As of `train`.
+        out: Run directory of the adapted model.
+        size: Settings: "finetune", or the path of a settings file.
+        minutes: Time budget [min]; None for that of the settings.
+        steps: Optimiser steps instead of a time budget.
+        seed: Seed of the batches; None for that of the settings.
+        device: Torch device that trains.
+        resume: Go on with a fine-tuning that was stopped.
+        progress: Shown how far it is.
+        callbacks: Called as it goes.
+
+    Returns:
+        Where the training ended.
+
+    Raises:
+        InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
+        Interrupted: Ctrl-C or SIGTERM; the run is saved.
+    """
+    entry = KINDS[kind_of(run)].part("finetune", str(run))
+    return entry(
+        str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
+        progress=progress, callbacks=callbacks,
+    )  # fmt: skip
+
+
+def _place(robot: Robot | str | Path) -> str:
+    """Return name or path by which a robot is found again from any folder."""
+    if isinstance(robot, Robot):
+        return robot.name if robot.name in ROBOTS else str(Path(robot.folder).resolve())
+    return locate(robot)
