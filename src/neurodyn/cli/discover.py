@@ -56,17 +56,9 @@ def discover(
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
     result = discover_run(
-        declared,
-        locate(robot),
-        store,
-        out,
-        chosen,
-        base=base,
-        candidates=networks,
-        progress=print,
-        data=data,
-        resume=resume,
-    )
+        declared, locate(robot), store, out, chosen,
+        base=base, candidates=networks, progress=print, data=data, resume=resume,
+    )  # fmt: skip
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])
