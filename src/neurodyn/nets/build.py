@@ -3,18 +3,10 @@
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry
 from neurodyn.nets.mlp import Activation
+from neurodyn.nets.networks import NETWORKS
 from neurodyn.nets.predictor import Predictor
 from neurodyn.nets.sequence import SequenceNet
-
-NETWORKS: Registry[type[SequenceNet]] = Registry(
-    "network",
-    mlp="neurodyn.nets.mlp:MLP",
-    gru="neurodyn.nets.gru:GRU",
-    transformer="neurodyn.nets.transformer:Transformer",
-)
-"""Sequence networks by name."""
 
 
 class NetConfig(Config, frozen=True):

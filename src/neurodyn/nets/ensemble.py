@@ -11,22 +11,17 @@ own or have trunks of their own, and a single one where a shared trunk reads the
 
 import itertools
 from collections.abc import Iterable
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry
 from neurodyn.nets.members import MemberGRU, MemberLinear
+from neurodyn.nets.networks import TRUNKS
 
 Hidden = tuple[Tensor, ...]
-
-TRUNKS: Registry[Any] = Registry(
-    "network of an ensemble", gru="neurodyn.nets.members:MemberGRU", mlp="neurodyn.nets.members:MemberLayer"
-)
-"""Layers of trunks by name: modules of (members, inputs, outputs) that are `recurrent`, as `MemberGRU` is, or not."""
 
 
 class EnsembleConfig(Config, frozen=True):

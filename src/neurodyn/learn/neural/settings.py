@@ -15,7 +15,8 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage, with_budget
 from neurodyn.learn.presets import load_preset, settings_file
-from neurodyn.nets.build import NETWORKS, NetConfig
+from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NETWORKS
 from neurodyn.robots import Robot
 
 __all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]
