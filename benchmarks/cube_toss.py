@@ -15,7 +15,7 @@ from typing import Any
 from _analytic_cube import Candidate, dynamics, search
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Split
-from neurodyn.dynamics.loading import load
+from neurodyn.dynamics.artifact import load
 from neurodyn.evaluate.tosses import evaluate_floating
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_robot_data

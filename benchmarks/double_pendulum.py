@@ -11,7 +11,7 @@ from pathlib import Path
 
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Split
-from neurodyn.dynamics.loading import load
+from neurodyn.dynamics.artifact import load
 from neurodyn.evaluate.log import evaluate_log
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train

@@ -19,13 +19,12 @@ MOST_BYTES = {"cartpole": 1_500_000}
 
 def main(runs: list[str]) -> None:
     """Write the pictures."""
-    from neurodyn.dynamics.artifact import read_model_config
-
+    from neurodyn.dynamics.artifact import robot_of
     from neurodyn.report.recording import record_run
     from neurodyn.report.recording_files import readme_gif
 
     for run in runs:
-        robot = Path(read_model_config(run)[0].robot).stem
+        robot = Path(robot_of(run)).stem
         recording = record_run(run, seconds=SECONDS.get(robot, 4.0))
         path = IMAGES / f"{robot}.gif"
         size = readme_gif(recording, path, most_bytes=MOST_BYTES.get(robot, 500_000))

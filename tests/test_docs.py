@@ -75,6 +75,7 @@ def make_logs(folder: Path) -> None:
     subprocess.run([sys.executable, script, "--out", folder, "--runs", "4", "--seconds", "4"], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem)
 def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch):
     texts = [text for _, text in blocks(page, "python")]
@@ -88,6 +89,7 @@ def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.
         exec(compile(text, f"{page.name}, block {index}", "exec"), names)
 
 
+@pytest.mark.slow
 def test_a_run_is_evaluated_from_any_folder(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert run(["evaluate", str(workplace / "runs/arm"), "--horizon", "5", "--rollouts", "4"]) == 0
@@ -174,11 +176,12 @@ def test_the_index_links_every_page():
 
 
 def test_benchmarks_on_the_page_are_the_benchmarks_there_are():
-    text = (ROOT / "docs/reproducing.md").read_text()
+    text = (ROOT / "docs/benchmarks.md").read_text()
     there = {path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")}
     assert there == set(re.findall(r"benchmarks/(\w+\.py)`", text))
 
 
+@pytest.mark.slow
 def test_an_error_of_every_kind_on_the_page_is_what_is_said(workplace: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
     shutil.copytree(ROOT / "examples/own_ground", tmp_path / "robot")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         solvers,
         tasks,
     )
-    from neurodyn.dynamics.loading import load
+    from neurodyn.dynamics.artifact import load
 
 __all__ = [
     "core",
@@ -56,7 +56,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "load":
-        return importlib.import_module("neurodyn.dynamics.loading").load
+        return importlib.import_module("neurodyn.dynamics.artifact").load
     if name in __all__:
         return importlib.import_module(f"neurodyn.{name}")
     raise AttributeError(f"module 'neurodyn' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -45,7 +45,7 @@ def test_a_model_from_before_the_change_is_refused(cartpole: Robot):
 
 
 @pytest.mark.parametrize(
-    ("probes", "message"),
+    ("contact_points", "message"),
     [
         (ContactPointSelection(shapes=("upper",)), r"2 contact points instead of 4 \(lacks "),
         (ContactPointSelection(spacing=2.0), r"contact points instead of 4 \(has "),
@@ -65,7 +65,7 @@ def test_data_and_models_with_other_contact_points_are_refused(
         require_same_simulator(changed, store)
     model = untrained(pendulum, store)
     require_robot(model, pendulum)
-    with pytest.raises(MismatchError, match=rf"robot 'pendulum' is probed elsewhere.*{message}"):
+    with pytest.raises(MismatchError, match=rf"robot 'pendulum' has other contact points.*{message}"):
         require_robot(model, changed)
 
 

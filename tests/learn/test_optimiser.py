@@ -11,6 +11,7 @@ from neurodyn.learn.optimiser import OPTIMISERS, Method, build_optimiser, traina
 from neurodyn.learn.schedule import Schedule
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize("name", ["soap", "adam", "lbfgs"])
 def test_each_finds_a_minimum(name: str):
     torch.manual_seed(0)

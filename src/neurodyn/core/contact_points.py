@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from neurodyn.core.config import Config
+from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.scene import Pose, Vector3
-from neurodyn.core.spec import JointKind
 
 
-class ChainJoint(Config, frozen=True):
+class ChainJoint(Config, OfJointKind, frozen=True):
     """One moving joint of the kinematic tree; fixed joints are folded into the frames.
 
     Attributes:
@@ -64,6 +64,11 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
     joints: tuple[ChainJoint, ...]
     contact_points: tuple[ContactPoint, ...]
     base_com: Vector3 = (0.0, 0.0, 0.0)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return is_floating(self.joints)
 
     def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
         """List, in words, in what `other` differs from this layout."""

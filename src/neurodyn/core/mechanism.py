@@ -10,6 +10,7 @@ import math
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.joint_kinds import is_floating
 from neurodyn.core.scene import Vector3
 
 Inertia = tuple[float, float, float, float, float, float]
@@ -77,8 +78,8 @@ class Link(Config, frozen=True):
                 raise ValueError(f"link {name!r}: {what} is {list(values)}; valid: finite numbers")
         if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
             raise ValueError(f"link {name!r}: lower is {self.lower}; valid: at most the upper limit, {self.upper}")
-        kind, axis = self.joint.kind, self.joint.axis
-        if kind in ("revolute", "prismatic") and not abs(math.hypot(*axis) - 1.0) < 1e-6:
+        axis = self.joint.axis
+        if self.joint.scalar and not abs(math.hypot(*axis) - 1.0) < 1e-6:
             raise ValueError(f"link {name!r}: axis is {list(axis)}; valid: a vector of length 1")
 
 
@@ -121,14 +122,24 @@ class Mechanism(Config, frozen=True):
         return tuple(link.joint.name for link in self.links)
 
     @property
+    def joints(self) -> tuple[ChainJoint, ...]:
+        """The joints of the links."""
+        return tuple(link.joint for link in self.links)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats: whether the first joint is free."""
+        return is_floating(self.joints)
+
+    @property
     def nq(self) -> int:
         """Number of position coordinates."""
-        return sum({"free": 7, "ball": 4}.get(link.joint.kind, 1) for link in self.links)
+        return sum(link.joint.nq for link in self.links)
 
     @property
     def nv(self) -> int:
         """Number of velocity coordinates."""
-        return sum({"free": 6, "ball": 3}.get(link.joint.kind, 1) for link in self.links)
+        return sum(link.joint.nv for link in self.links)
 
     def quantities(self) -> dict[str, float]:
         """Return the nominal value of every quantity by its name, in a fixed order."""
@@ -142,7 +153,7 @@ class Mechanism(Config, frozen=True):
             for what, parts in _VECTORS.items():
                 found |= {f"{name}.{what}.{part}": float(x) for part, x in zip(parts, getattr(link, what), strict=True)}
             found |= {f"{name}.origin.{part}": float(x) for part, x in zip("xyz", joint.parent_frame[:3], strict=True)}
-            if joint.kind in ("revolute", "prismatic"):
+            if joint.scalar:
                 found |= {f"{name}.axis.{part}": float(x) for part, x in zip("xyz", joint.axis, strict=True)}
         return found | {f"gravity.{part}": float(x) for part, x in zip("xyz", self.gravity, strict=True)}
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from neurodyn.data.header import Split, Status
-from neurodyn.data.readers.units import control_units, position_units, velocity_units
+from neurodyn.data.readers.units import state_units
 from neurodyn.data.store import Store
 
 Ranges = dict[str, dict[str, tuple[float, float]]]
@@ -51,7 +51,7 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state.
     """
     spec = store.header.spec
-    units = {"q": position_units(spec), "qd": velocity_units(spec), "control": control_units(spec)}
+    units = state_units(spec)
     # The last row of an episode has no control.
     acting = np.ones(len(store.frames), bool)
     acting[store.offsets[1:] - 1] = False
@@ -103,7 +103,7 @@ def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
     spec = store.header.spec
     found = {}
     for joint in spec.joints:
-        if joint.kind not in {"revolute", "prismatic"}:
+        if not joint.scalar:
             continue
         row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
         pair = [wrapped(store, "q", row, store.q[:, row]), store.qd[:, dof].astype(np.float64)]

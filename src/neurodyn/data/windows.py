@@ -6,8 +6,8 @@ computed once; a batch is one random draw of starts and one gather.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -43,6 +43,10 @@ class Batch:
     channels: Tensor | None = field(default=None, kw_only=True)
     contacts: Tensor | None = field(default=None, kw_only=True)
     failed: Tensor | None = field(default=None, kw_only=True)
+
+    def rows(self, index: slice) -> Self:
+        """Return some of the windows."""
+        return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 """Dynamics of every kind behind one interface."""
 
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import (
     Control,
@@ -12,7 +13,6 @@ from neurodyn.dynamics.interface import (
     Trajectory,
     Window,
 )
-from neurodyn.dynamics.loading import load
 from neurodyn.dynamics.neural.model import NeuralDynamics
 
 __all__ = [

@@ -47,24 +47,21 @@ class Coordinates(nn.Module):
         """
         super().__init__()
         self.spec = spec
-        self.free = bool(spec.joints) and spec.joints[0].kind == "free"
+        self.free = spec.floating
         self.balls: list[tuple[int, int]] = []
         self.scalars: list[int] = []
         self.scalar_dofs: list[int] = []
-        row = dof = 0
-        for index, joint in enumerate(spec.joints):
+        for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
             if joint.kind == "free" and index:
                 raise InputError(
                     f"robot {spec.robot!r}: joint {joint.name!r} is free, but not the first; neural dynamics take one "
                     "floating base"
                 )
             if joint.kind == "ball":
-                self.balls.append((row, dof))
-            elif joint.kind != "free":
-                self.scalars.append(row)
-                self.scalar_dofs.append(dof)
-            row += len(joint.q_names)
-            dof += len(joint.qd_names)
+                self.balls.append((place.q.start, place.qd.start))
+            elif joint.scalar:
+                self.scalars.append(place.q.start)
+                self.scalar_dofs.append(place.qd.start)
         self._plain = not self.free and not self.balls
         self._centred = not any(com)
         self.register_buffer("com", torch.tensor(com), persistent=False)
@@ -97,7 +94,7 @@ class Coordinates(nn.Module):
         if self._plain:
             return q + dq, qd + dqd
         # Behind a floating base there is one position for each velocity, unless there are ball joints.
-        behind = self._turn_balls(q, dq)[..., 7 * self.free :] if self.balls else q[..., 7:] + dq[..., 6:]
+        behind = self._turn_balls(q, dq)[..., self.spec.joint_q] if self.balls else q[..., 7:] + dq[..., 6:]
         if base is None:
             return behind, qd + dqd
         turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))

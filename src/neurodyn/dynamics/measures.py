@@ -96,15 +96,13 @@ def joint_distance(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
         q: Positions, shape [..., nq]; quaternions of any length above 0.
         reference: Other positions, shape [..., nq].
     """
-    if all(joint.kind in ("revolute", "prismatic") for joint in spec.joints):
+    if all(joint.scalar for joint in spec.joints):
         return position_difference(spec, q, reference).abs()
     difference = position_difference(spec, _unit(spec, q), _unit(spec, reference))
-    parts, row = [], 0
-    for joint in spec.joints:
-        width = len(joint.qd_names)
-        blocks = difference[..., row : row + width].split(3, dim=-1)
+    parts = []
+    for place in spec.places:
+        blocks = difference[..., place.qd].split(3, dim=-1)
         parts += [torch.linalg.vector_norm(block, dim=-1) for block in blocks]
-        row += width
     return torch.stack(parts, dim=-1)
 
 
@@ -119,12 +117,10 @@ def _kinds(spec: StateSpec) -> list[tuple[str, str]]:
 
 def _unit(spec: StateSpec, q: Tensor) -> Tensor:
     """Return positions whose quaternions have unit length."""
-    q, row = q.clone(), 0
-    for joint in spec.joints:
-        width = len(joint.q_names)
-        if joint.kind in ("free", "ball"):
-            q[..., row + width - 4 : row + width] = rotation.normalise(q[..., row + width - 4 : row + width])
-        row += width
+    q = q.clone()
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            q[..., place.quaternion] = rotation.normalise(q[..., place.quaternion])
     return q
 
 
@@ -205,17 +201,15 @@ def displace(spec: StateSpec, q: Tensor, tangent: Tensor) -> Tensor:
         q: Positions, shape [..., nq].
         tangent: Displacement by degree of freedom [m or rad], shape [..., nv].
     """
-    parts, row, dof = [], 0, 0
-    for joint in spec.joints:
-        width, dofs = len(joint.q_names), len(joint.qd_names)
-        here, shift = q[..., row : row + width], tangent[..., dof : dof + dofs]
-        if joint.kind in ("free", "ball"):
-            parts.append(here[..., :-4] + shift[..., :-3])
-            turned = rotation.multiply(rotation.exponential(shift[..., -3:]), here[..., -4:])
-            parts.append(rotation.normalise(turned))
-        else:
+    parts = []
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        here, shift = q[..., place.q], tangent[..., place.qd]
+        if joint.scalar:
             parts.append(here + shift)
-        row, dof = row + width, dof + dofs
+            continue
+        parts.append(here[..., :-4] + shift[..., :-3])
+        turned = rotation.multiply(rotation.exponential(shift[..., -3:]), here[..., -4:])
+        parts.append(rotation.normalise(turned))
     shape = torch.broadcast_shapes(q.shape[:-1], tangent.shape[:-1])
     return torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], dim=-1)
 

@@ -23,7 +23,7 @@ def pushed(spec: StateSpec, state: State, change: Tensor) -> State:
     Raises:
         InputError: The state has neither a floating base nor a channel with its velocity.
     """
-    if spec.joints and spec.joints[0].kind == "free":
+    if spec.floating:
         turned = rotation.rotate(rotation.normalise(state.q[:, 3:7]), change)
         return State(state.q, torch.cat([state.qd[:, :3] + turned, state.qd[:, 3:]], dim=-1), state.channels)
     columns = [index for index, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]

@@ -46,16 +46,13 @@ def _scalar_difference(spec: StateSpec, difference: Tensor, first: int, last: in
 def _blocks(spec: StateSpec) -> tuple[tuple[str, int, int], ...]:
     """Return runs of scalar joints, and each free or ball joint, as (kind, first, last) in position coordinates."""
     found: list[tuple[str, int, int]] = []
-    row = 0
-    for joint in spec.joints:
-        width = len(joint.q_names)
-        if joint.kind in ("free", "ball"):
-            found.append((joint.kind, row, row + width))
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            found.append((joint.kind, place.q.start, place.q.stop))
         elif found and found[-1][0] == "scalar":
-            found[-1] = ("scalar", found[-1][1], row + width)
+            found[-1] = ("scalar", found[-1][1], place.q.stop)
         else:
-            found.append(("scalar", row, row + width))
-        row += width
+            found.append(("scalar", place.q.start, place.q.stop))
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 """Under what circumstances a model is compared with its teacher: the ground, the starts, and who holds the robot."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -126,11 +126,3 @@ def scenarios(robot: Robot) -> dict[str, Scenario]:
         raise InputError(f"--ground {ALL}: robot {robot.name!r} declares no grounds; valid: a file with a scene (YAML)")
     names = sorted(robot.grounds, key=lambda name: name != robot.ground)
     return {name: scenario(robot, name) for name in names}
-
-
-def of_worlds(environment: Environment, rows: slice) -> Environment:
-    """Return the environment of some of the worlds."""
-    ground = environment.ground
-    if ground is None or ground.pose is None:
-        return environment
-    return replace(environment, ground=ground.posed(ground.pose[rows]))

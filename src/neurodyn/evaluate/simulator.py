@@ -10,14 +10,14 @@ import torch
 from neurodyn.core.config import to_dict
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
-from neurodyn.dynamics.loading import Model
 from neurodyn.evaluate import motion
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
 from neurodyn.evaluate.motion import Drive, follow
 from neurodyn.evaluate.reference_errors import Reference, measure_reference_errors
-from neurodyn.evaluate.scenario import Scenario, of_worlds, scenario
+from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 
@@ -54,7 +54,7 @@ class Rollouts:
 
 
 def evaluate(
-    model: Model,
+    model: LearnedDynamics,
     robot: Robot,
     *,
     horizon: int | None = None,
@@ -117,7 +117,7 @@ def default_rollouts(robot: Robot) -> int:
 
 
 def roll_out(
-    model: Dynamics,
+    model: LearnedDynamics,
     robot: Robot,
     horizon: int,
     rollouts: int,
@@ -151,7 +151,9 @@ def roll_out(
     return Rollouts(start, environment, drive, truth, predicted, wall, cpu, simulator_cpu)
 
 
-def _driven(model: Model, robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> dict[str, Any]:
+def _driven(
+    model: LearnedDynamics, robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario
+) -> dict[str, Any]:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
     wild = roll_out(model, robot, horizon, count, seed, driven=True, where=where)
     return {"rollouts": count, "seed": seed, **compare(robot, wild.predicted, wild.truth, horizon)}
@@ -163,9 +165,9 @@ def _floors(robot: Robot, done: Rollouts, seed: int, asked: int | None) -> dict[
     if not count:
         return None
     rows = slice(0, count)
-    start = State(done.start.q[rows], done.start.qd[rows])
-    reference = Reference(start, done.drive.worlds(rows), of_worlds(done.environment, rows))
-    return measure_reference_errors(robot, reference, Trajectory(done.truth.q[rows], done.truth.qd[rows]), seed)
+    start = done.start.rows(rows)
+    reference = Reference(start, done.drive.worlds(rows), done.environment.rows(rows))
+    return measure_reference_errors(robot, reference, done.truth.rows(rows), seed)
 
 
 def _hold(drive: Drive) -> list[float]:
@@ -185,19 +187,19 @@ def _in_batches(
     wall, cpu = time.perf_counter(), time.process_time()
     for begin in range(0, start.worlds, _WORLDS):
         rows = slice(begin, begin + _WORLDS)
-        first = State(start.q[rows], start.qd[rows])
-        parts.append(follow(dynamics, first, drive.worlds(rows), of_worlds(environment, rows)))
+        first = start.rows(rows)
+        parts.append(follow(dynamics, first, drive.worlds(rows), environment.rows(rows)))
     seconds = time.perf_counter() - wall, time.process_time() - cpu
-    return Trajectory(torch.cat([p.q for p in parts]), torch.cat([p.qd for p in parts])), *seconds
+    return Trajectory.joined(parts), *seconds
 
 
 def _warm_up(
-    model: Dynamics, simulator: AnalyticDynamics, start: State, drive: Drive, environment: Environment
+    model: LearnedDynamics, simulator: AnalyticDynamics, start: State, drive: Drive, environment: Environment
 ) -> None:
     """Compile kernels and fill caches before anything is timed; sizes as they will be."""
     for begin in {0, (start.worlds - 1) // _WORLDS * _WORLDS}:
         rows = slice(begin, begin + _WORLDS)
-        first, there = State(start.q[rows], start.qd[rows]), of_worlds(environment, rows)
+        first, there = start.rows(rows), environment.rows(rows)
         for dynamics in (simulator, model):
             with torch.no_grad():
                 follow(dynamics, first, drive.worlds(rows).until(2), there)

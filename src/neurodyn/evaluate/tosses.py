@@ -59,7 +59,7 @@ def evaluate_floating(
     episodes = store.episodes() if split is None else episodes_of(store, split)
     stride = max(1, -(-len(window_starts(store, episodes, frames)) // (rollouts or MOST)))
     predicted, truth, released, seconds = _predict(model, store, split, frames, stride)
-    first = Trajectory(predicted.q[released], predicted.qd[released])
+    first = predicted.rows(torch.from_numpy(released))
     return {
         "robot": robot.name,
         **describe(model),
@@ -74,7 +74,7 @@ def evaluate_floating(
         **_errors(robot, predicted, truth, frames),
         "releases": {
             "rollouts": int(released.sum()),
-            **_errors(robot, first, Trajectory(truth.q[released], truth.qd[released]), frames),
+            **_errors(robot, first, truth.rows(torch.from_numpy(released)), frames),
         },
         "env_steps_per_second": len(released) * frames / seconds,
         "teacher": None,
@@ -105,11 +105,7 @@ def _predict(
         seconds += time.perf_counter() - begin
         truths.append(Trajectory(windows.q, windows.qd))
         released.append(windows.start == 0)
-    return _joined(predictions), _joined(truths), np.concatenate(released), seconds
-
-
-def _joined(parts: list[Trajectory]) -> Trajectory:
-    return Trajectory(torch.cat([part.q for part in parts]), torch.cat([part.qd for part in parts]))
+    return Trajectory.joined(predictions), Trajectory.joined(truths), np.concatenate(released), seconds
 
 
 def _errors(robot: Robot, predicted: Trajectory, truth: Trajectory, frames: int) -> dict[str, Any]:

@@ -113,16 +113,7 @@ def _marks(dt: float, frames: int) -> list[int]:
 def _few(windows: list[Windows]) -> list[Windows]:
     """Return about a thousand of the windows, spread evenly."""
     stride = max(1, sum(len(w.group) for w in windows) // _SUBSET)
-    return [_thinned(w, stride) for w in windows]
-
-
-def _thinned(windows: Windows, stride: int) -> Windows:
-    pick = lambda x: None if x is None else x[::stride]  # noqa: E731
-    return Windows(
-        windows.q[::stride], windows.qd[::stride], windows.control[::stride], ground=pick(windows.ground),
-        channels=pick(windows.channels), contacts=pick(windows.contacts), failed=pick(windows.failed),
-        episode=windows.episode[::stride], start=windows.start[::stride], group=windows.group[::stride],
-    )  # fmt: skip
+    return [w.rows(slice(None, None, stride)) for w in windows]
 
 
 def _summary(

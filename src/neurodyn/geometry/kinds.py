@@ -3,12 +3,14 @@
 
 import warp as wp
 
-REVOLUTE = wp.constant(0)
-PRISMATIC = wp.constant(1)
-BALL = wp.constant(2)
-FREE = wp.constant(3)
+from neurodyn.core.joint_kinds import COORDINATES
 
-JOINT_KINDS = {"revolute": 0, "prismatic": 1, "ball": 2, "free": 3}
+JOINT_KINDS = {kind: number for number, kind in enumerate(COORDINATES)}
+
+REVOLUTE = wp.constant(JOINT_KINDS["revolute"])
+PRISMATIC = wp.constant(JOINT_KINDS["prismatic"])
+BALL = wp.constant(JOINT_KINDS["ball"])
+FREE = wp.constant(JOINT_KINDS["free"])
 
 PLANE = wp.constant(0)
 BOX = wp.constant(1)

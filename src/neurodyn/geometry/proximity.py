@@ -57,9 +57,9 @@ class ProximityQuery:
     def __init__(self, layout: ContactPointLayout) -> None:
         start_warp()
         self.layout = layout
-        self.nq = sum({"ball": 4, "free": 7}.get(joint.kind, 1) for joint in layout.joints)
-        self.nv = sum({"ball": 3, "free": 6}.get(joint.kind, 1) for joint in layout.joints)
-        self.free_base = bool(layout.joints) and layout.joints[0].kind == "free"
+        self.nq = sum(joint.nq for joint in layout.joints)
+        self.nv = sum(joint.nv for joint in layout.joints)
+        self.free_base = layout.floating
         self._layouts: dict[tuple[torch.device, torch.dtype, bool], list[Any]] = {}
         self._launches = Launches()
         self._check()

@@ -17,12 +17,12 @@ def default_candidates(dynamics: HybridDynamics, windows: FitWindows, hidden: tu
     spec = dynamics.spec
     inputs: list[str] = []
     for joint in spec.joints:
-        if joint.kind in ("free", "ball"):
+        if not joint.scalar:
             continue
         inputs += [f"sin(q.{joint.name})", f"cos(q.{joint.name})"] if joint.continuous else [f"q.{joint.name}"]
     inputs += [f"qd.{name}" for name in spec.qd_names]
     inputs += [f"control.{name}" for name in spec.controls]
-    names = [joint.name for joint in spec.joints if joint.kind not in ("free", "ball")]
+    names = [joint.name for joint in spec.joints if joint.scalar]
     sizes = torque_sizes(dynamics.mechanism, spec, windows)
     augmentations = tuple(
         Augmentation(

@@ -52,7 +52,7 @@ def noise_floor(
     where = environments.at(windows.ground)
     path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, where)
     kept = finite_worlds(path).nonzero()[:, 0]
-    q, qd, windows = path.q[kept], path.qd[kept], windows.pick(kept)
+    q, qd, windows = path.q[kept], path.qd[kept], windows.rows(kept)
     drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)
     moved, faster = drawn.chunk(2, -1)
     measured = displace(dynamics.spec, q, moved)

@@ -278,7 +278,7 @@ class Residuals:
         """Return the residuals of some windows; for points whose locals are those of all logs."""
         found = object.__new__(Residuals)
         found.__dict__.update(self.__dict__)
-        found.windows = self.windows.pick(rows)
+        found.windows = self.windows.rows(rows)
         return found
 
     def _rho(self, weighted: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from neurodyn.core.joint_kinds import places
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.multibody.joint_equations import ZERO, Articulated, BallJoint, FreeJoint, SingleJoint
 from neurodyn.multibody.vectors import (
@@ -75,21 +76,20 @@ class Tree:
         self.links = mechanism.links
         self.quantity = quantity
         self._child_turn = [quaternion_matrix(list(link.joint.child_frame[3:])) for link in self.links]
-        self._q_start, self._v_start = _starts(self.links)
+        self._places = places(mechanism.joints)
 
     def q_of(self, index: int, q: list[Any]) -> list[Any]:
         """Return the position coordinates of a link's joint."""
-        return q[self._q_start[index] : self._q_start[index + 1]]
+        return q[self._places[index].q]
 
     def v_of(self, index: int, qd: list[Any]) -> list[Any]:
         """Return the velocity coordinates of a link's joint."""
-        return qd[self._v_start[index] : self._v_start[index + 1]]
+        return qd[self._places[index].qd]
 
     def single_dofs(self) -> list[tuple[int, str]]:
         """Return velocity coordinate and name of the links with one degree of freedom."""
-        kinds = ("revolute", "prismatic")
-        pairs = zip(self._v_start, self.links, strict=False)
-        return [(start, link.joint.name) for start, link in pairs if link.joint.kind in kinds]
+        pairs = zip(self._places, self.mechanism.joints, strict=True)
+        return [(place.qd.start, joint.name) for place, joint in pairs if joint.scalar]
 
     def vector(self, name: str, parts: str = "xyz") -> Vector:
         """Return a quantity that is a vector."""
@@ -198,11 +198,11 @@ class Tree:
 
     def _own_torque(self, index: int, motion: LinkMotion, torque: list[Any]) -> list[Any]:
         """Turn generalised forces of a joint into those of the dynamics' own coordinates."""
-        kind = self.links[index].joint.kind
-        if kind in ("revolute", "prismatic"):
+        joint = self.links[index].joint
+        if joint.scalar:
             return torque
         turn = self._joint_turn(index, motion)
-        if kind == "ball":
+        if joint.kind == "ball":
             return apply_transposed(turn, torque)
         force, moment = apply_transposed(turn, torque[:3]), apply_transposed(turn, torque[3:])
         return [*add(moment, cross(self.centre(index), force)), *force]
@@ -245,24 +245,16 @@ class Tree:
 
     def _rates(self, index: int, motion: LinkMotion, own: list[Any], spin: Vector, linear: Vector) -> list[Any]:
         """Turn accelerations of the dynamics' own coordinates into those of Newton's."""
-        kind = self.links[index].joint.kind
-        if kind in ("revolute", "prismatic"):
+        joint = self.links[index].joint
+        if joint.scalar:
             return own
         turn = self._joint_turn(index, motion)
-        if kind == "ball":
+        if joint.kind == "ball":
             return apply(turn, own)
         # own is the spatial acceleration with gravity taken out: that of the origin lacks w x v.
         angular, w, c = own[:3], motion.spin, self.centre(index)
         centre = add(add(own[3:], cross(w, motion.velocity)), add(cross(angular, c), cross(w, cross(w, c))))
         return [*apply(turn, centre), *apply(turn, angular)]
-
-
-def _starts(links: tuple[Link, ...]) -> tuple[list[int], list[int]]:
-    q, v = [0], [0]
-    for link in links:
-        q.append(q[-1] + {"free": 7, "ball": 4}.get(link.joint.kind, 1))
-        v.append(v[-1] + {"free": 6, "ball": 3}.get(link.joint.kind, 1))
-    return q, v
 
 
 def _solve(link: Link, tree: Tree, index: int, body: Articulated, torque: list[Any]) -> Any:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semi-implicit Euler in Newton's coordinates."""
 
+from collections.abc import Callable
 from typing import Any
 
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.vectors import add, apply, quaternion_matrix, scale, subtract, turned
+
+Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
+"""From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
@@ -22,10 +26,10 @@ def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], d
     after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
     positions: list[Any] = []
     for index, link in enumerate(tree.links):
-        kind, own, rate = link.joint.kind, tree.q_of(index, q), tree.v_of(index, after)
-        if kind in ("revolute", "prismatic"):
+        joint, own, rate = link.joint, tree.q_of(index, q), tree.v_of(index, after)
+        if joint.scalar:
             positions.append(own[0] + dt * rate[0])
-        elif kind == "ball":
+        elif joint.kind == "ball":
             positions += turned(own, scale(dt, rate))
         else:
             quaternion = turned(own[3:], scale(dt, rate[3:]))

@@ -134,7 +134,7 @@ class TreeInertia:
         found: list[Column] = []
         for index, link in enumerate(tree.links):
             pose, origin = self._poses[index], self.from_root(index)
-            if link.joint.kind in ("revolute", "prismatic"):
+            if link.joint.scalar:
                 axis = apply(pose.turn, tree.axis(index))
                 turns = link.joint.kind == "revolute"
                 found.append(Column(index, axis, cross(origin, axis)) if turns else Column(index, ZERO, axis))

@@ -95,7 +95,7 @@ def logged_spec(task: Task) -> StateSpec:
         InputError: The robot floats and declares no rows, or those do not fit the task.
     """
     robot = task.declaration()
-    if robot.rows_path is None and all(joint.kind in ("revolute", "prismatic") for joint in robot.spec.joints):
+    if robot.rows_path is None and all(joint.scalar for joint in robot.spec.joints):
         return robot.spec
     return row_layout(task).spec
 

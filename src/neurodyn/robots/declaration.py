@@ -15,8 +15,9 @@ import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.scene import Heightfield, Mesh, Scene
-from neurodyn.core.spec import JointKind, JointSpec, StateSpec
+from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.robots.sections import (
     ContactPointSelection,
     EndEffector,
@@ -32,7 +33,7 @@ from neurodyn.robots.sections import (
 ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
 
-class Joint(Config, frozen=True):
+class Joint(Config, OfJointKind, frozen=True):
     """One joint with degrees of freedom; what is left None is as the asset has it.
 
     Attributes:
@@ -204,7 +205,7 @@ class Robot(Config, frozen=True):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"joints lists {name!r} twice")
-        scalar = {joint.name for joint in self.joints if joint.kind in {"revolute", "prismatic"}}
+        scalar = {joint.name for joint in self.joints if joint.scalar}
         for what, listed in (("actuated", self.actuated), ("invariant", self.invariant or ())):
             for name in listed:
                 if name not in scalar:
@@ -215,7 +216,7 @@ class Robot(Config, frozen=True):
         for name in self.locked:
             if name in names:
                 raise ValueError(f"joint {name!r} is both in joints and in locked; remove it from one")
-        if self.fixed_base == (self.joints[0].kind == "free"):
+        if self.fixed_base == is_floating(self.joints):
             raise ValueError("fixed_base must be true exactly if the first joint is not free")
         if self.simulator.solver == "featherstone":
             for joint in self.joints:
@@ -225,7 +226,7 @@ class Robot(Config, frozen=True):
                     )
 
     def _check_ranges(self) -> None:
-        scalar = [joint.name for joint in self.joints if joint.kind in {"revolute", "prismatic"}]
+        scalar = [joint.name for joint in self.joints if joint.scalar]
         velocities = [name for joint in self.joints for name in joint.spec.qd_names]
         for what in ("sampling", "reset", "range"):
             ranges: Ranges = getattr(self, what)
@@ -253,7 +254,7 @@ class Robot(Config, frozen=True):
             raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
 
     def _check_controller(self) -> None:
-        scalar = {joint.name: joint for joint in self.joints if joint.kind in {"revolute", "prismatic"}}
+        scalar = {joint.name: joint for joint in self.joints if joint.scalar}
         for name, value in self.nominal.items():
             if name not in scalar:
                 raise ValueError(f"nominal names the unknown joint {name!r}; valid: {choices(scalar)}")

@@ -21,7 +21,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.sections import Material
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
 from neurodyn.sim.scene import add_scene
@@ -216,17 +216,6 @@ def _labels(builder: Any, shape: int) -> set[str]:
     return labels | {short_label(builder.body_label[body])} if body >= 0 else labels
 
 
-def _kinds(newton: Any) -> dict[int, str]:
-    kinds = newton.JointType
-    return {
-        int(kinds.REVOLUTE): "revolute",
-        int(kinds.PRISMATIC): "prismatic",
-        int(kinds.BALL): "ball",
-        int(kinds.FREE): "free",
-        int(kinds.FIXED): "fixed",
-    }
-
-
 def _moving_joints(newton: Any, builder: Any, robot: Robot) -> list[tuple[int, Joint]]:
     fixed = int(newton.JointType.FIXED)
     indices = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
@@ -235,7 +224,7 @@ def _moving_joints(newton: Any, builder: Any, robot: Robot) -> list[tuple[int, J
 
 def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
     """Check that the built articulation has the declared joints, in order, and masses to move."""
-    kinds = _kinds(newton)
+    kinds = joint_kinds(newton) | {int(newton.JointType.FIXED): "fixed"}
     built: list[tuple[str, str]] = []
     for label, kind in zip(builder.joint_label, builder.joint_type, strict=True):
         name = short_label(label)
@@ -266,8 +255,7 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
 def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float | None) -> None:
     """Write what the declaration says about a joint over what the asset says."""
     start = builder.joint_qd_start[index]
-    width = {"ball": 3, "free": 6}.get(joint.kind, 1)
-    for dof in range(start, start + width):
+    for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:
             value = getattr(joint, field)
             if value is not None:
@@ -275,7 +263,7 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float
         # Torques drive the robot, so a drive that an asset brings along must not hold it.
         builder.joint_target_ke[dof] = 0.0
         builder.joint_target_kd[dof] = 0.0
-        if width == 1:
+        if joint.scalar:
             builder.joint_limit_lower[dof] = -newton.MAXVAL if joint.lower is None else joint.lower
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
         if effort is not None:

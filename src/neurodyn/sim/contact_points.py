@@ -46,7 +46,6 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
     arrays: Any = model
     groups = body_groups(model)
     carrier = carriers(model, robot)
-    floating = robot.joints[0].kind == "free"
     joints = chain_joints(model, robot)
     contact_points = _contact_points(model, robot.name, robot.contact_points, groups, carrier)
     return ContactPointLayout(
@@ -54,7 +53,7 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
         contact_points=distinct_contact_points(joints, contact_points)
         if robot.contact_points.distinct
         else contact_points,
-        base_com=_vector(arrays.body_com.numpy()[next(iter(carrier))]) if floating else (0.0, 0.0, 0.0),
+        base_com=_vector(arrays.body_com.numpy()[next(iter(carrier))]) if robot.spec.floating else (0.0, 0.0, 0.0),
     )
 
 
@@ -197,14 +196,14 @@ def _vertices(model: Any, shape: int) -> np.ndarray | None:
 def _chain_joint(
     model: Any, robot: Robot, index: int, joint: int, groups: Groups, carrier: dict[int, int]
 ) -> ChainJoint:
-    kind = robot.joints[index].kind
+    declared = robot.joints[index]
     axis = (0.0, 0.0, 0.0)
-    if kind in ("revolute", "prismatic"):
+    if declared.scalar:
         axis = _vector(model.joint_axis.numpy()[int(model.joint_qd_start.numpy()[joint])])
     leader, offset = groups[int(model.joint_parent.numpy()[joint])]
     return ChainJoint(
-        name=robot.joints[index].name,
-        kind=kind,
+        name=declared.name,
+        kind=declared.kind,
         parent=carrier.get(leader, -1),
         parent_frame=_pose(compose(offset, model.joint_X_p.numpy()[joint].astype(float))),
         child_frame=_pose(model.joint_X_c.numpy()[joint]),

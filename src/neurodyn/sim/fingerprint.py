@@ -13,8 +13,8 @@ import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import BodyPrint, Fingerprint, JointPrint, Vector
-from neurodyn.core.spec import JointKind
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.core.joint_kinds import COORDINATES
+from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import Groups, Pose, compose, group_bodies, merged_body, rotation
 
 if TYPE_CHECKING:
@@ -137,18 +137,13 @@ def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
 
 
 def _joint_print(model: Any, arrays: _Arrays, groups: Groups, joint: int) -> JointPrint:
-    types = import_newton().JointType
-    kinds: dict[int, JointKind] = {
-        int(types.PRISMATIC): "prismatic",
-        int(types.REVOLUTE): "revolute",
-        int(types.BALL): "ball",
-        int(types.FREE): "free",
-    }
+    newton = import_newton()
+    kinds = joint_kinds(newton)
     kind = int(arrays.kind[joint])
     name = short_label(model.joint_label[joint])
     if kind not in kinds:
         raise InputError(
-            f"joint {name!r} is of the unsupported type {types(kind).name}; valid: revolute, prismatic, ball, free"
+            f"joint {name!r} is of the unsupported type {newton.JointType(kind).name}; valid: {', '.join(COORDINATES)}"
         )
     dofs = slice(int(arrays.qd_start[joint]), int(arrays.qd_start[joint + 1]))
     leader, offset = groups[int(arrays.parent[joint])]

@@ -37,14 +37,13 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
     links = []
     for index, joint in enumerate(chain_joints(model, robot)):
         total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
-        moving = joint.kind in ("revolute", "prismatic")
         links.append(
             Link(
                 joint=joint,
                 mass=total,
                 com=(float(centre[0]), float(centre[1]), float(centre[2])),
                 inertia=tuple(float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))),  # type: ignore[arg-type]
-                **(_passive(arrays, joint_of[leader[index]]) if moving else {}),
+                **(_passive(arrays, joint_of[leader[index]]) if joint.scalar else {}),
             )
         )
     points = contact_point_layout(model, robot).contact_points if robot.contact_points is not None else ()

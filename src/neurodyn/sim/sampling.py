@@ -114,7 +114,7 @@ def _drawer(robot: Robot, ranges: Ranges, reset: bool, rng: np.random.Generator)
     """Return a function that draws positions and velocities over a floor [m], shape [count]."""
     interval = robot.reset_interval if reset else robot.sampling_interval
     rates = [interval("qd", name) for name in robot.spec.qd_names]
-    scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.kind in {"revolute", "prismatic"}}
+    scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.scalar}
     height, tilt = robot.sampling.height if ranges.height is None else ranges.height, ranges.tilt
     if not robot.fixed_base and height is None:
         raise InputError(

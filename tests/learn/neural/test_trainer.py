@@ -27,6 +27,7 @@ PHASES = (
 )
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize(
     ("net", "optimiser", "steps"),
     [

@@ -26,7 +26,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.floating import Floating
-from neurodyn.data.readers.units import control_units, factor, position_units, velocity_units
+from neurodyn.data.readers.units import factor, state_units
 
 
 class Column(Config, frozen=True):
@@ -184,15 +184,14 @@ class ColumnMap(Config, frozen=True):
             InputError: A coordinate is missing or unknown, or a unit does not fit.
         """
         self._check_floating(spec, where)
-        wanted = {"q": position_units(spec), "control": control_units(spec)}
-        given = {"q": self.positions, "control": self.control}
+        wanted = state_units(spec)
+        given = {"q": self.positions, "qd": self.velocities, "control": self.control}
         if self.qd == "differentiate":
-            free = [joint.name for joint in spec.joints if joint.kind in {"ball", "free"}]
-            if free:
-                raise InputError(f"{where}: qd of {free[0]!r} cannot be differentiated; give its columns")
-        else:
-            wanted["qd"], given["qd"] = velocity_units(spec), self.velocities
-        found: dict[str, dict[str, float]] = {"qd": {}}
+            turning = [joint.name for joint in spec.joints if not joint.scalar]
+            if turning:
+                raise InputError(f"{where}: qd of {turning[0]!r} cannot be differentiated; give its columns")
+            wanted["qd"] = {}
+        found: dict[str, dict[str, float]] = {}
         for what, units in wanted.items():
             columns = given[what]
             wrong = [name for name in columns if name not in units]
@@ -212,7 +211,7 @@ class ColumnMap(Config, frozen=True):
         return found
 
     def _check_floating(self, spec: StateSpec, where: str) -> None:
-        kinds = {joint.name: joint.kind for joint in spec.joints if joint.kind in {"free", "ball"}}
+        kinds = {joint.name: joint.kind for joint in spec.joints if not joint.scalar}
         for name in self.floating:
             if name not in kinds:
                 raise InputError(

@@ -6,7 +6,6 @@ or in body axes. Both are declared, and checked: the angular velocity must fit t
 quaternions better than under any other reading.
 """
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
+from neurodyn.core.joint_kinds import Place
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import JointSpec, StateSpec
 
@@ -89,15 +89,6 @@ class Floating(Config, frozen=True):
         linear = _listed(self.linear_velocity, 3) if self.linear_velocity else ()
         angular = [(name, self.angular_unit) for name in _listed(self.angular_velocity, 3)]
         return [(name, self.linear_unit) for name in linear] + angular
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a joint with a quaternion lies in q and qd."""
-
-    quaternion: slice
-    linear: slice
-    angular: slice
 
 
 def to_newton(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
@@ -264,17 +255,9 @@ def _judge(
     )
 
 
-def _places(spec: StateSpec) -> list[tuple[JointSpec, _Place]]:
+def _places(spec: StateSpec) -> list[tuple[JointSpec, Place]]:
     """Return where each joint with a quaternion lies in q and qd."""
-    found, row, dof = [], 0, 0
-    for joint in spec.joints:
-        width, dofs = len(joint.q_names), len(joint.qd_names)
-        if joint.kind in {"free", "ball"}:
-            angular = dof + dofs - 3
-            place = _Place(slice(row + width - 4, row + width), slice(dof, angular), slice(angular, dof + dofs))
-            found.append((joint, place))
-        row, dof = row + width, dof + dofs
-    return found
+    return [(joint, place) for joint, place in zip(spec.joints, spec.places, strict=True) if not joint.scalar]
 
 
 def _listed(names: Names, width: int) -> tuple[str, ...]:

@@ -165,13 +165,10 @@ def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
 
 
 def _normalised(q: np.ndarray, spec: StateSpec) -> np.ndarray:
-    begin = 0
-    for joint in spec.joints:
-        width = len(joint.q_names)
-        if joint.kind in {"ball", "free"}:
-            quaternion = q[:, begin + width - 4 : begin + width]
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            quaternion = q[:, place.quaternion]
             quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
-        begin += width
     return q
 
 

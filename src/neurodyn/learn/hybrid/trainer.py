@@ -93,9 +93,9 @@ class NetworkLearner(GradientLearner):
         train = self._windows.train
         count = min(self._settings.batch, train.count)
         if self._line_search:
-            self._batch = train.pick(torch.linspace(0, train.count - 1, count).round().long())
+            self._batch = train.rows(torch.linspace(0, train.count - 1, count).round().long())
         else:
-            self._batch = train.pick(torch.randint(train.count, (count,), generator=self._generator))
+            self._batch = train.rows(torch.randint(train.count, (count,), generator=self._generator))
 
     def loss(self) -> Tensor:
         """Return the error of the roll-outs plus the penalty."""
