@@ -44,22 +44,22 @@ def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: FitWindows) -> 
     still = [0.0] * spec.nv
     rest = tree.accelerations(tree.motions(q, still), q, still)
     change = (windows.qd[:, 1:] - windows.qd[:, :-1]) / spec.dt
-    spread = change.square().mean((0, 1)).sqrt().tolist()
+    size = change.square().mean((0, 1)).sqrt().tolist()
     found = {}
     for dof, name in enumerate(spec.qd_names):
         unit = [float(i == dof) for i in range(spec.nv)]
         moved = tree.accelerations(tree.motions(q, still), q, unit)
-        found[name] = max(spread[dof] / abs(moved[dof] - rest[dof]), 1e-6)
+        found[name] = max(size[dof] / abs(moved[dof] - rest[dof]), 1e-6)
     return found
 
 
 def scaled(blueprint: Blueprint, windows: FitWindows, dynamics: HybridDynamics) -> Blueprint:
-    """Return networks whose inputs are divided by their spread in the log, where no scale is given."""
+    """Return networks whose inputs are divided by their root mean square in the log, where no scale is given."""
     spec = dynamics.spec
-    spreads = {f"q.{name}": windows.q[..., i] for i, name in enumerate(spec.q_names)}
-    spreads |= {f"qd.{name}": windows.qd[..., i] for i, name in enumerate(spec.qd_names)}
-    spreads |= {f"control.{name}": windows.control[..., i] for i, name in enumerate(spec.controls)}
-    sizes = {name: max(float(values.square().mean().sqrt()), 1e-6) for name, values in spreads.items()}
+    columns = {f"q.{name}": windows.q[..., i] for i, name in enumerate(spec.q_names)}
+    columns |= {f"qd.{name}": windows.qd[..., i] for i, name in enumerate(spec.qd_names)}
+    columns |= {f"control.{name}": windows.control[..., i] for i, name in enumerate(spec.controls)}
+    sizes = {name: max(float(values.square().mean().sqrt()), 1e-6) for name, values in columns.items()}
     return Blueprint(
         tuple(
             msgspec.structs.replace(a, input_scale=a.input_scale or tuple(sizes.get(x, 1.0) for x in a.inputs))
