@@ -155,6 +155,18 @@ def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
     assert [line["step"] for line in read_metrics(tmp_path)] == [0, 2, 4, 6, 8, 9, 12, 12]
 
 
+@pytest.mark.parametrize("stop", [5, 10, 25, 30])
+def test_what_a_larger_budget_adds_goes_to_the_phases_that_are_left(stop: int, tmp_path: Path):
+    def loop(steps: int, callbacks: tuple[Callback, ...] = ()) -> TrainingLoop:
+        return TrainingLoop(One(), Budget(steps, shares=(1.0, 2.0)), tmp_path, callbacks=callbacks)
+
+    with pytest.raises(Stopped):
+        loop(30, (StopAt(stop),)).run()
+    resumed = loop(60)
+    resumed.resume()
+    assert resumed.run().step == 60
+
+
 def test_states_of_older_policies_and_hybrids_are_read():
     policy = {"iteration": 5, "frames": 640, "seconds": 2.0, "cpu_seconds": 1.0, "best": 3.5, "played": 2}
     assert TrainState.read(policy) == TrainState(
