@@ -12,6 +12,7 @@ from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 
 if TYPE_CHECKING:
     from neurodyn.dynamics.quantities import Quantities
@@ -44,11 +45,13 @@ class Dynamics(Protocol):
         """Predict one frame from `state` under `control`; the carry that is passed in stays valid."""
         ...
 
-    def reset(self, carry: Carry, context: State | Window, mask: Tensor) -> Carry:
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone."""
         ...
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         ...
 

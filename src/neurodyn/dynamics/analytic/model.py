@@ -14,6 +14,7 @@ from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.declared import reach
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
@@ -95,12 +96,14 @@ class AnalyticDynamics:
         contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
         return carry, Step(State(q, qd), contacts=contacts)
 
-    def reset(self, carry: Worlds, context: State | Window, mask: Tensor) -> Worlds:
+    def reset(self, carry: Worlds, context: State | Window, mask: WorldMask) -> Worlds:
         """Return the carry as it is: the state is complete and nothing is remembered."""
         return carry
 
     @torch.no_grad()
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
         state = present_state(context)

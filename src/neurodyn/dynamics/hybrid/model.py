@@ -21,6 +21,7 @@ from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.multibody.engine import GROUND, Engine, EngineConfig
@@ -161,11 +162,13 @@ class HybridDynamics(nn.Module):
         """Predict one frame without gradients."""
         return self.step(carry, state, control)
 
-    def reset(self, carry: HybridCarry, context: State | Window, mask: Tensor) -> HybridCarry:
+    def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
         """Begin anew in some worlds; there is nothing to forget."""
         return carry
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         On planes the loop over time is compiled; on other grounds the contact points find the ground anew in every
@@ -194,7 +197,7 @@ class HybridDynamics(nn.Module):
     def simulate(
         self,
         state: State,
-        controls: Tensor,
+        controls: Controls,
         parameters: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
@@ -220,7 +223,7 @@ class HybridDynamics(nn.Module):
         self,
         environment: Environment,
         state: State,
-        controls: Tensor,
+        controls: Controls,
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Trajectory:

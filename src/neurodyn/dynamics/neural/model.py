@@ -17,6 +17,7 @@ from neurodyn.dynamics.declared import contact_names, declared, reach, touch
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.neural.encoding import GRAVITY, BasePrediction, Encoding
 from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor
 
@@ -115,7 +116,7 @@ class NeuralDynamics(nn.Module):
         output, memory = self.predictor.step_(inputs, carry.memory)
         return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
-    def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
+    def reset(self, carry: NeuralCarry, context: State | Window, mask: WorldMask) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
 
         The worlds stay in the environment that they were begun in.
@@ -125,7 +126,9 @@ class NeuralDynamics(nn.Module):
             return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
         return replace(carry, memory=self.predictor.reset(carry.memory, mask))
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         Runs the fast path (no copies of the history) unless something asks for gradients: the context, the
