@@ -7,7 +7,7 @@ With NEURODYN_CHECK_SHAPES=1 functions whose annotations name shapes of arrays c
 import os
 
 CHECKED = (
-    "neurodyn.dynamics.analytic.model", "neurodyn.dynamics.control",
+    "neurodyn.dynamics.analytic.model", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
     "neurodyn.dynamics.coordinates", "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures",
     "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes", "neurodyn.dynamics.tangent",
     "neurodyn.dynamics.world_model.model", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",

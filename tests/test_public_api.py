@@ -63,7 +63,7 @@ def test_every_public_name_is_there_and_documented(package: str):
 
 @pytest.mark.parametrize("package", ["neurodyn", *(f"neurodyn.{room}" for room in PUBLIC)])
 def test_a_name_that_is_not_public_is_refused_with_those_that_are(package: str):
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'; it has|has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = importlib.import_module(package).nothing
 
 

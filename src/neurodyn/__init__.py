@@ -34,9 +34,9 @@ if TYPE_CHECKING:
         tasks,
     )  # fmt: skip
     from neurodyn.core.errors import InputError
+    from neurodyn.dynamics.artifact import load
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
     from neurodyn.dynamics.interface import Dynamics
-    from neurodyn.dynamics.loading import load
     from neurodyn.version import __version__
 
 __all__ = [

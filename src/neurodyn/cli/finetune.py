@@ -34,13 +34,13 @@ def finetune(
         resume: Go on with a fine-tuning that was killed.
     """
     from neurodyn.cli.console import TrainingBar, report_training
-    from neurodyn.dynamics.neural.artifact import read_model_config
+    from neurodyn.dynamics.neural.artifact import NEURAL
     from neurodyn.learn.neural.settings import load_finetuning, with_budget
     from neurodyn.learn.neural.train import finetune as finetune_model
     from neurodyn.robots import load
     from neurodyn.robots.data import open_robot_data
 
-    config, _ = read_model_config(run)
+    config, _ = NEURAL.read(run)
     declared = load(config.robot)
     settings = with_budget(load_finetuning(size, config.net, declared), minutes, steps, seed)
     store = open_robot_data(declared, data)

@@ -7,11 +7,11 @@ from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
     from neurodyn.dynamics.analytic.model import AnalyticDynamics
+    from neurodyn.dynamics.artifact import load
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
     from neurodyn.dynamics.export import export_model
     from neurodyn.dynamics.hybrid.model import HybridDynamics
     from neurodyn.dynamics.interface import Dynamics
-    from neurodyn.dynamics.loading import load
     from neurodyn.dynamics.measures import joint_distance
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.dynamics.quantities import Quantities

@@ -162,7 +162,7 @@ class TrainingLoop:
             if over and (done >= 1.0 or not at.phase_step):
                 at.phase = last + 1
             else:  # a larger budget spreads its validations anew
-                at.measured = min(at.measured, int(done * self._checks(at.phase)))
+                at.measured = int(done * self._checks(at.phase))
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: state does not fit its configuration ({error})") from None
 

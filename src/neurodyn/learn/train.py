@@ -6,11 +6,11 @@ from pathlib import Path
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.dynamics.loading import run_field
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
-from neurodyn.robots import Robot, load, place
+from neurodyn.robots import Robot, load, locate
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     entry = KINDS[kind].part("train", f"kind {kind!r}")
     declared = robot if isinstance(robot, Robot) else load(robot)
     return entry(
-        declared, place(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
+        declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
         device=device, resume=resume, progress=progress, callbacks=callbacks,
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def finetune(
         InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
-    entry = KINDS[run_field(run, "kind")].part("finetune", str(run))
+    entry = KINDS[kind_of(run)].part("finetune", str(run))
     return entry(
         str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
         progress=progress, callbacks=callbacks,

@@ -15,7 +15,8 @@ model for dynamics and control with physically meaningful parameters", without i
 from typing import Any
 
 from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.points import Touch
+from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
+from neurodyn.multibody.points import Touch, wrenches
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, add, dot, scale, subtract
 
@@ -45,3 +46,24 @@ def contact_force(quantity: Quantity, touch: Touch) -> Vector:
     """Return the whole force on the point, world axes [N]."""
     normal = normal_force(quantity, touch)
     return add(scale(normal, touch.normal), friction_force(quantity, touch, normal))
+
+
+class Force(ContactModel):
+    """Contact as a force; networks may act on the normal force and the friction of each point."""
+
+    defaults = DEFAULTS
+
+    def forces(self, contacts: Contacts) -> Wrenches:
+        """Return the wrenches on the links."""
+        scope, forces = contacts.scope, []
+        for touch in contacts.touched:
+            normal = scope.define(f"contact.{touch.name}.normal", normal_force(scope, touch))
+            friction = [
+                scope.define(f"contact.{touch.name}.friction.{axis}", value)
+                for axis, value in zip("xyz", friction_force(scope, touch, normal), strict=True)
+            ]
+            forces.append([normal * n + f for n, f in zip(touch.normal, friction, strict=True)])
+        return wrenches(contacts.poses, contacts.touched, forces)
+
+
+FORCE = Force()

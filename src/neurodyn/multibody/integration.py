@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semi-implicit Euler in Newton's coordinates."""
 
+from collections.abc import Callable
 from typing import Any
 
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.vectors import add, apply, quaternion_matrix, scale, subtract, turned
+
+Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
+"""From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:

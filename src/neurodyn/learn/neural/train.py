@@ -16,16 +16,10 @@ from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment
-from neurodyn.dynamics.neural.artifact import (
-    ModelConfig,
-    ModelSpec,
-    build_model,
-    load,
-    read_model_config,
-    require_match,
-)
+from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import fit_encoding, free_motion, predict_base
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -90,7 +84,7 @@ def train(
     sample = _transitions(store, coordinates)
     substeps = _substeps(store) if settings.free_motion else None
     if going_on:
-        config, _ = read_model_config(out)
+        config, _ = NEURAL.read(out)
     else:
         free = free_motion(spec, store.header.mechanism, substeps)
         base_prediction = predict_base(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
@@ -112,7 +106,7 @@ def train(
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     model = build_model(config, _model_spec(robot, store))
     _fit_statistics(model, store, sample)
-    learner = NeuralLearner(out, model, config, store, settings, _scale(sample), device=device)
+    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
     return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 
@@ -147,8 +141,8 @@ def finetune(
     Raises:
         InputError: The data are another robot's, or the run exists, or it cannot be resumed.
     """
-    config, _ = read_model_config(base)
-    model = load(base).requires_grad_(True).train()
+    config, _ = NEURAL.read(base)
+    model = NEURAL.load(base).requires_grad_(True).train()
     require_match(model, store.header.spec, None, data)
     record = RunConfig(
         kind="neural",
@@ -160,7 +154,7 @@ def finetune(
     )
     going_on = check_run(out, record, resume)
     sample = _transitions(store, model.encoding.coordinates)
-    learner = NeuralLearner(out, model, config, store, settings, _scale(sample), device=device)
+    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
     return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 

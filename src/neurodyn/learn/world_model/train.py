@@ -72,10 +72,11 @@ def train_world_model(
     require_long_enough(store, settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     terminates = bool((store.status[episodes_of(store, Split.TRAIN)] == Status.TERMINATED).any())
-    model = WorldModel(store.header.spec.with_context(settings.context), settings.net, terminates=terminates)
+    spec = store.header.spec.with_context(settings.context)
+    model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
     change = fit_statistics(model, store, settings)
     weights = event_weights(model, store, settings)
-    learner = WorldModelLearner(out, model, robot_name, store, settings, change, weights, device=device)
+    learner = WorldModelLearner(out, model, store, settings, change, weights, device=device)
     return train_by_plan(
         learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks, patience=settings.patience
     )
