@@ -16,6 +16,7 @@ from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
 
 
@@ -95,11 +96,13 @@ class BaseDynamics(ABC):
         """Predict one frame."""
 
     @abstractmethod
-    def reset(self, carry: Carry, context: State | Window, mask: Tensor) -> Carry:
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]."""
 
     @abstractmethod
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
 
     @torch.no_grad()
@@ -169,7 +172,9 @@ class LearnedDynamics(BaseDynamics, nn.Module):
         """Device of the weights."""
         return str(next(self.parameters()).device)
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         Runs the fast path (`step_`) unless something asks for gradients: the context, the
@@ -181,7 +186,7 @@ class LearnedDynamics(BaseDynamics, nn.Module):
         carry, state = self.begin(context, environment), present_state(context)
         q, qd = [state.q], [state.qd]
         for torque in controls.unbind(1):
-            carry, step = advance(carry, state, Control(torque=torque))
+            carry, step = advance(carry, state, Control.unchecked(torque=torque))
             state = step.state
             q.append(state.q)
             qd.append(state.qd)
