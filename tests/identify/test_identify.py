@@ -162,7 +162,7 @@ def test_a_run_that_was_stopped_and_resumed_ends_in_the_same_bits(optimiser: str
     asked = ("elbow.mass", "elbow.com.z")
     identify(given(store, asked, NETWORKS), tmp_path / "whole", settings)
     stop = SignalAt(25, signal.SIGTERM)
-    with pytest.raises(Interrupted, match="saved at step 25"):
+    with pytest.raises(Interrupted, match="interrupted at step 25"):
         identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, callbacks=[stop])
     resumed = identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, resume=True).figures
     whole = json.loads((tmp_path / "whole" / "identification.json").read_text())

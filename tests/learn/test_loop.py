@@ -143,6 +143,17 @@ def test_signals_end_it_between_two_steps(number: signal.Signals, tmp_path: Path
         TrainingLoop(One(), Budget(9), callbacks=[SignalAt(9, number)]).run()
 
 
+def test_a_training_within_another_one_is_interrupted_with_it(tmp_path: Path):
+    class Outer(One):
+        def leave(self, loop: TrainingLoop) -> bool:
+            TrainingLoop(One(), Budget(9), callbacks=[SignalAt(2, signal.SIGTERM)]).run()
+            return False
+
+    with pytest.raises(Interrupted, match="interrupted at step 3; the same command with --resume goes on") as caught:
+        TrainingLoop(Outer(), Budget(3), tmp_path).run()
+    assert caught.value.code == 143
+
+
 def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
     def resumed(steps: int) -> TrainState:
         loop = TrainingLoop(One(), Budget(steps), tmp_path, validations=4)

@@ -12,7 +12,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.learn.devices import threads
-from neurodyn.learn.interruption import Interruption
+from neurodyn.learn.interruption import KEPT, Interrupted, Interruption
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
@@ -186,19 +186,15 @@ class TrainingLoop:
         with ExitStack() as stack:
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
-            own = log is None and self.folder is not None
             self.log = log
-            if own and self.folder is not None:
+            if log is None and self.folder is not None:
                 self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))
             self._interruption = stack.enter_context(Interruption())
-            if self.state.step == 0 and self._validations and self._validate_first:
-                self._write(self._validate())
-            self._wall, self._cpu = time.perf_counter(), time.process_time()
-            self.learner.begin(self.state)
-            while self.state.phase < len(self.budget.shares):
-                self._run_phase()
-            self.learner.finish(self.state)
-            if own and self.log is not None:
+            try:
+                self._train()
+            except Interrupted as stop:  # here, or in a training within this one
+                raise Interrupted(self._interrupted(), stop.code) from None
+            if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
                 self.log.write(self.state.step, finished=True, **self.learner.closing(self.state), **times)
         return self.state
@@ -218,6 +214,15 @@ class TrainingLoop:
     def _checks(self, phase: int) -> int:
         return self.budget.validations(phase, self._validations)
 
+    def _train(self) -> None:
+        if self.state.step == 0 and self._validations and self._validate_first:
+            self._write(self._validate())
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self.learner.begin(self.state)
+        while self.state.phase < len(self.budget.shares):
+            self._run_phase()
+        self.learner.finish(self.state)
+
     def _run_phase(self) -> None:
         at, checks, saved = self.state, self._checks(self.state.phase), time.perf_counter()
         while (done := self.budget.done(at)) < 1.0 and not self._exhausted():
@@ -236,7 +241,8 @@ class TrainingLoop:
             for callback in self.callbacks:
                 callback.on_step(self)
             if self._interruption.signal is not None:
-                self._interrupt()
+                self.save()
+                raise self._interruption.error(self._interrupted())
         over = self.learner.leave(self) or at.phase + 1 == len(self.budget.shares)
         if over:  # what this phase used is kept: with a larger budget it goes on
             at.phase = len(self.budget.shares)
@@ -277,12 +283,10 @@ class TrainingLoop:
         if text is not None and self._progress is not None:
             self._progress.update(self.budget.overall(self.state), text)
 
-    def _interrupt(self) -> None:
-        self.save()
-        kept = "what was finished is kept"
-        if self.folder is not None:
-            kept = f"{self.folder} is saved at step {self.state.step}; the same command with --resume goes on"
-        raise self._interruption.error(f"interrupted; {kept}")
+    def _interrupted(self) -> str:
+        if self.folder is None:
+            return KEPT
+        return f"{self.folder}: interrupted at step {self.state.step}; the same command with --resume goes on"
 
 
 def has_state(run: Path, name: str = "training") -> bool:

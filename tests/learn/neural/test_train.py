@@ -256,7 +256,7 @@ def test_an_interrupted_training_is_saved_and_goes_on_bitwise(
 ):
     run, store = tmp_path / "run", Store.open(plant_file)
     before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match="saved at step 47; the same command with --resume goes on") as caught:
+    with pytest.raises(Interrupted, match="interrupted at step 47; the same command with --resume goes on") as caught:
         train(cartpole, "cartpole", str(plant_file), store, run, short, callbacks=[SignalAt(47, number)])
     assert caught.value.code == 128 + number
     assert signal.getsignal(number) is before
