@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 
 from _common import require, single_thread, write_result
-from neurodyn.data.store import Store
+from neurodyn.data import Store
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate.simulator import evaluate
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.generate import generate
+from neurodyn.sim import generate
 
 PAPER = {"100": (0.0002, 0.0004), "500": (0.004, 0.013), "1000": (0.033, 0.075)}
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from _common import require, single_thread, write_result
-from neurodyn.core.scene import Box, Plane, Scene, Terrain
+from neurodyn.core import Box, Plane, Scene, Terrain
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.evaluate.scenario import Scenario, scenario, scenarios

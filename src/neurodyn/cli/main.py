@@ -81,9 +81,9 @@ def run(arguments: list[str]) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
-        from importlib.metadata import version
+        from neurodyn import __version__
 
-        print(f"neurodyn {version('neurodyn')}")
+        print(f"neurodyn {__version__}")
         return 0
     return _call(VERBS, "neurodyn", arguments)
 

@@ -10,7 +10,7 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
-from neurodyn.robots import ROBOTS, Robot, load, locate
+from neurodyn.robots import Robot, load, locate
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     entry = KINDS[kind].part("train", f"kind {kind!r}")
     declared = robot if isinstance(robot, Robot) else load(robot)
     return entry(
-        declared, _place(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
+        declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
         device=device, resume=resume, progress=progress, callbacks=callbacks,
     )  # fmt: skip
 
@@ -102,10 +102,3 @@ def finetune(
         str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
         progress=progress, callbacks=callbacks,
     )  # fmt: skip
-
-
-def _place(robot: Robot | str | Path) -> str:
-    """Return name or path by which a robot is found again from any folder."""
-    if isinstance(robot, Robot):
-        return robot.name if robot.name in ROBOTS else str(Path(robot.folder).resolve())
-    return locate(robot)

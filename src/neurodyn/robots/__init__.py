@@ -2,17 +2,25 @@
 """Declared robots: those that ship with the package, and anybody's own by path."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
 from neurodyn.robots.asset import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
-from neurodyn.robots.sections import Ranges, SimulatorConfig
+from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
+
+if TYPE_CHECKING:
+    from neurodyn.robots.data import open_robot_data
 
 __all__ = [
-    "ROBOTS", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed", "load", "locate", "names",
+    "ROBOTS", "ContactPointSelection", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed",
+    "load", "locate", "names", "open_robot_data",
 ]  # fmt: skip
+
+lazy(__name__)
 
 _ROOT = Path(__file__).resolve().parent
 _FILES = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
@@ -29,9 +37,12 @@ def names() -> list[str]:
     return sorted(ROBOTS)
 
 
-def locate(name_or_path: str | Path) -> str:
+def locate(robot: Robot | str | Path) -> str:
     """Return the name of a robot, or the absolute path of its declaration: what finds it again from any folder."""
-    text = str(name_or_path)
+    if isinstance(robot, Robot):
+        folder = Path(robot.folder).resolve()
+        return robot.name if _ROOT in folder.parents else str(folder)
+    text = str(robot)
     return text if text in ROBOTS or not Path(text).exists() else str(Path(text).resolve())
 
 
