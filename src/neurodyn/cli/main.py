@@ -22,15 +22,17 @@ class Verb:
 
     Attributes:
         help: What it does, in a line.
-        call: "module:attribute" of its function, whose signature and docstring are its flags and their help; or of a
-            registry of further verbs.
+        call: Its function, whose signature and docstring are its flags and their help; or a registry of further verbs;
+            or "module:attribute" of one of these.
     """
 
     help: str
-    call: str
+    call: "str | Callable[..., None] | Registry[Verb]"
 
     def load(self) -> Any:
-        """Import what it calls."""
+        """Return what it calls, imported."""
+        if not isinstance(self.call, str):
+            return self.call
         module, _, attribute = self.call.partition(":")
         return getattr(importlib.import_module(module), attribute)
 

@@ -21,7 +21,7 @@ from neurodyn.robots import ROBOTS, Robot, load, locate
 
 
 class BaseDynamics(ABC):
-    """What `Dynamics` asks for, but for `begin`, `step`, `reset` and `rollout`; a kind overrides what differs."""
+    """What `Dynamics` asks for, but for `begin`, `step` and `reset`; a kind overrides what differs."""
 
     spec: StateSpec
     kind: str
@@ -95,20 +95,34 @@ class BaseDynamics(ABC):
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Predict one frame."""
 
-    @abstractmethod
-    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
-        """Begin anew in the worlds where `mask` is true, shape [worlds]."""
-
-    @abstractmethod
-    def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> Trajectory:
-        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
-
     @torch.no_grad()
     def step_(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Predict one frame without gradients, as `step`."""
         return self.step(carry, state, control)
+
+    @abstractmethod
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
+        """Begin anew in the worlds where `mask` is true, shape [worlds]."""
+
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
+
+        Takes the fast step (`step_`) unless something asks for gradients: the context, the controls, or weights that
+        are not frozen.
+        """
+        require_torques(self.spec, controls)
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
+        advance = self.step if tracked else self.step_
+        carry, state = self.begin(context, environment), present_state(context)
+        q, qd = [state.q], [state.qd]
+        for torque in controls.unbind(1):
+            carry, step = advance(carry, state, Control.unchecked(torque=torque))
+            state = step.state
+            q.append(state.q)
+            qd.append(state.qd)
+        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
 
     def quantities(
         self,
@@ -131,6 +145,11 @@ class BaseDynamics(ABC):
 
     def require_gravity(self, gravity: Tensor) -> None:  # noqa: B027  # most know any gravity
         """Refuse a gravity that the dynamics do not know."""
+
+    def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
+        """Return what may ask for gradients of a roll-out."""
+        tensors = [context.q, context.qd, controls]
+        return [*tensors, context.torque] if isinstance(context, Window) else tensors
 
 
 class LearnedDynamics(BaseDynamics, nn.Module):
@@ -172,26 +191,6 @@ class LearnedDynamics(BaseDynamics, nn.Module):
         """Device of the weights."""
         return str(next(self.parameters()).device)
 
-    def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> Trajectory:
-        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
-
-        Runs the fast path (`step_`) unless something asks for gradients: the context, the
-        controls, or weights that are not frozen.
-        """
-        require_torques(self.spec, controls)
-        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
-        advance = self.step if tracked else self.step_
-        carry, state = self.begin(context, environment), present_state(context)
-        q, qd = [state.q], [state.qd]
-        for torque in controls.unbind(1):
-            carry, step = advance(carry, state, Control.unchecked(torque=torque))
-            state = step.state
-            q.append(state.q)
-            qd.append(state.qd)
-        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
-
     def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
-        tensors = [context.q, context.qd, controls, *self.parameters()]
-        return [*tensors, context.torque] if isinstance(context, Window) else tensors
+        """Return what may ask for gradients of a roll-out."""
+        return [*super()._leaves(context, controls), *self.parameters()]

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from neurodyn.learn.loop import Callback, TrainState
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.neural.settings import Settings, load_settings
+    from neurodyn.learn.optimiser import OPTIMISERS, Method
     from neurodyn.learn.plan import with_budget
     from neurodyn.learn.run_folder import RunRecord
     from neurodyn.learn.train import finetune, train
 
 __all__ = [
-    "Callback", "FitWindows", "RunRecord", "Settings", "TrainState", "finetune", "fit_windows", "load_settings",
-    "read_metrics", "split_weights", "train", "with_budget",
+    "OPTIMISERS", "Callback", "FitWindows", "Method", "RunRecord", "Settings", "TrainState", "finetune", "fit_windows",
+    "load_settings", "read_metrics", "split_weights", "train", "with_budget",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -7,10 +7,16 @@ from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
     from neurodyn.multibody.articulated import Tree
-    from neurodyn.multibody.engine import Engine, EngineConfig, nominal
+    from neurodyn.multibody.contact_model import ContactModel, Contacts
+    from neurodyn.multibody.engine import CONTACT_MODELS, INTEGRATORS, Engine, EngineConfig, nominal
     from neurodyn.multibody.free_motion import FreeMotion
     from neurodyn.multibody.pd import pd_torque
+    from neurodyn.multibody.points import wrenches
+    from neurodyn.multibody.trace import maximum
 
-__all__ = ["Engine", "EngineConfig", "FreeMotion", "Tree", "nominal", "pd_torque"]
+__all__ = [
+    "CONTACT_MODELS", "INTEGRATORS", "ContactModel", "Contacts", "Engine", "EngineConfig", "FreeMotion", "Tree",
+    "maximum", "nominal", "pd_torque", "wrenches",
+]  # fmt: skip
 
 lazy(__name__)
