@@ -45,7 +45,7 @@ def discover(
     from neurodyn.core.config import read_config
     from neurodyn.identify.discover import DiscoverySettings
     from neurodyn.identify.discovery_run import discover_run
-    from neurodyn.robots import load
+    from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
@@ -56,8 +56,9 @@ def discover(
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
     result = discover_run(
-        declared, robot, store, out, chosen, base=base, candidates=networks, progress=print, data=data, resume=resume
-    )
+        declared, locate(robot), store, out, chosen,
+        base=base, candidates=networks, progress=print, data=data, resume=resume,
+    )  # fmt: skip
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one interface of all dynamics: analytic, hybrid, neural, and world models.
 
-A `Dynamics` steps a batch of worlds. It has no hidden mutable state: whatever history a kind of dynamics
-needs lives in the carry that the caller holds, and the state that is passed to `step` wins over anything
-the carry remembers, because simulators hand their own state to every step and users edit it.
+A `Dynamics` steps a batch of worlds. It has no hidden mutable state: history lives in the carry that the caller holds,
+and the state that is passed to `step` overrides it, because simulators hand their own state to every step and users
+edit it.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -14,11 +14,9 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import Robot
-
-if TYPE_CHECKING:
-    from neurodyn.dynamics.quantities import Quantities
 
 __all__ = [
     "Carry", "Control", "Dynamics", "Environment", "State", "Step", "Trajectory", "Window", "present_state",
@@ -126,7 +124,7 @@ class Dynamics(Protocol):
         *,
         torque: Tensor | None = None,
         environment: Environment | None = None,
-    ) -> "Quantities":
+    ) -> Quantities:
         """Return what is known of a state by name (`dynamics.quantities`), computed when it is asked for.
 
         Args:

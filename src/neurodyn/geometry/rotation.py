@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotations as unit quaternions [x, y, z, w] and rotation vectors [rad]; batched, differentiable, any dtype.
+r"""Rotations as unit quaternions [x, y, z, w] and rotation vectors [rad]; batched, differentiable, any dtype.
 
-Formulas: Sola, "Quaternion kinematics for the error-state Kalman filter" (arXiv 1711.02508), sections 1 to 4.
+Formulas: Sola, "Quaternion kinematics for the error-state Kalman filter" (arXiv 1711.02508), sections 1 to 4. With a
+unit quaternion $q = [u, w]$ and a rotation vector $\theta$ of length $|\theta|$:
+
+$$R(q)\,v = v + 2 w\,(u \times v) + 2\,u \times (u \times v)$$
+
+$$\exp \theta = \left[\frac{\sin(|\theta|/2)}{|\theta|}\,\theta,\ \cos(|\theta|/2)\right], \quad
+\log q = 2\,\mathrm{atan2}(|u|, w)\,\frac{u}{|u|}$$
 """
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +33,16 @@ def matrix(q: Quaternions) -> Matrices:
     """Return rotation matrices of unit quaternions, shape [..., 3, 3]."""
     table, identity = _entries(q.device, q.dtype)
     return (_products(q, q) @ table + identity).unflatten(-1, (3, 3))
+
+
+def quaternion_matrix(q: Any) -> list[list[Any]]:
+    """Return the rotation matrix of one unit quaternion of numbers or traced values, as rows."""
+    x, y, z, w = q
+    return [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+    ]
 
 
 def rotate(q: Quaternions, v: Vectors) -> Vectors:

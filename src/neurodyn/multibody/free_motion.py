@@ -30,7 +30,7 @@ class FreeMotion:
             mechanism: The robot.
             dofs: Velocity coordinates that the torques drive.
             dt: Length of a frame [s].
-            substeps: Steps of semi-implicit Euler in a frame; as many as the simulator's in whose place this stands.
+            substeps: Steps of semi-implicit Euler in a frame, as many as the simulator's.
         """
         self.mechanism = mechanism
         self._dofs = dofs

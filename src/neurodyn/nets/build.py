@@ -3,18 +3,10 @@
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry
 from neurodyn.nets.mlp import Activation
+from neurodyn.nets.networks import NETWORKS
 from neurodyn.nets.predictor import Predictor
 from neurodyn.nets.sequence import SequenceNet
-
-NETWORKS: Registry[type[SequenceNet]] = Registry(
-    "network",
-    mlp="neurodyn.nets.mlp:MLP",
-    gru="neurodyn.nets.gru:GRU",
-    transformer="neurodyn.nets.transformer:Transformer",
-)
-"""Sequence networks by name."""
 
 
 class NetConfig(Config, frozen=True):
@@ -31,7 +23,7 @@ class NetConfig(Config, frozen=True):
         warmup: Frames of history that suffice to build up the hidden state (GRU).
         skip: Whether the predictor has a linear short cut from input to output.
         clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
-            has inputs that are zero most of the time and far beyond their spread when they are not.
+            has inputs that are zero most of the time and far beyond their standard deviation when they are not.
     """
 
     kind: str = "mlp"
