@@ -26,6 +26,7 @@ def checked(*command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_public_functions_take_and_return_the_shapes_that_they_say():
     done = checked("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *(f"tests/{t}" for t in TESTS))
     assert done.returncode == 0, done.stdout[-4000:]

@@ -61,10 +61,7 @@ def neural_frame(model: NeuralDynamics) -> Frame:
 def _positions(spec: StateSpec) -> Tensor:
     """Return example positions; quaternions have unit length."""
     q = torch.randn(EXAMPLES, spec.nq)
-    row = 0
-    for joint in spec.joints:
-        first = row + {"free": 3, "ball": 0}.get(joint.kind, 0)
-        if joint.kind in ("free", "ball"):
-            q[:, first : first + 4] = rotation.normalise(q[:, first : first + 4])
-        row += len(joint.q_names)
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            q[:, place.quaternion] = rotation.normalise(q[:, place.quaternion])
     return q
