@@ -13,7 +13,7 @@ from typing import Any
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.points import Touch
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
-from neurodyn.multibody.vectors import Vector, dot, scale, subtract
+from neurodyn.multibody.vectors import Vector, array, dot
 
 NAMES = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed")
 """Quantities of the model: k [N/m^1.5], c [s/m], mu, v0 [m/s]."""
@@ -31,7 +31,7 @@ def normal_force(quantity: Quantity, touch: Touch) -> Any:
 
 def friction_force(quantity: Quantity, touch: Touch, normal: Any) -> Vector:
     """Return the friction force on the point, world axes [N]."""
-    slip = subtract(touch.velocity, scale(dot(touch.normal, touch.velocity), touch.normal))
+    slip = touch.velocity - dot(touch.normal, touch.velocity) * array(touch.normal)
     speed = safe_sqrt(dot(slip, slip))
     size = quantity("contact.friction") * normal * tanh(4.0 * speed / quantity("contact.slip_speed"))
-    return scale(-1.0 * size / speed, slip)
+    return -1.0 * size / speed * slip

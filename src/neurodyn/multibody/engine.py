@@ -21,7 +21,7 @@ from neurodyn.multibody.points import LinkPose, Touch, link_poses, touches, wren
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
-from neurodyn.multibody.vectors import Vector, add
+from neurodyn.multibody.vectors import ZERO, Vector, array
 
 SIZE = "points.size"
 """Quantity: factor on the places and radii of the contact points."""
@@ -173,7 +173,7 @@ class Engine:
         """Return external wrenches; zero but for what a blueprint adds."""
 
         def vector(name: str) -> Vector:
-            return [scope.define(f"{name}.{axis}", 0.0) for axis in "xyz"]
+            return array([scope.define(f"{name}.{axis}", 0.0) for axis in "xyz"])
 
         names = [f"wrench.{link.joint.name}" for link in self.mechanism.links]
         return {index: (vector(f"{name}.moment"), vector(f"{name}.force")) for index, name in enumerate(names)}
@@ -183,7 +183,7 @@ class Engine:
     ) -> tuple[list[LinkPose], list[Touch]]:
         count = len(self.mechanism.points)
         places = [0] * count if self.config.ground == "plane" else [GROUND * i for i in range(count)]
-        grounds = [(held[i : i + 3], held[i + 3 : i + 6]) for i in places]
+        grounds = [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
         poses = link_poses(tree, motions)
         touched = touches(tree, motions, poses, self.mechanism.points, grounds, scope(SIZE))
         for touch in touched:
@@ -199,7 +199,7 @@ class Engine:
                 scope.define(f"contact.{touch.name}.friction.{axis}", value)
                 for axis, value in zip("xyz", contact_force.friction_force(scope, touch, normal), strict=True)
             ]
-            forces.append([normal * n + f for n, f in zip(touch.normal, friction, strict=True)])
+            forces.append(array([normal * n + f for n, f in zip(touch.normal, friction, strict=True)]))
         return wrenches(poses, touched, forces)
 
     def _impulses(
@@ -234,6 +234,6 @@ def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
 def _merged(a: Wrenches, b: Wrenches) -> Wrenches:
     merged = dict(a)
     for index, (moment, force) in b.items():
-        known = merged.get(index, ([0.0] * 3, [0.0] * 3))
-        merged[index] = (add(known[0], moment), add(known[1], force))
+        known = merged.get(index, (ZERO, ZERO))
+        merged[index] = (known[0] + moment, known[1] + force)
     return merged
