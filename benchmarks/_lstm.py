@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-from swimmer import DT, Data, windows
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from examples.swimmer import DT, Data, windows
 
 Memory = tuple[Tensor, Tensor]
 

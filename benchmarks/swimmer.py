@@ -14,10 +14,11 @@ import torch
 from _common import require, single_thread, write_result
 from _lstm import trained
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from examples.swimmer import MEDIA, Data, drag, error, fit, record, swimmer
+
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.dynamics import HybridDynamics, State
-from swimmer import MEDIA, Data, drag, error, fit, record, swimmer
 
 STEPS, TRAINED = 900, 200
 

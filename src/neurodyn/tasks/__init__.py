@@ -21,7 +21,7 @@ _TASKS = {
     "franka-position": "franka:FrankaPosition",
     "franka-torque": "franka:FrankaTorque",
 }
-"""Module of this room and class of each task."""
+"""Module and class of each task."""
 
 
 def names() -> list[str]:
