@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from torch import Tensor
 
-from neurodyn.core.seeds import generator
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import Environment, State, Trajectory, Window, present_state
+from neurodyn.core import generator
+from neurodyn.data import Split, Store
+from neurodyn.dynamics import AnalyticDynamics, Environment, State, Trajectory, Window
+from neurodyn.dynamics.interface import present_state
 from neurodyn.evaluate.tosses import evaluate_floating
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material
@@ -59,7 +59,7 @@ class ScaledDynamics:
 
     def __init__(self, inner: AnalyticDynamics, scale: float) -> None:
         self.inner, self.spec, self.scale = inner, inner.spec, scale
-        self._free = inner.spec.joints[0].kind == "free"
+        self._free = inner.spec.floating
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames; see `dynamics.interface.Dynamics`."""

@@ -18,9 +18,8 @@ import numpy as np
 import torch
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.core.contact_points import ChainJoint
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.multibody.articulated import Tree
+from neurodyn.core import ChainJoint, Link, Mechanism
+from neurodyn.multibody import Tree
 from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 

@@ -38,16 +38,11 @@ from _contacts import (
 )
 from _shapes import torus
 from neurodyn import robots
-from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.scene import Box, Plane, Scene, Terrain
-from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import ProximityQuery, Readings
+from neurodyn.core import Box, ContactPointLayout, Plane, Scene, Terrain
+from neurodyn.geometry import Ground, ProximityQuery, Readings
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.robots import Robot
-from neurodyn.robots.sections import ContactPointSelection
-from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.model_ground import ground_of_model
+from neurodyn.robots import ContactPointSelection, Robot
+from neurodyn.sim import build, contact_point_layout, ground_of_model
 
 _TOLERANCE = {"convex": 5e-6}  # the hull's own faces, in float32; all others 1e-6
 _LEG = 0.08

@@ -17,18 +17,21 @@ import matplotlib
 import torch
 
 import neurodyn
-from neurodyn.core.artifacts import read_json
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics import HybridDynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.forecast_errors import forecast_errors, hybrid_forecast
-from neurodyn.identify.identify import Problem, identify
-from neurodyn.identify.noise import Noise
-from neurodyn.identify.noise_floor import noise_floor
-from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
-from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
-from neurodyn.robots import Robot
-from neurodyn.robots.data import open_robot_data
+from neurodyn.core import read_json
+from neurodyn.data import Split, Store
+from neurodyn.dynamics import HybridDynamics, RecordedEnvironments
+from neurodyn.identify import (
+    IdentificationSettings,
+    Noise,
+    changed,
+    forecast_errors,
+    hybrid_forecast,
+    identify,
+    load_identification,
+    noise_floor,
+)
+from neurodyn.learn import FitWindows, fit_windows
+from neurodyn.robots import Robot, open_robot_data
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -57,7 +60,7 @@ def forecasts(
 
 def as_declared(model: HybridDynamics) -> HybridDynamics:
     """Return the model without networks and with the parameters of the robot's declaration."""
-    from neurodyn.multibody.engine import EngineConfig
+    from neurodyn.multibody import EngineConfig
 
     config = EngineConfig(substeps=model.config.substeps)
     return HybridDynamics(model.spec, model.mechanism, config, (), model.fingerprint)
@@ -97,9 +100,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = options.run or Path(scratch) / "run"
         if options.run is None:
-            found = identify(
-                Problem(robot, robot.name, options.data, store, settings.parameters), run, settings
-            ).figures
+            found = identify(robot, options.data, run, settings=settings).figures
             for entry in found["parameters"]:
                 print(f"{entry['name']:24s} {entry['value']:.5g}")
         curves = forecasts(run, robot, store, settings, marks, options.windows)

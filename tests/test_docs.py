@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from neurodyn.cli.main import VERBS, _function, _parse, run
+from neurodyn.cli.main import VERBS, _parse, run
 from neurodyn.cli.policy import ACTIONS
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
@@ -134,8 +134,8 @@ def test_every_key_is_in_a_table(page: str, kind: type):
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
 def test_commands_parse(page: Path):
     for verb, *arguments in commands(page):
-        function = _function(verb) if verb != "policy" else ACTIONS[arguments.pop(0)]
-        _parse(function, verb, arguments)  # raises InputError where a flag does not exist
+        called = VERBS[verb] if verb != "policy" else ACTIONS[arguments.pop(0)]
+        _parse(called.load(), f"neurodyn {verb}", arguments)  # raises InputError where a flag does not exist
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
@@ -152,7 +152,7 @@ def test_verbs_and_flags_in_the_text_exist(page: Path):
 
 
 def flags(verb: str) -> set[str]:
-    functions = ACTIONS.values() if verb == "policy" else [_function(verb)]
+    functions = [called.load() for called in (ACTIONS.values() if verb == "policy" else [VERBS[verb]])]
     return {f"--{name.replace('_', '-')}" for f in functions for name in inspect.signature(f).parameters}
 
 

@@ -9,9 +9,9 @@ import torch
 
 from neurodyn.core.errors import InputError, NeurodynError
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.export import export_model
 from neurodyn.dynamics.interface import Control, State
-from neurodyn.dynamics.loading import load
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
 from neurodyn.nets import onnx_file
 from neurodyn.nets.ensemble import EnsembleConfig

@@ -11,8 +11,8 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.interface import State, Step
-from neurodyn.dynamics.neural.artifact import load as load_run
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.evaluate.reference_errors import perturb
 from neurodyn.evaluate.run import evaluate_run

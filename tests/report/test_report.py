@@ -9,7 +9,7 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate.log import evaluate_log
 from neurodyn.evaluate.simulator import evaluate
 from neurodyn.report import write_report
@@ -24,7 +24,7 @@ HORIZON = 40
 @pytest.fixture(scope="module")
 def simulated(trained_run: Path, cartpole: Robot) -> dict:
     pytest.importorskip("newton")
-    return evaluate(load(trained_run), cartpole, horizon=HORIZON, rollouts=6)
+    return evaluate(NEURAL.load(trained_run), cartpole, horizon=HORIZON, rollouts=6)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def simulated_page(trained_run: Path, simulated: dict, tmp_path_factory: pytest.
 
 @pytest.fixture(scope="module")
 def logged(trained_run: Path, cartpole: Robot, plant_store: Store, plant_file: Path) -> dict:
-    report = evaluate_log(load(trained_run), cartpole, plant_store, split=2, horizon=20)
+    report = evaluate_log(NEURAL.load(trained_run), cartpole, plant_store, split=2, horizon=20)
     report["notes"] = {"files": [str(plant_file)], "rows": 10, "alignment": ALIGNMENT}
     return report
 

@@ -37,15 +37,15 @@ def discover(
         resume: Go on with a discovery that was stopped.
     """
     import msgspec
-    from rich.console import Console
     from rich.table import Table
 
+    from neurodyn.cli.console import terminal
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
     from neurodyn.identify.discover import DiscoverySettings
     from neurodyn.identify.discovery_run import discover_run
-    from neurodyn.robots import load
+    from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
@@ -56,12 +56,13 @@ def discover(
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
     result = discover_run(
-        declared, robot, store, out, chosen, base=base, candidates=networks, progress=print, data=data, resume=resume
-    )
+        declared, locate(robot), store, out, chosen,
+        base=base, candidates=networks, progress=print, data=data, resume=resume,
+    )  # fmt: skip
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])
-    Console().print(table)
+    terminal().print(table)
     print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
     print(f"model: {out}")
     if json is not None:

@@ -44,11 +44,11 @@ def evaluate(
     from neurodyn.cli.tables import print_evaluation
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
-    from neurodyn.dynamics.loading import run_field
+    from neurodyn.dynamics.artifact import kind_of
     from neurodyn.evaluate.run import evaluate_run
 
     require_writable(json, report)
-    if run_field(run, "kind") == "world-model":
+    if kind_of(run) == "world-model":
         if ground is not None or stability:
             raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
         _evaluate_world_model(run, horizon, rollouts, seed, data, split, beside, json, report)

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one interface of all dynamics: analytic, hybrid, neural, and world models.
 
-A `Dynamics` steps a batch of worlds. It has no hidden mutable state: whatever history a kind of dynamics
-needs lives in the carry that the caller holds, and the state that is passed to `step` wins over anything
-the carry remembers, because simulators hand their own state to every step and users edit it.
+A `Dynamics` steps a batch of worlds. It has no hidden mutable state: history lives in the carry that the caller holds,
+and the state that is passed to `step` overrides it, because simulators hand their own state to every step and users
+edit it.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
-
-if TYPE_CHECKING:
-    from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
+from neurodyn.robots import Robot
 
 __all__ = [
     "Carry", "Control", "Dynamics", "Environment", "State", "Step", "Trajectory", "Window", "present_state",
@@ -28,13 +30,70 @@ Carry = Any
 class Dynamics(Protocol):
     """A batch of worlds that can be stepped; torch tensors in, torch tensors out.
 
+    `neurodyn.dynamics.base` has what all kinds have in common.
+
     Attributes:
         spec: Names, order, units and dt of state and control; frames of context that help a prediction.
+        kind: Name of the kind of dynamics (`neurodyn.dynamics.kinds`).
         differentiable: Whether gradients flow through `step` and `rollout`.
+        measured: Whether the state is what a log measures, in the environment of that log. Otherwise it is the state of
+            a simulator.
+        fingerprint: The articulation that the dynamics are of; None where that is unknown.
     """
 
     spec: StateSpec
+    kind: str
     differentiable: bool
+    measured: bool
+    fingerprint: Fingerprint | None
+
+    @property
+    def network(self) -> str:
+        """What computes a step, in a word: "gru", "identified" ..."""
+        ...
+
+    @property
+    def robot(self) -> Robot | None:
+        """The declaration of the robot; None where there is none."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Device of the tensors that it takes."""
+        ...
+
+    @property
+    def contact_points(self) -> ContactPointLayout | None:
+        """Points that are measured against the ground; None where it feels none."""
+        ...
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        ...
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is ready for use: no model with random weights."""
+        ...
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether steps have an epistemic standard deviation."""
+        ...
+
+    @property
+    def epistemic_scale(self) -> Tensor | None:
+        """Unit of the epistemic standard deviation: that of the states in the training data, shape [nq + nv + nx]."""
+        ...
+
+    def resolve_environment(self, environment: Environment | None) -> Environment:
+        """Return the environment with what it leaves open filled in; None for the default one.
+
+        Raises:
+            InputError: It asks for a gravity or a ground that the dynamics do not know.
+        """
+        ...
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return the carry of a batch of worlds whose history is `context` (a bare state has none)."""
@@ -44,11 +103,17 @@ class Dynamics(Protocol):
         """Predict one frame from `state` under `control`; the carry that is passed in stays valid."""
         ...
 
-    def reset(self, carry: Carry, context: State | Window, mask: Tensor) -> Carry:
+    def step_(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
+        """Predict one frame without gradients, as fast as possible; the carry that is passed in is used up."""
+        ...
+
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone."""
         ...
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         ...
 
@@ -59,7 +124,7 @@ class Dynamics(Protocol):
         *,
         torque: Tensor | None = None,
         environment: Environment | None = None,
-    ) -> "Quantities":
+    ) -> Quantities:
         """Return what is known of a state by name (`dynamics.quantities`), computed when it is asked for.
 
         Args:
@@ -67,5 +132,20 @@ class Dynamics(Protocol):
             step: The prediction that ended in it; None at a start.
             torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
             environment: What the worlds are in, as for `begin`.
+        """
+        ...
+
+
+class MeasuredDynamics(Dynamics, Protocol):
+    """Dynamics of what a log measures, whose history takes a warm-up to read: it can be read for many at a time."""
+
+    def graft(self, carry: Carry, rows: Tensor, source: Carry, chosen: Tensor) -> Carry:
+        """Give some worlds the history of others.
+
+        Args:
+            carry: History of all worlds; it stays valid.
+            rows: Worlds that begin anew.
+            source: Histories to take from.
+            chosen: Row of `source` for each of `rows`.
         """
         ...

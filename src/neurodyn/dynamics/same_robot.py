@@ -7,12 +7,12 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import MismatchError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.data.store import Store
-from neurodyn.dynamics.loading import Model
-from neurodyn.dynamics.neural.artifact import require_match
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.robots import Robot
 
 
-def require_robot(model: Model, robot: Robot) -> None:
+def require_robot(model: Dynamics, robot: Robot) -> None:
     """Refuse a robot whose declaration or asset changed since the model was trained.
 
     Raises:

@@ -5,14 +5,15 @@ import torch
 
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
+from neurodyn.dynamics.artifact import load_simulator
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.loading import Model, load_simulator
 from neurodyn.identify.noise import Noise
 from neurodyn.identify.settings import IdentificationRecord
 from neurodyn.identify.starts import FromPast
 
 
-def as_evaluated(run: str) -> Model | FromPast:
+def as_evaluated(run: str) -> LearnedDynamics | FromPast:
     """Load the model of a run; one that was identified with starts from the past takes them from there again.
 
     Raises:
@@ -30,6 +31,6 @@ def as_evaluated(run: str) -> Model | FromPast:
     return FromPast(model, context, Noise(*sizes.chunk(2)))
 
 
-def without_past(model: Model | FromPast) -> Model:
+def without_past(model: LearnedDynamics | FromPast) -> LearnedDynamics:
     """Return the model itself, for roll-outs that begin in a state."""
     return model.dynamics if isinstance(model, FromPast) else model

@@ -18,8 +18,8 @@ from torch import Tensor
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Trajectory, Window
-from neurodyn.dynamics.loading import Model
 from neurodyn.dynamics.measures import (
     MOVING,
     Columns,
@@ -61,7 +61,7 @@ class _Scored:
 
 
 def evaluate_log(
-    model: Model | FromPast,
+    model: LearnedDynamics | FromPast,
     robot: Robot,
     store: Store,
     *,
@@ -136,7 +136,13 @@ def _episodes(store: Store, split: int | None) -> np.ndarray:
 
 
 def _score(
-    model: Model | FromPast, robot: Robot, store: Store, split: int | None, frames: int, context: int, most: int
+    model: LearnedDynamics | FromPast,
+    robot: Robot,
+    store: Store,
+    split: int | None,
+    frames: int,
+    context: int,
+    most: int,
 ) -> _Scored:
     length = context + frames
     total = len(window_starts(store, _episodes(store, split), length))
@@ -156,7 +162,7 @@ def _score(
 
 @torch.no_grad()
 def _score_windows(
-    model: Model | FromPast, robot: Robot, windows: Windows, context: int, environments: RecordedEnvironments
+    model: LearnedDynamics | FromPast, robot: Robot, windows: Windows, context: int, environments: RecordedEnvironments
 ) -> _Scored:
     past = Window(windows.q[:, : context + 1], windows.qd[:, : context + 1], windows.control[:, :context])
     truth = Trajectory(windows.q[:, context:], windows.qd[:, context:])

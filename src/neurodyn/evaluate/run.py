@@ -7,7 +7,7 @@ from typing import Any
 from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split
-from neurodyn.dynamics.loading import load_simulator, robot_of
+from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.measures import summary_keys
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.evaluate.as_evaluated import as_evaluated

@@ -10,8 +10,8 @@ import torch
 from neurodyn.core.config import to_dict
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
-from neurodyn.dynamics.loading import Model
 from neurodyn.evaluate import motion
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
@@ -54,7 +54,7 @@ class Rollouts:
 
 
 def evaluate(
-    model: Model,
+    model: LearnedDynamics,
     robot: Robot,
     *,
     horizon: int | None = None,
@@ -117,7 +117,7 @@ def default_rollouts(robot: Robot) -> int:
 
 
 def roll_out(
-    model: Dynamics,
+    model: LearnedDynamics,
     robot: Robot,
     horizon: int,
     rollouts: int,
@@ -151,7 +151,9 @@ def roll_out(
     return Rollouts(start, environment, drive, truth, predicted, wall, cpu, simulator_cpu)
 
 
-def _driven(model: Model, robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> dict[str, Any]:
+def _driven(
+    model: LearnedDynamics, robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario
+) -> dict[str, Any]:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
     wild = roll_out(model, robot, horizon, count, seed, driven=True, where=where)
     return {"rollouts": count, "seed": seed, **compare(robot, wild.predicted, wild.truth, horizon)}
@@ -192,7 +194,7 @@ def _in_batches(
 
 
 def _warm_up(
-    model: Dynamics, simulator: AnalyticDynamics, start: State, drive: Drive, environment: Environment
+    model: LearnedDynamics, simulator: AnalyticDynamics, start: State, drive: Drive, environment: Environment
 ) -> None:
     """Compile kernels and fill caches before anything is timed; sizes as they will be."""
     for begin in {0, (start.worlds - 1) // _WORLDS * _WORLDS}:

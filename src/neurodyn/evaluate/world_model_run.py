@@ -9,8 +9,8 @@ from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.loading import robot_of
-from neurodyn.dynamics.world_model.artifact import load_world_model
+from neurodyn.dynamics.artifact import robot_of
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.world_model import evaluate_world_model
 from neurodyn.learn.world_model.train import WorldRunConfig, require_log
 from neurodyn.robots import load as load_robot
@@ -46,9 +46,9 @@ def evaluate_world_run(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    model = load_world_model(run)
+    model = WORLD_MODEL.load(run)
     store = open_log_of(run, data)
-    others = {str(name): load_world_model(name) for name in beside}
+    others = {str(name): WORLD_MODEL.load(name) for name in beside}
     return evaluate_world_model(
         model, store, split=chosen_split(store, split), horizon=horizon, rollouts=rollouts, seed=seed, beside=others
     )

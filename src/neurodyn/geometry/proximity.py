@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 import warp as wp
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -76,7 +77,14 @@ class ProximityQuery:
                     f"valid: 0 to {len(self.layout.joints) - 1}"
                 )
 
-    def __call__(self, ground: Ground | None, q: Tensor, qd: Tensor, *, base_frame: bool = False) -> Readings:
+    def __call__(
+        self,
+        ground: Ground | None,
+        q: Float[Tensor, "worlds nq"],
+        qd: Float[Tensor, "worlds nv"],
+        *,
+        base_frame: bool = False,
+    ) -> Readings:
         """Measure all contact points.
 
         Args:

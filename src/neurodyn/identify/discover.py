@@ -377,7 +377,7 @@ def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 
     config = msgspec.structs.replace(dynamics.config, blueprint=blueprint)
     model = HybridDynamics(
         dynamics.spec, dynamics.mechanism, config, dynamics.physical.specs, dynamics.fingerprint, dynamics.scene,
-        seed=seed,
+        declaration=dynamics.declaration, seed=seed,
     )  # fmt: skip
     model.physical.load_state_dict(dynamics.physical.state_dict())
     return model

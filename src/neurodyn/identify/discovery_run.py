@@ -10,9 +10,9 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store, package_versions
-from neurodyn.dynamics.hybrid.artifact import load_hybrid, save_hybrid
+from neurodyn.dynamics.artifact import robot_of
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.loading import robot_of
 from neurodyn.identify.discover import DiscoverySettings, Report, discover
 from neurodyn.identify.identify import built
 from neurodyn.learn.hybrid.windows import fit_windows
@@ -65,6 +65,7 @@ def discover_run(
     )  # fmt: skip
     going_on = check_run(out, record, resume)
     dynamics = nominal_dynamics(robot) if base is None else _base(base, robot)
+    dynamics.declaration = robot_name
     frames = settings.horizon
     train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
     held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
@@ -73,7 +74,7 @@ def discover_run(
         run=out, record=record, resume=going_on, callbacks=callbacks,
     )  # fmt: skip
     result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
-    save_hybrid(out, discovery.dynamics, robot_name)
+    HYBRID.save(out, discovery.dynamics)
     artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
     artifacts.write_json(out / "discovery.json", result)
     return result
@@ -90,7 +91,7 @@ def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamic
 
 
 def _base(base: str, robot: Robot) -> HybridDynamics:
-    model = load_hybrid(base)
+    model = HYBRID.load(base)
     if model.spec.robot != robot.name:
         raise InputError(f"--base {base}: is a model of {robot_of(base)!r}; valid: one of {robot.name!r}")
     if model.config.blueprint.augmentations:

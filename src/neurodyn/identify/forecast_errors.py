@@ -9,8 +9,7 @@ from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
-from neurodyn.dynamics.loading import Model
+from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory, Window
 from neurodyn.dynamics.measures import MOVING, constant_velocity, error_names, finite_worlds, hold_last, joint_distance
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.noise import Noise
@@ -35,7 +34,7 @@ def hybrid_forecast(
     return forecast
 
 
-def model_forecast(model: Model, environments: RecordedEnvironments) -> Forecast:
+def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forecast:
     """Return the forecasts of any other model, from the logged state and as much history as it makes use of."""
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:

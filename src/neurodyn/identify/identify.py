@@ -19,9 +19,9 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
 from neurodyn.data.store import Split, Store, package_versions
-from neurodyn.dynamics.hybrid.artifact import save_hybrid
+from neurodyn.dynamics.artifact import load_simulator
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.loading import load_simulator
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
 from neurodyn.identify.forecast_errors import Forecast, baselines, forecast_errors, hybrid_forecast, model_forecast
@@ -144,7 +144,7 @@ class _Identification:
         config = EngineConfig(substeps=settings.substeps, contact=settings.contact, blueprint=blueprint or Blueprint())
         return HybridDynamics(
             self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
-            threads=settings.threads, seed=settings.seed,
+            declaration=self.problem.name, threads=settings.threads, seed=settings.seed,
         )  # fmt: skip
 
     def run(self, resume: bool) -> Identification:
@@ -170,7 +170,7 @@ class _Identification:
             values = residuals.space.values(point.x)[0].detach()
             _set(identified, values)
             if self.hybrid is None:
-                save_hybrid(self.out, identified, self.problem.name)
+                HYBRID.save(self.out, identified)
             else:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
@@ -257,11 +257,7 @@ class _Identification:
             used = (time.perf_counter() - self.began) / 60.0
             budget = Budget(minutes=max(0.05, settings.minutes - used))
         learner = NetworkLearner(
-            model,
-            windows,
-            network,
-            seed=settings.seed,
-            save=lambda best: save_hybrid(self.out, best, self.problem.name),
+            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best)
         )
         loop = TrainingLoop(
             learner, budget, self.out, name=NETWORKS, validations=network.validations, patience=network.patience,

@@ -12,6 +12,7 @@ from neurodyn.core.errors import InputError, require
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.presets import load_preset
 from neurodyn.learn.run_folder import RunRecord
+from neurodyn.multibody.engine import CONTACT_MODELS
 from neurodyn.robots import Robot
 
 
@@ -75,7 +76,7 @@ class IdentificationSettings(Config, frozen=True):
     start: Literal["auto", "logged", "past"] = "auto"
     context: int = 10
     substeps: int = 4
-    contact: Literal["force", "impulse"] | None = None
+    contact: str | None = None
     network: NetworkSettings = NetworkSettings()
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
     rollouts: int = 4000
@@ -98,6 +99,8 @@ class IdentificationSettings(Config, frozen=True):
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
             raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
         require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
+        if self.contact is not None:
+            CONTACT_MODELS.require(self.contact)
         require_counts(
             self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts", "threads"
         )  # fmt: skip

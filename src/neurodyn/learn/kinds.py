@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How each kind of dynamics is trained and fine-tuned: parts of the kinds' records."""
 
-from neurodyn.dynamics.kinds import KINDS, Kind
-
-for _name, _title in {"neural": "neural model", "world-model": "world model"}.items():
-    if _name not in KINDS:
-        KINDS.add(_name, Kind(_name, _title))
+from neurodyn.dynamics.kinds import KINDS
 
 KINDS["neural"].add("train", "neurodyn.learn.neural.run:train_run")
 KINDS["neural"].add("finetune", "neurodyn.learn.neural.run:finetune_run")

@@ -4,7 +4,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,6 +38,7 @@ class TrainState:
         measured: Validations in this phase so far.
         skipped: Steps left out because their gradient was not finite.
         stale: Validations in a row that brought nothing better.
+        carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
     """
 
     phase: int = 0
@@ -50,6 +51,7 @@ class TrainState:
     measured: int = 0
     skipped: int = 0
     stale: int = 0
+    carried: float = 0.0
 
     def saved(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
@@ -140,7 +142,7 @@ class TrainingLoop:
         learner.enter(0)
 
     def resume(self) -> None:
-        """Go on from RUN/state. A training that was over goes on in its last phase, if the budget is larger now.
+        """Go on from RUN/state; what a larger budget adds goes to the present phase and those that follow.
 
         Raises:
             InputError: The state is missing or damaged, or the data are others than before.
@@ -158,11 +160,12 @@ class TrainingLoop:
             over, at.phase = at.phase > last, min(at.phase, last)
             self.learner.enter(at.phase)
             self.learner.load(saved)
+            at.carried = self.budget.carried(at, replace(self.budget, **saved.get("budget", {})))
             done = self.budget.done(at)
             if over and (done >= 1.0 or not at.phase_step):
                 at.phase = last + 1
             else:  # a larger budget spreads its validations anew
-                at.measured = min(at.measured, int(done * self._checks(at.phase)))
+                at.measured = int(done * self._checks(at.phase))
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: state does not fit its configuration ({error})") from None
 
@@ -204,7 +207,8 @@ class TrainingLoop:
         """Write a checkpoint to RUN/state."""
         if self.folder is None:
             return
-        tree = {"position": self.state.saved(), **self.learner.state()}
+        limits = {"steps": self.budget.steps, "minutes": self.budget.minutes}
+        tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
         artifacts.write_tree(self.folder / "state", self._name, tree)
@@ -238,6 +242,7 @@ class TrainingLoop:
             at.phase = len(self.budget.shares)
         else:
             at.phase, at.phase_step, at.phase_seconds, at.measured, at.stale = at.phase + 1, 0, 0.0, 0, 0
+            at.carried = 0.0
             self.learner.enter(at.phase)
         self.save()
         self._wall, self._cpu = time.perf_counter(), time.process_time()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.dynamics.loading import run_field
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
-from neurodyn.robots import Robot, load, names
+from neurodyn.robots import Robot, load, locate
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     entry = KINDS[kind].part("train", f"kind {kind!r}")
     declared = robot if isinstance(robot, Robot) else load(robot)
     return entry(
-        declared, _place(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
+        declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
         device=device, resume=resume, progress=progress, callbacks=callbacks,
     )  # fmt: skip
 
@@ -75,37 +75,16 @@ def finetune(
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> TrainState:
-    """Adapt a trained model to other data of the same robot and write it to a new run directory.
+    """Adapt the model of a run, or of "pretrained:NAME", to other data of the same robot, in a new run directory.
 
-    Args:
-        run: Run directory, or "pretrained:NAME".
-        data: As of `train`.
-        out: Run directory of the adapted model.
-        size: Settings: "finetune", or the path of a settings file.
-        minutes: Time budget [min]; None for that of the settings.
-        steps: Optimiser steps instead of a time budget.
-        seed: Seed of the batches; None for that of the settings.
-        device: Torch device that trains.
-        resume: Go on with a fine-tuning that was stopped.
-        progress: Shown how far it is.
-        callbacks: Called as it goes.
-
-    Returns:
-        Where the training ended.
+    Arguments are those of `train`; `size` is "finetune", or the path of a settings file.
 
     Raises:
         InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
-    entry = KINDS[run_field(run, "kind")].part("finetune", str(run))
+    entry = KINDS[kind_of(run)].part("finetune", str(run))
     return entry(
         str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
         progress=progress, callbacks=callbacks,
     )  # fmt: skip
-
-
-def _place(robot: Robot | str | Path) -> str:
-    """Return name or path by which a robot is found again from any folder."""
-    if isinstance(robot, Robot):
-        return robot.name if robot.name in names() else str(Path(robot.folder).resolve())
-    return str(robot) if str(robot) in names() else str(Path(robot).resolve())

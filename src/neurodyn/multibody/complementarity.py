@@ -21,6 +21,7 @@ from typing import Any
 
 from neurodyn.core.errors import require
 from neurodyn.multibody.articulated import LinkMotion, Quantity, Tree
+from neurodyn.multibody.contact_model import ContactModel, Contacts
 from neurodyn.multibody.gauss_seidel import cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import LinkPose, Touch
@@ -183,6 +184,23 @@ def contact_velocities(
         return list(qd_free)
     change = rows.velocity_change(contact_impulses(rows, qd_free, dt, quantity, settings))
     return [v + more for v, more in zip(qd_free, change, strict=True)]
+
+
+class Impulse(ContactModel):
+    """Contact as impulses at the end of a step."""
+
+    defaults = DEFAULTS
+
+    def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
+        """Return accelerations over the step."""
+        before, dt = contacts.qd, contacts.dt
+        unhindered = [v + dt * a for v, a in zip(before, free, strict=True)]
+        links = contacts.tree, contacts.motions, contacts.poses
+        solved = contact_velocities(*links, contacts.touched, contacts.q, unhindered, dt, contacts.scope)
+        return [(after - v) * (1.0 / dt) for after, v in zip(solved, before, strict=True)]
+
+
+IMPULSE = Impulse()
 
 
 def _sum_of_products(a: Sequence[Any], b: Sequence[Any]) -> Any:

@@ -11,7 +11,8 @@ $$f_n = \max(k\,d^{3/2} (1 + c\,\dot d),\ 0), \qquad f_t = -\mu f_n \tanh(4 |u|/
 from typing import Any
 
 from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.points import Touch
+from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
+from neurodyn.multibody.points import Touch, wrenches
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
 
@@ -35,3 +36,24 @@ def friction_force(quantity: Quantity, touch: Touch, normal: Any) -> Vector:
     speed = safe_sqrt(dot(slip, slip))
     size = quantity("contact.friction") * normal * tanh(4.0 * speed / quantity("contact.slip_speed"))
     return -1.0 * size / speed * slip
+
+
+class Force(ContactModel):
+    """Contact as a force; networks may act on the normal force and the friction of each point."""
+
+    defaults = DEFAULTS
+
+    def forces(self, contacts: Contacts) -> Wrenches:
+        """Return the wrenches on the links."""
+        scope, forces = contacts.scope, []
+        for touch in contacts.touched:
+            normal = scope.define(f"contact.{touch.name}.normal", normal_force(scope, touch))
+            friction = [
+                scope.define(f"contact.{touch.name}.friction.{axis}", value)
+                for axis, value in zip("xyz", friction_force(scope, touch, normal), strict=True)
+            ]
+            forces.append(array([normal * n + f for n, f in zip(touch.normal, friction, strict=True)]))
+        return wrenches(contacts.poses, contacts.touched, forces)
+
+
+FORCE = Force()

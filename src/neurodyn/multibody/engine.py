@@ -8,29 +8,36 @@ Euler).
 
 from typing import Any, Literal
 
+from msgspec import UNSET, UnsetType
+
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
-from neurodyn.multibody import complementarity, contact_force
-from neurodyn.multibody.articulated import LinkMotion, Tree
-from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.passive import passive_torque
-from neurodyn.multibody.points import LinkPose, Touch, link_poses, touches, wrenches
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 from neurodyn.multibody.vectors import ZERO, Vector, array
 
-SIZE = "points.size"
-"""Quantity: factor on the places and radii of the contact points."""
+CONTACT_MODELS: Registry[ContactModel] = Registry(
+    "contact model",
+    force="neurodyn.multibody.contact_force:FORCE",
+    impulse="neurodyn.multibody.complementarity:IMPULSE",
+)
+"""Contact models by name."""
+
+EULER = "semi-implicit-euler"
+INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.multibody.integration:advanced"})
+"""Integrators by name."""
 
 GROUND = 6
 """Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
-
-Wrenches = dict[int, tuple[Vector, Vector]]
-"""Moment and force by link index, in the link's frame."""
 
 
 class EngineConfig(Config, frozen=True):
@@ -38,20 +45,26 @@ class EngineConfig(Config, frozen=True):
 
     Attributes:
         substeps: Steps in a frame.
-        contact: "force" (Hunt-Crossley), "impulse" (complementarity), or None for no contacts.
+        contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity); None for no contacts.
         ground: "plane" for one plane under all points, "contact_points" for a point and a normal for each, held over a
             frame.
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
+        integrator: Name of an integrator; unset for semi-implicit Euler.
     """
 
     substeps: int = 4
-    contact: Literal["force", "impulse"] | None = None
+    contact: str | None = None
     ground: Literal["plane", "contact_points"] = "plane"
     free: tuple[str, ...] = ()
     blueprint: Blueprint = Blueprint()
+    integrator: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
+        if self.contact is not None:
+            CONTACT_MODELS.require(self.contact)
+        if self.integrator is not UNSET:
+            INTEGRATORS.require(self.integrator)
         require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
 
 
@@ -85,6 +98,8 @@ class Engine:
         self._spec = spec
         self._dt = spec.dt / config.substeps
         self._nominal = nominal(mechanism, config.contact)
+        self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
+        self._advanced = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
             if name not in self._nominal:
                 raise InputError(f"there is no parameter {name!r}; valid: {choices(self._nominal)}")
@@ -147,15 +162,16 @@ class Engine:
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         torque = self._torques(scope, tree, q, qd, control)
         forces = self._external(scope)
-        if config.contact == "force":
-            forces = _merged(forces, self._contact_forces(scope, tree, motions, inputs.held))
+        contacts = Contacts(scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt)
+        if self._contact is not None:
+            forces = _merged(forces, self._contact.forces(contacts))
         acceleration = [
             scope.define(f"acceleration.{name}", value)
             for name, value in zip(self._spec.qd_names, tree.accelerations(motions, q, torque, forces), strict=True)
         ]
-        if config.contact == "impulse":
-            acceleration = self._impulses(scope, tree, motions, q, qd, acceleration, inputs.held)
-        return [x for part in advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
+        if self._contact is not None:
+            acceleration = self._contact.accelerations(contacts, acceleration)
+        return [x for part in self._advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
 
     def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], control: list[Any]) -> list[Scalar]:
         names = self._spec.qd_names
@@ -178,38 +194,10 @@ class Engine:
         names = [f"wrench.{link.joint.name}" for link in self.mechanism.links]
         return {index: (vector(f"{name}.moment"), vector(f"{name}.force")) for index, name in enumerate(names)}
 
-    def _touches(
-        self, scope: Scope, tree: Tree, motions: list[LinkMotion], held: list[Any]
-    ) -> tuple[list[LinkPose], list[Touch]]:
+    def _grounds(self, held: list[Any]) -> list[tuple[Vector, Vector]]:
         count = len(self.mechanism.points)
         places = [0] * count if self.config.ground == "plane" else [GROUND * i for i in range(count)]
-        grounds = [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
-        poses = link_poses(tree, motions)
-        touched = touches(tree, motions, poses, self.mechanism.points, grounds, scope(SIZE))
-        for touch in touched:
-            touch.depth = scope.define(f"contact.{touch.name}.depth", touch.depth)
-        return poses, touched
-
-    def _contact_forces(self, scope: Scope, tree: Tree, motions: list[LinkMotion], held: list[Any]) -> Wrenches:
-        poses, touched = self._touches(scope, tree, motions, held)
-        forces = []
-        for touch in touched:
-            normal = scope.define(f"contact.{touch.name}.normal", contact_force.normal_force(scope, touch))
-            friction = [
-                scope.define(f"contact.{touch.name}.friction.{axis}", value)
-                for axis, value in zip("xyz", contact_force.friction_force(scope, touch, normal), strict=True)
-            ]
-            forces.append(array([normal * n + f for n, f in zip(touch.normal, friction, strict=True)]))
-        return wrenches(poses, touched, forces)
-
-    def _impulses(
-        self, scope: Scope, tree: Tree, motions: list[LinkMotion], q: list[Any], qd: list[Any],
-        acceleration: list[Scalar], held: list[Any],
-    ) -> list[Scalar]:  # fmt: skip
-        poses, touched = self._touches(scope, tree, motions, held)
-        free = [v + self._dt * a for v, a in zip(qd, acceleration, strict=True)]
-        solved = complementarity.contact_velocities(tree, motions, poses, touched, q, free, self._dt, scope)
-        return [(after - before) * (1.0 / self._dt) for after, before in zip(solved, qd, strict=True)]
+        return [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
 
 
 def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
@@ -224,11 +212,9 @@ def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
 
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
     """Return the nominal values of all quantities of a mechanism and of its contacts."""
-    values = mechanism.quantities()
-    if contact is not None:
-        values[SIZE] = 1.0
-    models = {"force": contact_force, "impulse": complementarity}
-    return values | models[contact].DEFAULTS if contact is not None else values
+    if contact is None:
+        return mechanism.quantities()
+    return {**mechanism.quantities(), SIZE: 1.0, **CONTACT_MODELS[contact].defaults}
 
 
 def _merged(a: Wrenches, b: Wrenches) -> Wrenches:

@@ -4,11 +4,15 @@ r"""Semi-implicit Euler in Newton's coordinates.
 $$\dot q_{t+1} = \dot q_t + dt\,\ddot q_t, \qquad q_{t+1} = q_t \oplus dt\,\dot q_{t+1}$$
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.vectors import array, turned
+
+Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
+"""From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:

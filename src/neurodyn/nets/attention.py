@@ -110,3 +110,26 @@ class SlidingAttention(nn.Module):
             scores.masked_fill_(~frame.valid[:, None], -torch.inf)
         mixed = torch.mul(ring[:, 1], scores.softmax(0)[:, :, None], out=scratch).sum(0)
         return onto.addmm_(mixed.view(width, -1).t(), self.out.weight.t())
+
+    def empty_register(self, worlds: int) -> Tensor:
+        """Return the register of worlds without history, shape [worlds, window - 1, 2, heads, channels]."""
+        return torch.zeros(worlds, self.window - 1, 2, self.heads, self.channels)
+
+    def stream(self, x: Tensor, register: Tensor, cos: Tensor, sin: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend from the present frame to it and to those in a register; return the register one frame later.
+
+        Args:
+            x: Shape [worlds, width].
+            register: Keys and values of the last frames, oldest first; keys are not turned.
+            cos: Cosines of the positions in the window, shape [window, channels / 2].
+            sin: Sines, likewise.
+            hidden: Which frames lie before a world's history, shape [worlds, window].
+        """
+        q, k, v = self.qkv(x).view(-1, 3, self.heads, self.channels).unbind(1)
+        seen = torch.cat((register, torch.stack((k, v), 1)[:, None]), 1)  # [worlds, window, 2, heads, channels]
+        keys = rotate(seen[:, :, 0].transpose(1, 2), cos, sin)  # [worlds, heads, window, channels]
+        query = rotate(q[:, :, None], cos[-1:], sin[-1:])
+        scores = (keys * query).sum(-1) * self.channels**-0.5
+        weights = scores.masked_fill(hidden[:, None], -torch.inf).softmax(-1)
+        mixed = (seen[:, :, 1].transpose(1, 2) * weights[..., None]).sum(2)
+        return self.out(mixed.reshape(-1, self.heads * self.channels)), seen[:, 1:]

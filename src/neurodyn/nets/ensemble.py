@@ -19,6 +19,7 @@ from torch.nn import functional
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
 from neurodyn.nets.members import MemberGRU, MemberLinear
+from neurodyn.nets.networks import TRUNKS
 
 Hidden = tuple[Tensor, ...]
 
@@ -27,7 +28,7 @@ class EnsembleConfig(Config, frozen=True):
     """Kind and size of an ensemble.
 
     Attributes:
-        kind: "gru" (recurrent) or "mlp" (no memory).
+        kind: Name of the layers of the trunk: "gru" (recurrent) or "mlp" (no memory).
         members: Number of members.
         trunk: "own" for independent members, "shared" for one trunk with the heads of all members.
         width: Size of a hidden state or layer of the trunk.
@@ -37,7 +38,7 @@ class EnsembleConfig(Config, frozen=True):
         clip: Normalised inputs are cut off at this many standard deviations; None for never.
     """
 
-    kind: Literal["gru", "mlp"] = "gru"
+    kind: str = "gru"
     members: int = 5
     trunk: Literal["own", "shared"] = "own"
     width: int = 256
@@ -48,6 +49,7 @@ class EnsembleConfig(Config, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
+        TRUNKS.require(self.kind)
         for name in ("members", "width", "depth", "head"):
             if getattr(self, name) < 1:
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least 1")
@@ -69,7 +71,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.config, self.inputs, self.outputs, self.events = config, inputs, outputs, events
         self.trunks = config.members if config.trunk == "own" else 1
-        layer = MemberGRU if config.kind == "gru" else MemberLinear
+        layer = TRUNKS[config.kind]
         sizes = [inputs] + [config.width] * config.depth
         self.trunk = nn.ModuleList(layer(self.trunks, a, b) for a, b in itertools.pairwise(sizes))
         self.mean_hidden = MemberLinear(config.members, config.width, config.head)
@@ -87,7 +89,7 @@ class Ensemble(nn.Module):
     @property
     def recurrent(self) -> bool:
         """Whether there is a memory."""
-        return self.config.kind == "gru"
+        return TRUNKS[self.config.kind].recurrent
 
     def begin(self, rows: int, like: Tensor) -> Hidden:
         """Return empty hidden states, on the device and of the type of `like`."""
@@ -148,7 +150,7 @@ class Ensemble(nn.Module):
 
     def _feed(self, x: Tensor) -> Tensor:
         for layer in self.trunk:
-            x = functional.silu(layer(x))
+            x = layer(x)
         return x
 
 

@@ -5,11 +5,12 @@ Arrays begin with the axis of the members. Where it has length 1, all members sh
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 
 class MemberLinear(nn.Module):
@@ -38,6 +39,16 @@ class MemberLinear(nn.Module):
         nn.init.zeros_(self.bias)
 
 
+class MemberLayer(MemberLinear):
+    """A hidden layer without memory: y_m = silu(x_m W_m + b_m)."""
+
+    recurrent: ClassVar[bool] = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map rows, shape [members or 1, rows, inputs] -> [members, rows, outputs]."""
+        return functional.silu(super().forward(x))
+
+
 class MemberGRU(nn.Module):
     """One layer of gated recurrent units per member, as in `nets.gru`, gates in the order r, z, n.
 
@@ -46,6 +57,8 @@ class MemberGRU(nn.Module):
         weight: From the hidden state to the gates, shape [members, width, 3 width].
         bias: b_hn, shape [members, 1, width].
     """
+
+    recurrent: ClassVar[bool] = True
 
     def __init__(self, members: int, inputs: int, width: int) -> None:
         super().__init__()

@@ -2,13 +2,16 @@
 """The multi-layer perceptron: a sequence network without memory."""
 
 import itertools
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.nets.sequence import SequenceNet
+
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
 
 Activation = Literal["silu", "gelu", "relu", "tanh"]
 
@@ -30,6 +33,13 @@ class MLP(SequenceNet):
         self.inputs, self.outputs, self.activation = inputs, outputs, activation
         sizes = (inputs, *widths, outputs)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+
+    least_depth = 0
+
+    @classmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes."""
+        return cls(inputs, outputs, (config.width,) * config.depth, config.activation)
 
     @property
     def context(self) -> int:

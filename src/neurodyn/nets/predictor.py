@@ -5,7 +5,7 @@ The short cut is initialised by least squares and the network's last layer by ze
 linear model and the network learns only the rest.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,20 @@ from neurodyn.core.errors import InputError
 from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
+
 
 class Predictor(nn.Module):
     r"""$y = \bar y + \sigma_y (W n + b + net(n))$ with $n = (x - \bar x)/\sigma_x$.
 
     Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's.
+
+    Attributes:
+        config: What it was built from; None where it was built by hand.
     """
+
+    config: "NetConfig | None" = None
 
     def __init__(
         self,

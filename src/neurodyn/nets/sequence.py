@@ -7,10 +7,15 @@ caller holds. Both give the same numbers.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+
+from neurodyn.core.errors import InputError
+
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of network."""
@@ -22,10 +27,31 @@ class SequenceNet(nn.Module, ABC):
     Attributes:
         inputs: Size of an input vector.
         outputs: Size of an output vector.
+        least_depth: Least depth of a configuration.
+        stream_names: Names of the tensors of `stream`'s memory.
     """
 
     inputs: int
     outputs: int
+    least_depth: ClassVar[int] = 1
+
+    @classmethod
+    @abstractmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes, with random weights."""
+
+    @classmethod
+    def check(cls, config: "NetConfig") -> None:
+        """Refuse sizes that make no such network.
+
+        Raises:
+            InputError: They make none.
+        """
+
+    @classmethod
+    def memory(cls, config: "NetConfig") -> int:
+        """Return the frames of history that such a network needs."""
+        return 0
 
     @property
     @abstractmethod
@@ -94,6 +120,25 @@ class SequenceNet(nn.Module, ABC):
         for frame in x.unbind(1):
             _, primed = self.step(frame, primed)
         return primed if mask is None else self.merge(carry, primed, mask)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the tensors of `stream`'s memory."""
+        return ()
+
+    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+        """Return the memory of `stream` for worlds without history; worlds are the first axis of every tensor."""
+        return ()
+
+    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame as a function of tensors alone, which is what other runtimes can hold.
+
+        Raises:
+            InputError: The network does not say how, and has a memory.
+        """
+        if self.begin(1) is not None:
+            raise InputError(f"{type(self).__name__}: cannot be exported; valid: networks that override `stream`")
+        return self(x), memory
 
     def zero_output(self) -> None:
         """Set the last layer to exactly zero, so that the net's output is zero for every input."""

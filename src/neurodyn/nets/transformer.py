@@ -7,7 +7,7 @@ longer than the window, so that training sees the same histories as a long roll-
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from neurodyn.nets.attention import Frame, SlidingAttention
 from neurodyn.nets.mlp import MLP
 from neurodyn.nets.rotary import Rotary
 from neurodyn.nets.sequence import SequenceNet
+
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,23 @@ class Transformer(SequenceNet):
         self.head = MLP(width, outputs, head, "relu")
         self.rotary = Rotary(width // heads, window)
 
+    @classmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes."""
+        head = (config.head,) if config.head else ()
+        return cls(inputs, outputs, config.width, config.depth, config.heads, config.window, head=head)
+
+    @classmethod
+    def check(cls, config: "NetConfig") -> None:
+        """Refuse a width that does not divide into heads of even size."""
+        if config.heads < 1 or config.width % (2 * config.heads):
+            raise InputError(f"net.width is {config.width} with {config.heads} heads; expected a multiple of 2 x heads")
+
+    @classmethod
+    def memory(cls, config: "NetConfig") -> int:
+        """Return how far back the blocks look together."""
+        return config.depth * (config.window - 1)
+
     @property
     def context(self) -> int:
         """Every block looks `window - 1` frames further back."""
@@ -180,6 +200,37 @@ class Transformer(SequenceNet):
         """Return an empty carry that is at the frame of `carry` after `frames` steps."""
         rings = tuple(torch.zeros_like(ring) for ring in carry.rings)
         return RingCarry(rings, torch.zeros_like(carry.filled), carry.frame - frames)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the registers of keys and values, and of the number of frames in them."""
+        return (*(f"keys_values_{layer}" for layer in range(len(self.blocks))), "filled")
+
+    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+        """Return empty registers."""
+        self.rotary.tables(self.embed.weight)  # made now: a tracer would keep tables of its own
+        registers = [block.attention.empty_register(worlds) for block in self._blocks()]
+        return (*registers, torch.zeros(worlds, dtype=torch.long))
+
+    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame.
+
+        The last frames are kept as a register that shifts by one at every step, with keys that are not turned yet: what
+        a frame sees of another depends on how far apart they are, so positions in the register serve as well as
+        positions in time, and no frame need be counted.
+        """
+        *registers, filled = memory
+        cos, sin = self.rotary.at(self.window, x)
+        # Slots of the register from the oldest to the present frame; those before a world's history are hidden.
+        age = torch.arange(self.window - 1, -1, -1, device=x.device)
+        hidden = age > filled[:, None]
+        x, kept = self.embed(x), []
+        for block, register in zip(self._blocks(), registers, strict=True):
+            mixed, register = block.attention.stream(block.norm1(x), register, cos, sin, hidden)
+            x = x + mixed
+            x = x + block.narrow(functional.gelu(block.widen(block.norm2(x))))
+            kept.append(register)
+        return self.head(self.norm(x)), (*kept, (filled + 1).clamp(max=self.window - 1))
 
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))

@@ -1,6 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: what a model is, how well it does and how to repeat it, on one self-contained page."""
 
-from neurodyn.report.write import write_report
+from typing import TYPE_CHECKING
 
-__all__ = ["write_report"]
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.report.identification import write_identification
+    from neurodyn.report.recording import Recording, record, record_log, record_run
+    from neurodyn.report.recording_files import readme_gif, write_recording
+    from neurodyn.report.write import write_report
+
+__all__ = [
+    "Recording", "readme_gif", "record", "record_log", "record_run", "write_identification", "write_recording",
+    "write_report",
+]  # fmt: skip
+
+lazy(__name__)

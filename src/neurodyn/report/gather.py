@@ -15,8 +15,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.store import Split
 from neurodyn.data.writer import open_store_file
-from neurodyn.dynamics.loading import Model, run_field
-from neurodyn.dynamics.neural.artifact import ModelConfig, read_model_config
+from neurodyn.dynamics.artifact import kind_of, robot_of
+from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig
 from neurodyn.evaluate.as_evaluated import as_evaluated, without_past
 from neurodyn.evaluate.scenario import scenario
 from neurodyn.identify.starts import FromPast
@@ -90,8 +91,8 @@ def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Materia
     Raises:
         InputError: There is no such run, or its model is damaged.
     """
-    hybrid = run_field(run, "kind") == "hybrid"
-    material = Material(run, _name(run), report, None if hybrid else read_model_config(run)[0])
+    hybrid = kind_of(run) == "hybrid"
+    material = Material(run, _name(run), report, None if hybrid else NEURAL.read(run)[0])
     if (run / "config.yaml").is_file():
         material.config_text = (run / "config.yaml").read_text(encoding="utf-8")
         if not hybrid:
@@ -99,7 +100,7 @@ def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Materia
             _read_data_header(material, material.config.data)
     model = as_evaluated(str(run))
     try:
-        material.robot = load_robot(run_field(run, "robot"))
+        material.robot = load_robot(robot_of(run))
         _record(material, model, material.robot)
         if moving and material.recordings:
             material.frames, material.interval = pictures(_short(material.recordings[0]))
@@ -108,7 +109,7 @@ def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Materia
     return material
 
 
-def _record(material: Material, model: Model | FromPast, robot: Robot) -> None:
+def _record(material: Material, model: LearnedDynamics | FromPast, robot: Robot) -> None:
     report, seed = material.report, material.report["seed"]
     if not material.of_log:
         frames = report["horizon"]

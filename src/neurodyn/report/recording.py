@@ -17,8 +17,9 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import all_windows
+from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Trajectory, Window
-from neurodyn.dynamics.loading import Model, load_simulator, robot_of
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.log import MOVING
 from neurodyn.evaluate.scenario import Scenario, scenario
@@ -70,7 +71,7 @@ class Recording:
 
 
 def record(
-    model: Model,
+    model: LearnedDynamics,
     robot: Robot,
     *,
     frames: int,
@@ -112,7 +113,7 @@ def record(
 
 @torch.no_grad()
 def record_log(
-    model: Model | FromPast,
+    model: LearnedDynamics | FromPast,
     robot: Robot,
     store: Store,
     *,

@@ -9,7 +9,7 @@ import torch
 from neurodyn.core.artifacts import resolve_run, write_text
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
-from neurodyn.dynamics.world_model.artifact import load_world_model
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.forecasts import window, windows_of
 from neurodyn.evaluate.world_model_run import chosen_split, open_log_of
@@ -43,7 +43,7 @@ def write_world_report(
     path = folder / "report.html" if path is None else path
     body = [
         _header(result),
-        samples(load_world_model(run), store, chosen_split(store, split), result["horizon"]),
+        samples(WORLD_MODEL.load(run), store, chosen_split(store, split), result["horizon"]),
         errors(result),
         honesty(result),
         events(result),

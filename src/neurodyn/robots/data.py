@@ -6,6 +6,7 @@ from typing import Literal
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.readers.column_map import is_log
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.store import Store
 from neurodyn.robots import Robot, load
@@ -20,7 +21,7 @@ def open_robot_data(robot: Robot, data: str | Path) -> Store:
         InputError: The file is missing, damaged or of another robot, or the robot declares no log layout.
     """
     path = Path(data)
-    if path.suffix.lower() in {".npz", ".csv"} and robot.log_path is None:
+    if is_log(path) and robot.log_path is None:
         raise InputError(
             f"{path}: robot {robot.name!r} declares no column map for logs; make a store of it with "
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
@@ -34,7 +35,7 @@ def open_measured_data(robot: Robot, data: str | Path) -> Store:
     Raises:
         InputError: The file is missing or damaged, or the robot declares no log layout.
     """
-    if Path(data).suffix.lower() in {".npz", ".csv"}:
+    if is_log(Path(data)):
         return open_robot_data(robot, data)
     return Store.open(data)
 

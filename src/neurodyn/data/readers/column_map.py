@@ -14,7 +14,7 @@ A column map is a small YAML or TOML file:
 A joint with a quaternion is declared under `floating`, where its order and the axes of its velocities are named.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,10 +23,16 @@ import msgspec
 from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, renamed, to_dict
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.floating import Floating
 from neurodyn.data.readers.units import factor, state_units
+
+READERS: Registry[Callable[..., Any]] = Registry(
+    "format of logs", csv="neurodyn.data.readers.csv:read_csv", npz="neurodyn.data.readers.npz:read_npz"
+)
+"""Log readers by format, which is also the suffix of their files: (path, column map, spec) -> list of runs."""
 
 
 class Column(Config, frozen=True):
@@ -65,7 +71,7 @@ class ColumnMap(Config, frozen=True):
     """Meaning of the columns of a log.
 
     Attributes:
-        format: Format of the files.
+        format: Format of the files: the name of a reader.
         q: Column of each position coordinate, by its name in the robot's spec.
         control: Column of each control, by the name of its joint.
         qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference over the
@@ -102,7 +108,7 @@ class ColumnMap(Config, frozen=True):
 
     aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points"}
 
-    format: Literal["csv", "npz"]
+    format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
     control: dict[str, Column] = msgspec.field(default_factory=dict)
     qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
@@ -130,6 +136,7 @@ class ColumnMap(Config, frozen=True):
     comment: str = "#"
 
     def __post_init__(self) -> None:
+        READERS.require(self.format)
         if (self.time is None) == (self.period is None):
             raise ValueError("give either time (a column) or period (seconds)")
         if isinstance(self.period, str) and self.format != "npz":
@@ -221,6 +228,11 @@ class ColumnMap(Config, frozen=True):
             if bool(self.floating[name].position) != (kind == "free"):
                 need = "needs" if kind == "free" else "has no"
                 raise InputError(f"{where}: the {kind} joint {name!r} {need} position and linear_velocity")
+
+
+def is_log(path: Path) -> bool:
+    """Return whether a file is a log, by its suffix, and no store."""
+    return path.suffix.lower().removeprefix(".") in READERS
 
 
 def read_column_map(path: Path) -> ColumnMap:

@@ -13,9 +13,7 @@ from neurodyn.core.scene import IDENTITY
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table, package_versions
 from neurodyn.data.readers.alignment import Alignment, measure
-from neurodyn.data.readers.column_map import ColumnMap, read_column_map
-from neurodyn.data.readers.csv import read_csv
-from neurodyn.data.readers.npz import read_npz
+from neurodyn.data.readers.column_map import READERS, ColumnMap, is_log, read_column_map
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import Frames, check_rate, resample, segments
 from neurodyn.data.split import assign_splits
@@ -25,7 +23,6 @@ from neurodyn.data.writer import require_store_name
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 """Where the split comes from: the log itself (else random), one split for all, or random by run."""
 
-_READERS = {"csv": read_csv, "npz": read_npz}
 _TEST_FRACTION = 0.2
 _MOST_LISTED = 20
 
@@ -121,8 +118,7 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None)
         InputError: The file is missing or malformed, or of another robot.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in {".npz", ".csv"}:
+    if not is_log(path):
         store = Store.open(path)
         different = spec.differences(store.header.spec)
         if different:
@@ -136,7 +132,7 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None)
             "`neurodyn import`, or `log:` in the robot's declaration"
         )
     columns = read_column_map(column_map)
-    if f".{columns.format}" != suffix:
+    if f".{columns.format}" != path.suffix.lower():
         raise InputError(
             f"{path}: the column map {column_map} reads .{columns.format} files; give one, or a store (.h5)"
         )
@@ -148,7 +144,7 @@ def _read_runs(files: list[Path], columns: ColumnMap, spec: StateSpec) -> tuple[
     columns.factors(spec, "column map")
     runs, pieces = [], []
     for file in files:
-        read = _READERS[columns.format](file, columns, spec)
+        read = READERS[columns.format](file, columns, spec)
         for run in read:
             check_rate(run, columns, spec.dt, str(file))
             pieces += segments(run, columns.max_gap)

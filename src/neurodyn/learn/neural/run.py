@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import read_model_config
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.neural.settings import load_finetuning, load_settings
@@ -49,7 +49,7 @@ def finetune_run(
     **options: Any,
 ) -> TrainState:
     """Fine-tune neural dynamics as `learn.finetune` asks; `options` and errors are those of `finetune`."""
-    config, _ = read_model_config(run)
+    config, _ = NEURAL.read(run)
     robot = load(config.robot)
     settings = with_budget(load_finetuning(size, config.net, robot), minutes, steps, seed)
     store = data if isinstance(data, Store) else open_robot_data(robot, data)

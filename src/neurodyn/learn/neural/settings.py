@@ -16,6 +16,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage, with_budget
 from neurodyn.learn.presets import load_preset, settings_file
 from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NETWORKS
 from neurodyn.robots import Robot
 
 __all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]
@@ -36,7 +37,8 @@ class Phase(Stage, frozen=True, kw_only=True):
         context: Forecasting: true frames that the network sees before it predicts from its own states.
         loss: "squared" or "absolute" error.
         balance: Windows are weighed by the inverse of how much happens in them (mean change of velocity over its
-            spread) plus this number, so that quiet motion is learned as well as violent; None for equal weights.
+            standard deviation) plus this number, so that slow motion is learned as well as fast; None for equal
+            weights.
     """
 
     forecast: int = 0
@@ -95,10 +97,13 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     suiting = "log" if log and size == "small" else _SUITING.get(size)
     own = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
     found = load_preset(Settings, path, (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"))
-    if found is None:
+    if found is not None:
+        return found
+    if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
         kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
         raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
-    return found
+    settings = load_settings(robot, size, log=log)  # a network of your own is trained as the one that suits
+    return msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, kind=net))
 
 
 def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Settings:
@@ -121,10 +126,5 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Se
     if found is not None:
         return msgspec.structs.replace(found, net=net)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
-    phases = tuple(msgspec.structs.replace(phase, context=_memory(net)) for phase in settings.phases)
+    phases = tuple(msgspec.structs.replace(phase, context=net.memory) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, phases=phases)
-
-
-def _memory(net: NetConfig) -> int:
-    """Return the frames of history that a network needs."""
-    return {"mlp": 0, "gru": net.warmup, "transformer": net.depth * (net.window - 1)}[net.kind]

@@ -16,16 +16,10 @@ from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment
-from neurodyn.dynamics.neural.artifact import (
-    ModelConfig,
-    ModelSpec,
-    build_model,
-    load,
-    read_model_config,
-    require_match,
-)
+from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import fit_encoding, free_motion, predict_base
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -67,17 +61,13 @@ def train(
         store: The trajectories.
         out: Run directory.
         settings: How to train.
-        resume: Go on where a killed training of the same run stopped.
-        progress: Shown how far the training is.
-        device: Torch device that trains.
-        callbacks: Called as the training goes.
-
-    Returns:
-        Where the training ended.
+        resume: These are those of `learn.train`.
+        progress: Likewise.
+        device: Likewise.
+        callbacks: Likewise.
 
     Raises:
-        InputError: The data are another robot's or too short, the run exists (and `resume` is not asked
-            for), or it cannot be resumed.
+        InputError: The data are another robot's or too short, or the run exists or cannot be resumed.
     """
     require_data(robot, store)
     record = RunConfig(
@@ -90,7 +80,7 @@ def train(
     sample = _transitions(store, coordinates)
     substeps = _substeps(store) if settings.free_motion else None
     if going_on:
-        config, _ = read_model_config(out)
+        config, _ = NEURAL.read(out)
     else:
         free = free_motion(spec, store.header.mechanism, substeps)
         base_prediction = predict_base(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
@@ -112,7 +102,7 @@ def train(
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     model = build_model(config, _model_spec(robot, store))
     _fit_statistics(model, store, sample)
-    learner = NeuralLearner(out, model, config, store, settings, _scale(sample), device=device)
+    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
     return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 
@@ -131,24 +121,14 @@ def finetune(
     """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
 
     Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the
-    base model itself included, so that the result is not worse on the validation episodes.
-
-    Args:
-        base: Run directory, or "pretrained:NAME".
-        data: Where the trajectories came from, for the record.
-        store: The trajectories.
-        out: Run directory of the adapted model.
-        settings: How to train; the network is the base model's.
-        resume: Go on where a killed fine-tuning of the same run stopped.
-        progress: Shown how far the fine-tuning is.
-        device: Torch device that trains.
-        callbacks: Called as the training goes.
+    base model itself included, so that the result is not worse on the validation episodes. Arguments are those of
+    `train`; the network is that of the run `base`.
 
     Raises:
         InputError: The data are another robot's, or the run exists, or it cannot be resumed.
     """
-    config, _ = read_model_config(base)
-    model = load(base).requires_grad_(True).train()
+    config, _ = NEURAL.read(base)
+    model = NEURAL.load(base).requires_grad_(True).train()
     require_match(model, store.header.spec, None, data)
     record = RunConfig(
         kind="neural",
@@ -160,7 +140,7 @@ def finetune(
     )
     going_on = check_run(out, record, resume)
     sample = _transitions(store, model.encoding.coordinates)
-    learner = NeuralLearner(out, model, config, store, settings, _scale(sample), device=device)
+    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
     return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 

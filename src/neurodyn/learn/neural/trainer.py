@@ -9,7 +9,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
-from neurodyn.dynamics.neural.artifact import ModelConfig, save_model
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.devices import require_device
@@ -28,7 +28,6 @@ class NeuralLearner(WindowLearner):
         self,
         run: Path,
         model: NeuralDynamics,
-        config: ModelConfig,
         store: Store,
         settings: Settings,
         scale: Scale,
@@ -36,7 +35,7 @@ class NeuralLearner(WindowLearner):
         device: str = "cpu",
     ) -> None:
         self._device = require_device(device)
-        self._run, self._model, self._config = run, model.to(self._device), config
+        self._run, self._model = run, model.to(self._device)
         self._store, self._settings, self._scale = store, settings, scale.to(self._device)
         self.schedule, self.clip = settings.schedule, settings.clip
         self._validation = RolloutValidation(store, settings, self._device)
@@ -72,7 +71,7 @@ class NeuralLearner(WindowLearner):
 
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""
-        save_model(self._run, self._model, self._config)
+        NEURAL.save(self._run, self._model)
 
 
 def _by_size(spec: StateSpec, errors: tuple[float, ...], most: int = 4) -> list[tuple[str, float, str]]:

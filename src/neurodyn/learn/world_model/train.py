@@ -48,21 +48,11 @@ def train_world_model(
 ) -> TrainState:
     """Train a world model of a robot and write it to a run directory.
 
-    Args:
-        robot: The robot.
-        robot_name: Name or path by which the robot is found again.
-        data: Where the trajectories came from, for the record.
-        store: The trajectories; what they measure is what the model predicts.
-        out: Run directory.
-        settings: How to train.
-        resume: Go on where a killed training of the same run stopped.
-        progress: Shown how far the training is.
-        device: Torch device that trains.
-        callbacks: Called as the training goes.
+    What the store measures is what the model predicts. Arguments are those of `learn.neural.train.train`.
 
     Raises:
-        InputError: The data are another robot's, too short, or hold columns that do not vary; the run exists (and
-            `resume` is not asked for), or it cannot be resumed.
+        InputError: The data are another robot's, too short, or hold columns that do not vary; or the run exists or
+            cannot be resumed.
     """
     require_log(robot, store)
     record = WorldRunConfig(
@@ -72,10 +62,11 @@ def train_world_model(
     require_long_enough(store, settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     terminates = bool((store.status[episodes_of(store, Split.TRAIN)] == Status.TERMINATED).any())
-    model = WorldModel(store.header.spec.with_context(settings.context), settings.net, terminates=terminates)
+    spec = store.header.spec.with_context(settings.context)
+    model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
     change = fit_statistics(model, store, settings)
     weights = event_weights(model, store, settings)
-    learner = WorldModelLearner(out, model, robot_name, store, settings, change, weights, device=device)
+    learner = WorldModelLearner(out, model, store, settings, change, weights, device=device)
     return train_by_plan(
         learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks, patience=settings.patience
     )
@@ -120,7 +111,7 @@ def require_long_enough(store: Store, settings: WorldSettings) -> None:
 
 @torch.no_grad()
 def fit_statistics(model: WorldModel, store: Store, settings: WorldSettings) -> Tensor:
-    """Fit normalisation and linear short cut of a model to training frames.
+    """Fit normalisation and linear skip of a model to training frames.
 
     Returns:
         Standard deviation of one frame's change, shape [size].

@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from neurodyn.data.store import Store
-from neurodyn.dynamics.world_model.artifact import load_world_model, save_world_model
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.learner import Validation, WindowLearner
@@ -26,7 +26,6 @@ class WorldModelLearner(WindowLearner):
         self,
         run: Path,
         model: WorldModel,
-        robot: str,
         store: Store,
         settings: WorldSettings,
         change: Tensor,
@@ -39,7 +38,6 @@ class WorldModelLearner(WindowLearner):
         Args:
             run: Run directory.
             model: The model, with its statistics.
-            robot: Name or path of the robot's declaration.
             store: The trajectories.
             settings: How to train.
             change: Standard deviation of one frame's change, shape [size].
@@ -47,7 +45,7 @@ class WorldModelLearner(WindowLearner):
             device: Torch device that trains.
         """
         self._device = require_device(device)
-        self._run, self._model, self._robot = run, model.to(self._device), robot
+        self._run, self._model = run, model.to(self._device)
         self._store, self._settings, self._change = store, settings, change.to(self._device)
         self._weights = EventWeights(weights.positive.to(self._device), weights.event.to(self._device))
         self.schedule, self.clip = settings.schedule, settings.clip
@@ -97,10 +95,10 @@ class WorldModelLearner(WindowLearner):
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""
         self._model.fitted.fill_(at.step > 0)
-        save_world_model(self._run, self._model, self._robot)
+        WORLD_MODEL.save(self._run, self._model)
 
     def finish(self, at: TrainState) -> None:
         """Calibrate the best model on more held-out windows."""
-        best = load_world_model(self._run).to(self._device)
+        best = WORLD_MODEL.load(self._run).to(self._device)
         self._validation.calibrate(best)
-        save_world_model(self._run, best, self._robot)
+        WORLD_MODEL.save(self._run, best)
