@@ -194,9 +194,9 @@ class Impulse(ContactModel):
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
         """Return accelerations over the step."""
         before, dt = contacts.qd, contacts.dt
+        links = contacts.tree, contacts.motions, contacts.poses, contacts.touched
         unhindered = [v + dt * a for v, a in zip(before, free, strict=True)]
-        links = contacts.tree, contacts.motions, contacts.poses
-        solved = contact_velocities(*links, contacts.touched, contacts.q, unhindered, dt, contacts.scope)
+        solved = contact_velocities(*links, contacts.q, unhindered, dt, contacts.scope)
         return [(after - v) * (1.0 / dt) for after, v in zip(solved, before, strict=True)]
 
 
