@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contact points beside Newton's collision pipeline: how near their distances are, what they miss, and what they cost.
 
-Usage: python benchmarks/contact points.py [--worlds 512] [--json FILE]
+Usage: python benchmarks/probes.py [--worlds 512] [--json FILE]
 
 Accuracy: a free ball with one contact point at its centre, over a tilted ground of each kind; `error_m_KIND` is the
 greatest difference between the contact point's distance less the radius and the pipeline's nearest contact. Where the

@@ -14,10 +14,11 @@ import torch
 from _common import require, single_thread, write_result
 from _lstm import trained
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from examples.swimmer import DT, MEDIA, Data, drag, error, fit, record, swimmer, windows
+
 from neurodyn.core import Blueprint
 from neurodyn.dynamics import HybridDynamics, State
-from swimmer import DT, MEDIA, Data, drag, error, fit, record, swimmer, windows
 
 STEPS, TRAINED = 900, 200
 

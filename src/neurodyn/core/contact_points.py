@@ -79,9 +79,9 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
             words = [f"lacks {missing[:3]}" if missing else "", f"has {extra[:3]} more" if extra else ""]
             detail = ", ".join(word for word in words if word) or "in another order"
             return [f"{len(theirs)} contact points instead of {len(mine)} ({detail})"]
-        found = []
+        differences = []
         for a, b in zip(self.contact_points, other.contact_points, strict=True):
             distance = max(abs(x - y) for x, y in zip((*a.point, a.radius), (*b.point, b.radius), strict=True))
             if a.joint != b.joint or distance > tolerance:
-                found.append(f"contact point {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
-        return found
+                differences.append(f"contact point {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
+        return differences

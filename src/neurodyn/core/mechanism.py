@@ -6,6 +6,7 @@ replaced by a network, or reported. A link is named by the joint that moves it.
 """
 
 import math
+from collections.abc import Iterable
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
@@ -141,16 +142,19 @@ class Mechanism(Config, frozen=True):
 
     def quantities(self) -> dict[str, float]:
         """Return the nominal value of every quantity by its name, in a fixed order."""
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
+
+        def add(name: str, parts: Iterable[str], numbers: Iterable[float]) -> None:
+            values.update({f"{name}.{part}": float(x) for part, x in zip(parts, numbers, strict=True)})
+
         for link in self.links:
             name, joint = link.joint.name, link.joint
-            for what in _SCALARS:
-                value = getattr(link, what)
-                if value is not None:
-                    found[f"{name}.{what}"] = float(value)
+            scalars = {what: x for what in _SCALARS if (x := getattr(link, what)) is not None}
+            add(name, scalars.keys(), scalars.values())
             for what, parts in _VECTORS.items():
-                found |= {f"{name}.{what}.{part}": float(x) for part, x in zip(parts, getattr(link, what), strict=True)}
-            found |= {f"{name}.origin.{part}": float(x) for part, x in zip("xyz", joint.parent_frame[:3], strict=True)}
+                add(f"{name}.{what}", parts, getattr(link, what))
+            add(f"{name}.origin", "xyz", joint.parent_frame[:3])
             if joint.scalar:
-                found |= {f"{name}.axis.{part}": float(x) for part, x in zip("xyz", joint.axis, strict=True)}
-        return found | {f"gravity.{part}": float(x) for part, x in zip("xyz", self.gravity, strict=True)}
+                add(f"{name}.axis", "xyz", joint.axis)
+        add("gravity", "xyz", self.gravity)
+        return values

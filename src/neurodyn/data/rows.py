@@ -29,7 +29,7 @@ class RowLayout(Config, frozen=True):
         nominal: Default position of each joint [rad], which joint positions and targets are relative to.
         action_scale: Target of a joint less its default position, for an action of 1 [rad].
         contacts: Bodies of the columns of contacts, in order.
-        format: Always "rows"; tells this file from a column map.
+        format: Always "rows"; distinguishes this file from a column map.
         time_out: Whether a further column marks episodes that ended by a time limit.
         episode_length: Rows of an episode that ended by a time limit; None where that is not known.
         continuous: Whether a file is one recording, so that only a failure ends an episode.

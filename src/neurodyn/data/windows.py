@@ -113,7 +113,7 @@ class WindowSampler:
         return self._length
 
     def set_length(self, length: int) -> None:
-        """Draw windows of `length` frames from now on; the random stream goes on, errors as above."""
+        """Draw windows of `length` frames from now on; the random stream continues, errors as above."""
         starts = window_starts(self._store, self._episodes, length)
         self._length, self.count = length, len(starts)
         self._starts = torch.from_numpy(starts)

@@ -116,8 +116,8 @@ def load_identification(robot: Robot, path: str | None = None) -> Identification
     Raises:
         InputError: The file is missing or malformed.
     """
-    found = load_preset(IdentificationSettings, path, (Path(robot.folder) / "identify.yaml",))
-    return IdentificationSettings() if found is None else found
+    loaded = load_preset(IdentificationSettings, path, (Path(robot.folder) / "identify.yaml",))
+    return IdentificationSettings() if loaded is None else loaded
 
 
 def changed(settings: IdentificationSettings, **changes: object) -> IdentificationSettings:

@@ -27,7 +27,7 @@ from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import LinkPose, Touch
 from neurodyn.multibody.sweeps_loop import Adjoint
 from neurodyn.multibody.trace import maximum, select_less
-from neurodyn.multibody.vectors import IDENTITY, Vector, cross, dot
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
 NAMES = ("contact.friction", "contact.restitution", "contact.baumgarte", "contact.cfm")
 """Quantities of the model: mu, e, a, R [1/kg]."""
@@ -121,12 +121,12 @@ def tangent_axes(normal: Vector, rigid: Sequence[int] = ()) -> tuple[Vector, Vec
     for axis in rigid:
         if is_zero(normal[axis]):
             first = cross(IDENTITY[axis], normal)
-            return first, list(IDENTITY[axis])
+            return first, IDENTITY[axis]
     x, y, z = normal
     sign = select_less(z, 0.0, -1.0, 1.0)
     a = -1.0 / (sign + z)
     b = x * y * a
-    return [1.0 + sign * x * x * a, sign * b, -(sign * x)], [b, sign + y * y * a, -y]
+    return array([1.0 + sign * x * x * a, sign * b, -(sign * x)]), array([b, sign + y * y * a, -y])
 
 
 def contact_impulses(
@@ -194,17 +194,9 @@ class Impulse(ContactModel):
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
         """Return accelerations over the step."""
         before, dt = contacts.qd, contacts.dt
+        links = contacts.tree, contacts.motions, contacts.poses, contacts.touched
         unhindered = [v + dt * a for v, a in zip(before, free, strict=True)]
-        solved = contact_velocities(
-            contacts.tree,
-            contacts.motions,
-            contacts.poses,
-            contacts.touched,
-            contacts.q,
-            unhindered,
-            dt,
-            contacts.scope,
-        )
+        solved = contact_velocities(*links, contacts.q, unhindered, dt, contacts.scope)
         return [(after - v) * (1.0 / dt) for after, v in zip(solved, before, strict=True)]
 
 

@@ -14,7 +14,7 @@ from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
 from neurodyn.multibody.points import Touch, wrenches
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
-from neurodyn.multibody.vectors import Vector, dot, scale, subtract
+from neurodyn.multibody.vectors import Vector, array, dot
 
 NAMES = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed")
 """Quantities of the model: k [N/m^1.5], c [s/m], mu, v0 [m/s]."""
@@ -32,10 +32,10 @@ def normal_force(quantity: Quantity, touch: Touch) -> Any:
 
 def friction_force(quantity: Quantity, touch: Touch, normal: Any) -> Vector:
     """Return the friction force on the point, world axes [N]."""
-    slip = subtract(touch.velocity, scale(dot(touch.normal, touch.velocity), touch.normal))
+    slip = touch.velocity - dot(touch.normal, touch.velocity) * array(touch.normal)
     speed = safe_sqrt(dot(slip, slip))
     size = quantity("contact.friction") * normal * tanh(4.0 * speed / quantity("contact.slip_speed"))
-    return scale(-1.0 * size / speed, slip)
+    return -1.0 * size / speed * slip
 
 
 class Force(ContactModel):
@@ -52,7 +52,7 @@ class Force(ContactModel):
                 scope.define(f"contact.{touch.name}.friction.{axis}", value)
                 for axis, value in zip("xyz", friction_force(scope, touch, normal), strict=True)
             ]
-            forces.append([normal * n + f for n, f in zip(touch.normal, friction, strict=True)])
+            forces.append(array([normal * n + f for n, f in zip(touch.normal, friction, strict=True)]))
         return wrenches(contacts.poses, contacts.touched, forces)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a contact model is: forces that follow from the state, or velocities that change at the end of a step."""
+"""The interface of contact models: forces that follow from the state, or impulses at the end of a step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.vectors import Vector
 
 SIZE = "points.size"
-"""Quantity: factor on the places and radii of the points that touch."""
+"""Quantity: factor on the places and radii of the contact points."""
 
 Wrenches = dict[int, tuple[Vector, Vector]]
 """Moment and force on each link, in its frame."""
@@ -52,10 +52,10 @@ class Contacts:
     @cached_property
     def touched(self) -> list[Touch]:
         """The points beside the ground."""
-        found = touches(self.tree, self.motions, self.poses, self.points, self.grounds, self.scope(SIZE))
-        for touch in found:
+        touched = touches(self.tree, self.motions, self.poses, self.points, self.grounds, self.scope(SIZE))
+        for touch in touched:
             touch.depth = self.scope.define(f"contact.{touch.name}.depth", touch.depth)
-        return found
+        return touched
 
 
 class ContactModel:

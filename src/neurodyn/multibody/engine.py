@@ -23,7 +23,7 @@ from neurodyn.multibody.passive import passive_torque
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
-from neurodyn.multibody.vectors import Vector, add
+from neurodyn.multibody.vectors import ZERO, Vector, array
 
 CONTACT_MODELS: Registry[ContactModel] = Registry(
     "contact model",
@@ -186,20 +186,18 @@ class Engine:
         return [scope.define(f"torque.{name}", value) for name, value in zip(names, torque, strict=True)]
 
     def _external(self, scope: Scope) -> Wrenches:
-        """Return external moments and forces on links, in their frames; zero but for what a blueprint adds."""
-        found = {}
-        for index, link in enumerate(self.mechanism.links):
-            moment, force = (
-                [scope.define(f"wrench.{link.joint.name}.{kind}.{axis}", 0.0) for axis in "xyz"]
-                for kind in ("moment", "force")
-            )
-            found[index] = (moment, force)
-        return found
+        """Return external wrenches; zero but for what a blueprint adds."""
 
-    def _grounds(self, held: list) -> list[tuple[Vector, Vector]]:  # type: ignore[type-arg]
+        def vector(name: str) -> Vector:
+            return array([scope.define(f"{name}.{axis}", 0.0) for axis in "xyz"])
+
+        names = [f"wrench.{link.joint.name}" for link in self.mechanism.links]
+        return {index: (vector(f"{name}.moment"), vector(f"{name}.force")) for index, name in enumerate(names)}
+
+    def _grounds(self, held: list[Any]) -> list[tuple[Vector, Vector]]:
         count = len(self.mechanism.points)
         places = [0] * count if self.config.ground == "plane" else [GROUND * i for i in range(count)]
-        return [(held[i : i + 3], held[i + 3 : i + 6]) for i in places]
+        return [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
 
 
 def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
@@ -222,6 +220,6 @@ def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
 def _merged(a: Wrenches, b: Wrenches) -> Wrenches:
     merged = dict(a)
     for index, (moment, force) in b.items():
-        known = merged.get(index, ([0.0] * 3, [0.0] * 3))
-        merged[index] = (add(known[0], moment), add(known[1], force))
+        known = merged.get(index, (ZERO, ZERO))
+        merged[index] = (known[0] + moment, known[1] + force)
     return merged

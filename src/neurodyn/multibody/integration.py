@@ -9,7 +9,7 @@ from typing import Any
 
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.vectors import add, apply, scale, subtract, turned
+from neurodyn.multibody.vectors import array, turned
 
 Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
 """From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
@@ -34,10 +34,10 @@ def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], d
         if joint.scalar:
             positions.append(own[0] + dt * rate[0])
         elif joint.kind == "ball":
-            positions += turned(own, scale(dt, rate))
+            positions += [*turned(own, dt * array(rate))]
         else:
-            quaternion = turned(own[3:], scale(dt, rate[3:]))
+            quaternion = turned(own[3:], dt * array(rate[3:]))
             centre = tree.centre(index)
-            arm, new_arm = apply(quaternion_matrix(own[3:]), centre), apply(quaternion_matrix(quaternion), centre)
-            positions += [*subtract(add(own[:3], add(arm, scale(dt, rate[:3]))), new_arm), *quaternion]
+            arm, new_arm = (array(quaternion_matrix(turn)) @ centre for turn in (own[3:], quaternion))
+            positions += [*(array(own[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
     return positions, after

@@ -13,26 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.joint_equations import ZERO
 from neurodyn.multibody.points import LinkPose
 from neurodyn.multibody.trace import Expression
-from neurodyn.multibody.vectors import (
-    IDENTITY,
-    Matrix,
-    Vector,
-    add,
-    apply,
-    cross,
-    dot,
-    minus,
-    outer,
-    plus,
-    product,
-    scale,
-    subtract,
-    transpose,
-)
+from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, cross, dot
 
 
 @dataclass
@@ -82,7 +68,7 @@ class TreeInertia:
         """Return the origin of a link as seen from that of its tree's first link."""
         if self._roots[link] == link:
             return ZERO
-        return subtract(self._poses[link].origin, self._poses[self._roots[link]].origin)
+        return self._poses[link].origin - self._poses[self._roots[link]].origin
 
     def carries(self, link: int, other: int) -> bool:
         """Return whether `other` is `link` or hangs on it."""
@@ -95,7 +81,7 @@ class TreeInertia:
 
         `place` is the point, from the origin of the link; it and the direction are along world axes.
         """
-        lever = cross(add(self.from_root(link), place), direction)
+        lever = cross(self.from_root(link) + place, direction)
         return [
             dot(direction, column.velocity) + dot(lever, column.spin) if self.carries(column.link, link) else 0.0
             for column in self.columns
@@ -128,18 +114,17 @@ class TreeInertia:
         for index, link in enumerate(tree.links):
             pose, origin = self._poses[index], self.from_root(index)
             if link.joint.scalar:
-                axis = apply(pose.turn, tree.axis(index))
+                axis = pose.turn @ tree.axis(index)
                 turns = link.joint.kind == "revolute"
                 columns.append(Column(index, axis, cross(origin, axis)) if turns else Column(index, ZERO, axis))
                 continue
             axes = tree.base(index)[0]
             if link.joint.parent >= 0:
-                axes = product(self._poses[link.joint.parent].turn, axes)
-            along = transpose(axes)
+                axes = self._poses[link.joint.parent].turn @ axes
             if link.joint.kind == "free":  # its velocity is that of the centre of mass
-                columns += [Column(index, ZERO, axis) for axis in along]
-                origin = add(origin, apply(pose.turn, tree.centre(index)))
-            columns += [Column(index, axis, cross(origin, axis)) for axis in along]
+                columns += [Column(index, ZERO, axis) for axis in axes.T]
+                origin = origin + pose.turn @ tree.centre(index)
+            columns += [Column(index, axis, cross(origin, axis)) for axis in axes.T]
         return columns
 
     def _mass_matrix(self, tree: Tree) -> list[list[Any]]:
@@ -147,8 +132,8 @@ class TreeInertia:
         matrix: list[list[Any]] = []
         for j, column in enumerate(self.columns):
             body, spin, velocity = bodies[column.link], column.spin, column.velocity
-            linear = add(scale(body.mass, velocity), cross(spin, body.moment))
-            angular = add(apply(body.inertia, spin), cross(body.moment, velocity))
+            linear = body.mass * velocity + cross(spin, body.moment)
+            angular = body.inertia @ spin + cross(body.moment, velocity)
             row = [
                 dot(other.spin, angular) + dot(other.velocity, linear) if self.carries(other.link, column.link) else 0.0
                 for other in self.columns[: j + 1]
@@ -164,18 +149,18 @@ class TreeInertia:
         bodies: list[_Composite] = []
         for index, link in enumerate(tree.links):
             turn, mass = self._poses[index].turn, tree.quantity(f"{link.joint.name}.mass")
-            centre = add(self.from_root(index), apply(turn, tree.centre(index)))
-            about_centre = product(turn, product(tree.inertia(index), transpose(turn)))
-            moment = scale(mass, centre)
-            steiner = minus([[dot(moment, centre) * x for x in row] for row in IDENTITY], outer(moment, centre))
-            bodies.append(_Composite(mass, moment, plus(about_centre, steiner)))
+            centre = self.from_root(index) + turn @ tree.centre(index)
+            about_centre = turn @ (tree.inertia(index) @ turn.T)
+            moment = mass * centre
+            steiner = dot(moment, centre) * IDENTITY - np.outer(moment, centre)
+            bodies.append(_Composite(mass, moment, about_centre + steiner))
         for index in range(len(bodies) - 1, -1, -1):
             parent = self._parents[index]
             if parent >= 0:
                 body, whole = bodies[index], bodies[parent]
                 whole.mass = whole.mass + body.mass
-                whole.moment = add(whole.moment, body.moment)
-                whole.inertia = plus(whole.inertia, body.inertia)
+                whole.moment = whole.moment + body.moment
+                whole.inertia = whole.inertia + body.inertia
         return bodies
 
 

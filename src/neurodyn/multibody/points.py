@@ -7,18 +7,7 @@ from typing import Any
 
 from neurodyn.core.contact_points import ContactPoint
 from neurodyn.multibody.articulated import LinkMotion, Tree
-from neurodyn.multibody.vectors import (
-    Matrix,
-    Vector,
-    add,
-    apply,
-    apply_transposed,
-    cross,
-    dot,
-    product,
-    scale,
-    subtract,
-)
+from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 
 
 @dataclass
@@ -63,7 +52,7 @@ def link_poses(tree: Tree, motions: Sequence[LinkMotion]) -> list[LinkPose]:
             poses.append(LinkPose(motion.turn, motion.offset))
             continue
         parent = poses[link.joint.parent]
-        poses.append(LinkPose(product(parent.turn, motion.turn), add(parent.origin, apply(parent.turn, motion.offset))))
+        poses.append(LinkPose(parent.turn @ motion.turn, parent.origin + parent.turn @ motion.offset))
     return poses
 
 
@@ -83,12 +72,12 @@ def touches(
     touched = []
     for point, (origin, normal) in zip(points, grounds, strict=True):
         pose, motion = poses[point.joint], motions[point.joint]
-        arm = apply(pose.turn, tree.in_link_frame(point.joint, scale(size, list(point.point))))
-        centre = add(pose.origin, arm)
+        arm = pose.turn @ tree.in_link_frame(point.joint, size * array(point.point))
+        centre = pose.origin + arm
         radius = size * point.radius
-        depth = radius - dot(normal, subtract(centre, origin))
-        lowest = subtract(arm, scale(radius, normal))
-        velocity = add(apply(pose.turn, motion.velocity), cross(apply(pose.turn, motion.spin), lowest))
+        depth = radius - dot(normal, centre - origin)
+        lowest = arm - radius * array(normal)
+        velocity = pose.turn @ motion.velocity + cross(pose.turn @ motion.spin, lowest)
         touched.append(Touch(point.name, point.joint, lowest, normal, depth, velocity))
     return touched
 
@@ -100,8 +89,8 @@ def wrenches(
     by_link: dict[int, tuple[Vector, Vector]] = {}
     for touch, force in zip(touched, forces, strict=True):
         turn = poses[touch.link].turn
-        moment, own = apply_transposed(turn, cross(touch.arm, force)), apply_transposed(turn, force)
+        moment, own = turn.T @ cross(touch.arm, force), turn.T @ force
         if touch.link in by_link:
-            moment, own = add(by_link[touch.link][0], moment), add(by_link[touch.link][1], own)
+            moment, own = by_link[touch.link][0] + moment, by_link[touch.link][1] + own
         by_link[touch.link] = (moment, own)
     return by_link

@@ -83,7 +83,7 @@ def write_onnx(
     onnx.helper.set_model_props(proto, {METADATA: json.dumps(metadata), **_plain(metadata)})
     difference = _difference(proto.SerializeToString(), module, examples, inputs)
     if not difference < _TOLERANCE:
-        raise NeurodynError(f"{path}: the ONNX file differs from the model by {difference:.1e} of its spread")
+        raise NeurodynError(f"{path}: the ONNX file differs from the model by {difference:.1e} of its output")
     with atomic(path) as partial:
         partial.write_bytes(proto.SerializeToString())
     return difference

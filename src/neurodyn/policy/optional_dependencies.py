@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optional dependencies of this room, named in one line where they are missing."""
+"""Optional dependencies of policies, named in one line where they are missing."""
 
 from importlib.util import find_spec
 

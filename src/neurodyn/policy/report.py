@@ -114,7 +114,7 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
         if differs and any(y is not None for y in ys):
             points = [(line["frames"], y) for line, y in zip(played, ys, strict=True) if y is not None]
             curves.append(Curve(label, [x for x, _ in points], [y for _, y in points], colour, "-", 1.6))
-    caption = "Return without exploration noise as training goes on"
+    caption = "Return without exploration noise during training"
     shown = [figure(plot("returns", curves, x_label="frames", unit="", bars=True, description=caption), caption)]
     for key, text in (("length", "Mean length of episodes in training [frames]"), ("noise", "Exploration noise")):
         points = [(line["frames"], line[key]) for line in lines if line.get(key) is not None]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a declared robot is: a small YAML or TOML file beside a URDF, MJCF or USD.
+"""The declaration of a robot: a small YAML or TOML file beside a URDF, MJCF or USD.
 
-The declaration says what a file of bodies and joints does not: which joints are driven and how strongly, the
-length of a frame, the solver that teaches, and the ranges that data are drawn from. It is read without a
-simulator, so that learning from logs needs none.
+It adds to the bodies and joints of such a file which joints are driven and how strongly, the length of a frame, the
+reference simulator, and the ranges that data are drawn from. It is read without a simulator, so that learning from logs
+needs none.
 """
 
 import math
@@ -91,7 +91,7 @@ class Robot(Config, frozen=True):
         joints: Joints with degrees of freedom in the order of the built articulation.
         actuated: Greatest torque or force of each driven joint [N m or N], in the order of the control vector.
         dt: Length of one frame [s].
-        description: One line on what the robot is and where its parameters come from.
+        description: One line on the robot and the source of its parameters.
         package: "example-robot-data" or "newton" where the asset comes from that package.
         fixed_base: Whether the base is bolted to the world; otherwise the first joint is free.
         locked: Joints of the asset that are held at zero, as if fixed.
@@ -116,16 +116,16 @@ class Robot(Config, frozen=True):
         material: The contact of robot and ground; None for the asset's own.
         colliders: Patterns (as of a shell) of the labels of collision shapes, or of the bodies that carry them,
             that can touch anything; the asset's others are left out.
-        contacts: Bodies of which it matters whether they touch something: patterns (as of a shell) of the labels of
-            collision shapes, by name.
+        contacts: Bodies whose contact is observed: patterns (as of a shell) of the labels of collision shapes, by
+            name.
         contact_points: Points that are measured against the ground; None for none.
-        end_effector: The point of the robot that reaches for things; None where there is none.
+        end_effector: The robot's end effector; None where there is none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
         log: Column map of logs known for this robot, relative to the declaration.
         rows: Layout of headerless rows of logs of this robot (`data.rows`), relative to the declaration.
-        folder: Where the declaration lies; filled in when it is read.
+        folder: Folder of the declaration; filled in when it is read.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points", "teacher": "simulator"}

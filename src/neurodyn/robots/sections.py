@@ -18,7 +18,7 @@ Interval = tuple[float, float]
 
 
 class SimulatorConfig(Config, frozen=True):
-    """The analytic solver that teaches.
+    """The reference simulator.
 
     Attributes:
         solver: "featherstone" (no contacts, no Coulomb friction) or "mujoco" (MuJoCo Warp).
@@ -113,7 +113,7 @@ class Material(Config, frozen=True):
 
 
 class GroundSampling(Config, frozen=True):
-    """How the ground of a trajectory is drawn: a declared ground at a random pose.
+    """Sampling of grounds: a declared ground at a random pose for each trajectory.
 
     Attributes:
         ground: Name of the ground, of `grounds`.
@@ -137,7 +137,7 @@ class GroundSampling(Config, frozen=True):
 
 
 class EndEffector(Config, frozen=True):
-    """The point of a robot that reaches for things, and the joints that move it, so that no simulator is needed.
+    """The end effector of a robot, and the joints that move it, so that no simulator is needed.
 
     Attributes:
         joints: All moving joints of the robot in the order of its coordinates, as they are built.
@@ -156,7 +156,7 @@ class EndEffector(Config, frozen=True):
 
 
 class ContactPointSelection(Config, frozen=True):
-    """Which points of the robot are measured against the ground.
+    """The selection of contact points.
 
     Attributes:
         shapes: Patterns (as of a shell) of the labels of collision shapes or of the bodies that carry them.
@@ -165,7 +165,7 @@ class ContactPointSelection(Config, frozen=True):
         vertices: Most points on one mesh.
         margin: Distance below which a contact point enters the network's inputs [m]; None for four radii, at least 0.12
             m.
-        distinct: Whether contact points that say nothing new are left out: a sphere within another one of the same
+        distinct: Whether redundant contact points are left out: a sphere within another one of the same
             body, and one about the very point in which a joint holds another body's equal sphere.
     """
 

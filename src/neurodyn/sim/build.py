@@ -65,7 +65,7 @@ def build(
         add_scene(world, scene, robot.material)
     everything = newton.ModelBuilder()
     with warnings.catch_warnings():
-        # Newton warns that heightfields of different worlds do not collide, which is as it should be.
+        # Newton warns that heightfields of different worlds do not collide, as intended.
         warnings.filterwarnings("ignore", message="Heightfield-vs-heightfield")
         everything.replicate(world, copy_count=worlds)
         model = everything.finalize(device=device)

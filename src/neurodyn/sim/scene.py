@@ -124,7 +124,7 @@ class ScenePlacer:
     def place(self, pose: Tensor) -> None:
         """Put the scene of each world at its pose (scene to world), shape [worlds, 7].
 
-        The solver must be told afterwards (`notify_model_changed` with `SHAPE_PROPERTIES`).
+        Notify the solver afterwards (`notify_model_changed` with `SHAPE_PROPERTIES`).
         """
         pose = pose.to(self._transforms)[self._world]
         position, turn = pose[:, :3], torch.nn.functional.normalize(pose[:, 3:], dim=-1)

@@ -35,7 +35,7 @@ _FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
 _KNEES = ("LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
 _BASE = "BASE"
 _JOINTS = tuple(f"{leg}_{joint}" for leg in ("LF", "RF", "LH", "RH") for joint in ("HAA", "HFE", "KFE"))
-# Columns of the memory's command: what is asked for, then frames until the next command and until the next push.
+# Columns of the memory's command: target velocities, then frames until the next command and until the next push.
 _ASKED, _UNTIL_COMMAND, _UNTIL_PUSH = slice(0, 3), 3, 4
 
 

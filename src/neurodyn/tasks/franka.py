@@ -98,5 +98,5 @@ def distance(quantities: Quantities, memory: Memory) -> Tensor:
 
 
 def _bump(d: Tensor, rate: float) -> Tensor:
-    # Far away the exponential overflows to infinity, and the bump is zero as it should be.
+    # Far away the exponential overflows to infinity, and the bump is zero, as it is in the limit.
     return 1.0 / (torch.exp(rate * d) + torch.exp(-rate * d) + 1e-4)
