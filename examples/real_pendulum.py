@@ -21,10 +21,9 @@ from neurodyn.core.artifacts import read_json
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.forecast_errors import forecast_errors, hybrid_forecast
+from neurodyn.identify.held_out import held_out_errors, hybrid_forecast, noise_floor
 from neurodyn.identify.identify import Given, identify
 from neurodyn.identify.noise import Noise
-from neurodyn.identify.noise_floor import noise_floor
 from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
 from neurodyn.robots import Robot
@@ -48,11 +47,11 @@ def forecasts(
     nowhere = RecordedEnvironments(store)
     models = {"nominal": as_declared(model), "hybrid" if found["weights"] else "identified": model}
     made = {name: hybrid_forecast(m, "past", past, noise, nowhere) for name, m in models.items()}
-    by_model = forecast_errors(made, robot.spec, windows, past, seconds)["by_model"]
+    by_model = held_out_errors(made, robot.spec, windows, past, seconds).by_model
     by_model["the camera's noise alone"] = noise_floor(
         model, windows, past, noise, nowhere, start="past", context=past, seconds=seconds, seed=0
     )
-    return {name: [entry["q_mean"] for entry in by_horizon.values()] for name, by_horizon in by_model.items()}
+    return {name: [entry.errors.q_mean for entry in by_horizon.values()] for name, by_horizon in by_model.items()}
 
 
 def as_declared(model: HybridDynamics) -> HybridDynamics:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under what circumstances a model is compared with its teacher: the ground, the starts, and who holds the robot."""
+"""Scenarios of an evaluation beside the simulator: the ground, the starts, and the controller that holds the robot."""
 
 import math
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ _SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 @dataclass(frozen=True)
 class Scenario:
-    """Circumstances of roll-outs.
+    """What roll-outs take place in.
 
     Attributes:
         name: What the ground is called; None in free space.
@@ -91,7 +91,7 @@ def _room(shape: Shape) -> float:
 
 
 def scenario(robot: Robot, ground: str | None = None) -> Scenario:
-    """Return the circumstances of an evaluation on a ground.
+    """Return the scenario of an evaluation on a ground.
 
     Args:
         robot: The robot.
@@ -117,7 +117,7 @@ def scenario(robot: Robot, ground: str | None = None) -> Scenario:
 
 
 def scenarios(robot: Robot) -> dict[str, Scenario]:
-    """Return the circumstances of evaluations on all declared grounds, the default first.
+    """Return the scenarios of all declared grounds, the default first.
 
     Raises:
         InputError: The robot declares no grounds.

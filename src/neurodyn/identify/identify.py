@@ -18,6 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import select_parameters
+from neurodyn.core.records import plain
 from neurodyn.core.scene import Scene
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.hybrid.artifact import save_hybrid
@@ -25,12 +26,18 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.loading import load_simulator
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
-from neurodyn.identify.forecast_errors import Forecast, baselines, forecast_errors, hybrid_forecast, model_forecast
+from neurodyn.identify.held_out import (
+    Forecast,
+    baselines,
+    held_out_errors,
+    hybrid_forecast,
+    model_forecast,
+    noise_floor,
+)
 from neurodyn.identify.identifiability import Identifiability, identifiability, require_seen, warning
 from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
-from neurodyn.identify.noise_floor import noise_floor
 from neurodyn.identify.record import IdentificationRecord, check_run
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.settings import IdentificationSettings
@@ -322,14 +329,14 @@ class _Identification:
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
-        found = forecast_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds)
+        found = held_out_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds).plain()
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
             context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
         return {
             "errors": found.pop("by_model"),
-            "noise_floor": floor,
+            "noise_floor": plain(floor),
             "held_out": {**found, "split": split.name.lower(), "start": self.start, "context_frames": past},
         }
 

@@ -7,19 +7,24 @@ frames that fits their positions best, within the sensors' noise, and with a wea
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.artifacts import read_json, resolve_run
+from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.artifact import load_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.noise import Noise
+from neurodyn.identify.record import IdentificationRecord
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.search_space import FixedSpace
 from neurodyn.learn.hybrid.windows import FitWindows
@@ -56,7 +61,7 @@ def started(
         context: Frames of the past.
         start: "logged" leaves states as they are.
         noise: Noise of the sensors.
-        environments: Where the windows took place.
+        environments: Where the windows took place; None for the model's own environment.
     """
     future = windows.cut(context)
     if start == "logged" or context == 0:
@@ -66,11 +71,11 @@ def started(
     qd = past.qd.clone()
     qd[:, 0] = velocity
     # Accelerations within a frame, and the noise of two positions, are what the first velocity may be off by.
-    spread = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    deviation = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
     residuals = Residuals(
         dynamics,
         replace(past, qd=qd),
-        Noise(noise.q, spread),
+        Noise(noise.q, deviation),
         ResidualOptions(velocities=False, huber=5.0),
         environments=environments,
         space=FixedSpace(dynamics.physical().detach()),
@@ -83,7 +88,7 @@ def started(
 
 
 class FromPast(nn.Module):
-    """A hybrid model whose roll-outs start where past positions make it likely, for evaluations that hand over history.
+    """A hybrid model whose roll-outs start in states estimated from past positions, where they are given a history.
 
     Attributes:
         spec: That of the model, with the frames of history that are made use of.
@@ -108,7 +113,25 @@ class FromPast(nn.Module):
         if isinstance(context, Window) and context.torque.shape[1]:
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
             nobody = torch.zeros(len(q), dtype=torch.long)
-            past = FitWindows(q, qd, control, None, nobody, ("",), np.zeros((len(q), 2), np.int64))
-            begin = started(self.dynamics, past, control.shape[1], "past", self.noise)
+            ground = None if environment is None or environment.ground is None else environment.ground.pose
+            pose = None if ground is None else ground.double()
+            past = FitWindows(q, qd, control, pose, nobody, ("",), np.zeros((len(q), 2), np.int64))
+            where = None if environment is None else RecordedEnvironments.like(environment)
+            begin = started(self.dynamics, past, control.shape[1], "past", self.noise, where)
             context = State(begin.q[:, 0], begin.qd[:, 0])
         return self.dynamics.rollout(context, controls, environment)
+
+
+def as_identified(run: str | Path) -> FromPast | None:
+    """Load a hybrid model that was identified with starts from the past, so that it takes them from there again.
+
+    Returns:
+        The model; None where its identification started in logged states, or there was none.
+    """
+    path = resolve_run(run) / "identification.json"
+    found = read_json(path) if path.is_file() else None
+    if found is None or found["held_out"]["start"] == "logged":
+        return None
+    context = read_config(resolve_run(run) / "config.yaml", IdentificationRecord).settings.context
+    sizes = torch.tensor(list(found["noise"].values()), dtype=torch.float64)
+    return FromPast(load_hybrid(run), context, Noise(*sizes.chunk(2)))

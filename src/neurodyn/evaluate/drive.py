@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Trajectory
+from neurodyn.dynamics.interface import Control
 from neurodyn.robots import Robot
 
 
@@ -49,8 +49,8 @@ class Drive:
 
     def until(self, frame: int) -> "Drive":
         """Return the drive of the first frames."""
-        cut = {n: None if (x := getattr(self, n)) is None else x[:, :frame] for n in ("torque", "target")}
-        return replace(self, **cut)
+        torque, target = (None if x is None else x[:, :frame] for x in (self.torque, self.target))
+        return replace(self, torque=torque, target=target)
 
 
 def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> Drive:
@@ -89,21 +89,5 @@ def random(
         return Drive(torque=sample_torques(robot, worlds, frames, rng))
     intervals = (robot.gains.kp, robot.gains.kd) if hold is None else ((hold[0],) * 2, (hold[1],) * 2)
     kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
-    spread = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
-    return Drive(target=torch.tensor(robot.nominal_q()) + torch.from_numpy(spread.astype(np.float32)), kp=kp, kd=kd)
-
-
-def follow(dynamics: Dynamics, start: State, drive: Drive, environment: Environment | None = None) -> Trajectory:
-    """Roll out from a state as driven; without gradients."""
-    if drive.torque is not None:
-        return dynamics.rollout(start, drive.torque, environment)
-    # The fast step of a network uses up the carry, which nobody else holds here.
-    advance = getattr(dynamics, "step_", dynamics.step)
-    carry, state = dynamics.begin(start, environment), start
-    q, qd = [state.q], [state.qd]
-    for frame in range(drive.frames):
-        carry, step = advance(carry, state, drive.at(frame))
-        state = step.state
-        q.append(state.q)
-        qd.append(state.qd)
-    return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+    offset = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
+    return Drive(target=torch.tensor(robot.nominal_q()) + torch.from_numpy(offset.astype(np.float32)), kp=kp, kd=kd)

@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What evaluations return: typed records, from which tables, pages and JSON are made.
+
+Dictionaries are keyed as their JSON is: by horizon in frames ("100"), by metric, by joint, by ground, by model.
+"""
+
+from typing import Any, ClassVar
+
+from msgspec import UNSET, UnsetType
+
+from neurodyn.core.records import Record
+
+PERSISTENCE = "hold_last"
+"""The persistence baseline, among models by name."""
+Percentiles = dict[str, float | None]
+
+
+class About(Record):
+    """What was evaluated.
+
+    Attributes:
+        robot: Name of the robot.
+        kind: Kind of dynamics.
+        network: Kind of network; None where there is none.
+        parameters: Number of weights.
+        horizon: Frames of a roll-out.
+        rollouts: Number of roll-outs.
+        seed: Seed of starts and torques, or of noise.
+        dt: Length of a frame [s].
+    """
+
+    robot: str
+    kind: str
+    network: str | None
+    parameters: int
+    horizon: int
+    rollouts: int
+    seed: int
+    dt: float
+
+
+class Summary(Record):
+    """Mean errors over all frames up to a horizon and over all roll-outs.
+
+    Attributes:
+        means: Mean by metric; None where no roll-out is finite, 0 of a base that a robot does not have.
+        percentiles: Percentiles ("10", "50", "90") over the roll-outs, of the metrics that the robot has.
+        joints: Mean by joint; UNSET where it is not measured.
+    """
+
+    inline: ClassVar = ("means",)
+
+    means: dict[str, float | None]
+    percentiles: dict[str, Percentiles] = {}
+    joints: dict[str, float | None] | UnsetType = UNSET
+
+    def plain(self) -> dict[str, Any]:
+        """Return the means beside "METRIC_percentiles"."""
+        found = super().plain()
+        return found | {f"{name}_percentiles": values for name, values in found.pop("percentiles").items()}
+
+    def median(self, metric: str) -> float | None:
+        """Return the median over the roll-outs."""
+        return self.percentiles[metric]["50"]
+
+
+class Baselines(Record, rename={"persistence": PERSISTENCE}):
+    """Errors of trivial predictions, by horizon: nothing moves; velocities stay as they are."""
+
+    persistence: dict[str, Summary]
+    constant_velocity: dict[str, Summary]
+
+
+class Curve(Record):
+    """Errors at single frames, over the roll-outs."""
+
+    mean: list[float]
+    median: list[float]
+    p90: list[float]
+
+
+class Curves(Record):
+    """Errors at `frame`, by metric."""
+
+    inline: ClassVar = ("by_metric",)
+
+    frame: list[int]
+    by_metric: dict[str, Curve]
+
+
+class LimitSplit(Record):
+    """Errors of roll-outs that reach a joint limit, and of the others."""
+
+    touching_fraction: float
+    touching: Summary
+    not_touching: Summary
+
+
+class Comparison(Record, kw_only=True, rename={"simulator_finite_fraction": "teacher_finite_fraction"}):
+    """Roll-outs beside the truth.
+
+    Attributes:
+        summary: Errors up to the end.
+        by_horizon: Errors by horizon.
+        finite_fraction: Share of the model's roll-outs that are finite to their end.
+        simulator_finite_fraction: That of the simulator's; UNSET beside logs.
+        baselines: Errors of trivial predictions.
+        limits: Errors with and without contact with joint limits, by horizon; UNSET beside logs.
+        curve: Errors over time.
+    """
+
+    inline: ClassVar = ("summary",)
+
+    summary: Summary
+    by_horizon: dict[str, Summary]
+    finite_fraction: float
+    simulator_finite_fraction: float | UnsetType = UNSET
+    baselines: Baselines
+    limits: dict[str, LimitSplit] | UnsetType = UNSET
+    curve: Curves
+
+    def better(self, horizon: str, metric: str) -> float | None:
+        """Return how many times the better baseline's mean error is that of the model."""
+        mine = self.by_horizon[horizon].means[metric]
+        both = self.baselines.persistence, self.baselines.constant_velocity
+        others = [value for table in both if (value := table[horizon].means[metric]) is not None]
+        return min(others) / max(mine, 1e-12) if mine is not None and others else None
+
+
+class PartialComparison(Record, kw_only=True):
+    """Some of the roll-outs: those under random torques or targets, or those from the first states of episodes."""
+
+    inline: ClassVar = ("comparison",)
+
+    rollouts: int
+    seed: int | UnsetType = UNSET
+    comparison: Comparison
+
+
+class ReferenceErrors(Record, rename={"half_step": "twice_substeps", "perturbed": "perturbed_1e-6"}):
+    """The simulator's own errors by horizon: at half the step, and from starts that are off by 1e-6."""
+
+    rollouts: int
+    half_step: dict[str, Summary]
+    perturbed: dict[str, Summary]
+
+
+class Drift(Record):
+    """How far the energy moves from its start [J]."""
+
+    drift_J: float
+    final_percentiles_J: Percentiles
+    curve_J: list[float]
+    scale_J: float
+
+
+class EnergyDrift(Record, rename={"simulator": "teacher"}):
+    """Energy drift of model and simulator at `frames`; None where no roll-out is finite."""
+
+    frames: list[int]
+    model: Drift | None
+    simulator: Drift | None
+
+
+class LongRun(Record):
+    """What becomes of very long roll-outs: shares of them; None where there is no ground."""
+
+    finite_fraction: float
+    above_ground_fraction: float | None
+    stable_fraction: float
+    deepest_m: float | None
+    greatest_speed: float | None
+
+
+class Stability(Record):
+    """Long roll-outs, passive and driven; the latter UNSET where nothing drives the robot."""
+
+    frames: int
+    worlds: int
+    deepest_allowed_m: float
+    ground: str | None
+    passive: LongRun
+    driven: LongRun | UnsetType = UNSET
+
+
+class OnGround(Record, rename={"simulator_finite_fraction": "teacher_finite_fraction", "reference_errors": "floors"}):
+    """Passive motion on one ground."""
+
+    inline: ClassVar = ("means",)
+
+    means: dict[str, float | None]
+    joints: dict[str, float | None] | UnsetType
+    by_horizon: dict[str, Summary]
+    finite_fraction: float
+    simulator_finite_fraction: float | UnsetType
+    baselines: Baselines
+    reference_errors: ReferenceErrors | None
+
+
+class Simulated(Record, rename={"reference_errors": "floors", "simulator": "teacher",
+                                "simulator_steps_per_cpu_second": "teacher_env_steps_per_cpu_second"}):  # fmt: skip
+    """A model beside its reference simulator.
+
+    Attributes:
+        about: What was evaluated.
+        ground: Name of the ground; None in free space.
+        starts: Whether roll-outs start from resets or from the states that data are drawn from.
+        hold: Gains of the controller that holds the nominal pose; None without one.
+        comparison: Passive motion.
+        reference_errors: The simulator's own errors; None where they are not asked for.
+        energy: Energy drift; None with contacts or a controller.
+        driven: Motion under random torques or targets; None where there is none.
+        worlds: Worlds at once while throughput was measured.
+        simulator: The simulator's declaration.
+        grounds: Passive motion by ground, and means over them; UNSET where only one was asked for.
+        stability: Very long roll-outs; UNSET where they were not asked for.
+    """
+
+    inline: ClassVar = ("about", "comparison")
+
+    about: About
+    ground: str | None
+    starts: str
+    hold: list[float] | None
+    comparison: Comparison
+    reference_errors: ReferenceErrors | None
+    energy: EnergyDrift | None
+    driven: PartialComparison | None
+    env_steps_per_second: float
+    env_steps_per_cpu_second: float
+    simulator_steps_per_cpu_second: float
+    worlds: int
+    simulator: dict[str, Any]
+    grounds: dict[str, OnGround] | UnsetType = UNSET
+    grounds_mean: dict[str, float | None] | UnsetType = UNSET
+    stability: Stability | UnsetType = UNSET
+
+
+class OfLog(Record, kw_only=True, rename={"simulator": "teacher"}):
+    """What evaluations beside logs have in common.
+
+    Attributes:
+        about: What was evaluated.
+        context_frames: Recorded frames that the model sees before a start.
+        split: Which episodes: "train", "validation", "test" or "all".
+        episodes: How many these are.
+        env_steps_per_second: Throughput in wall time; None where it is not measured.
+        simulator: None.
+        notes: What the reader of the log found.
+        data: Path of the log; UNSET where it was handed over.
+        start: How roll-outs start: as "logged", or estimated from the "past"; likewise.
+    """
+
+    inline: ClassVar = ("about", "summary", "comparison")
+
+    about: About
+    context_frames: int
+    split: str
+    episodes: int
+    env_steps_per_second: float | None = None
+    simulator: None = None
+    notes: dict[str, Any]
+    data: str | UnsetType = UNSET
+    start: str | UnsetType = UNSET
+
+
+class StateErrors(Record):
+    """Errors of positions and velocities at a horizon: by name, their mean, and percentiles over starts."""
+
+    q: list[float]
+    qd: list[float]
+    q_mean: float
+    qd_mean: float
+    q_percentiles: Percentiles
+    qd_percentiles: Percentiles
+
+
+class LogMark(Record, rename={"persistence": PERSISTENCE}):
+    """Errors of model and baselines at one horizon."""
+
+    seconds: float
+    model: StateErrors
+    persistence: StateErrors
+    constant_velocity: StateErrors
+    better_than_baselines: dict[str, float]
+
+
+class LogSection(Record):
+    """Errors at horizons over some of the starts."""
+
+    inline: ClassVar = ("marks",)
+
+    starts: int
+    marks: dict[str, LogMark]
+
+
+class Logged(OfLog, rename={"simulator": "teacher"}):
+    """A model beside the log of a bolted robot.
+
+    Attributes:
+        moving_above: Mean joint speed above which a window counts as moving [rad/s or m/s].
+        summary: Errors up to the end.
+        by_horizon: Errors up to a horizon.
+        finite_fraction: Share of roll-outs that are finite to their end.
+        at_horizon: Errors at horizons over "all" starts, and over those of "moving" windows.
+        groups: Errors at horizons by group of recordings.
+        q_names: Names of the position errors.
+        q_units: Their units.
+        qd_names: Names of the velocities.
+    """
+
+    moving_above: float
+    summary: Summary
+    by_horizon: dict[str, Summary]
+    finite_fraction: float
+    at_horizon: dict[str, LogSection]
+    groups: dict[str, LogSection]
+    q_names: list[str]
+    q_units: list[str]
+    qd_names: list[str]
+
+
+class Tossed(OfLog, rename={"simulator": "teacher"}):
+    """A model beside the log of a floating robot, from single states.
+
+    Attributes:
+        stride: States between two starts.
+        comparison: All starts.
+        releases: The first states of episodes alone.
+    """
+
+    stride: int
+    comparison: Comparison
+    releases: PartialComparison
+
+
+class ColumnMeans(Record, rename={"scaled": "spreads"}):
+    """Mean absolute errors of a world model; None where no forecast is finite.
+
+    Attributes:
+        columns: By column.
+        q_mean: Of positions.
+        qd_mean: Of velocities.
+        scaled: Of all columns, each in its standard deviation over the training data.
+    """
+
+    columns: list[float] | None
+    q_mean: float | None
+    qd_mean: float | None
+    scaled: float | None
+
+
+class WorldMark(Record):
+    """Errors at one horizon of a world model ("model"), the persistence baseline and other models."""
+
+    inline: ClassVar = ("by_model",)
+
+    seconds: float
+    starts: int
+    by_model: dict[str, ColumnMeans]
+
+
+class WorldGroup(Record):
+    """Errors on a group of recordings by horizon, then by model."""
+
+    inline: ClassVar = ("marks",)
+
+    starts: int
+    marks: dict[str, dict[str, ColumnMeans]]
+
+
+class Coverage(Record, rename={"one": "1", "one_columns": "1_columns", "two": "2", "two_columns": "2_columns"}):
+    """How often the truth lies within one and two standard deviations, mean and by column."""
+
+    seconds: float
+    one: float | None
+    one_columns: list[float] | None
+    two: float | None
+    two_columns: list[float] | None
+
+
+class RankCorrelation(Record, kw_only=True, rename={"total": "spread_rank_correlation", "epistemic": "rank_correlation"}):
+    """How well the epistemic and the total standard deviation order forecasts by their error; None of too few."""
+
+    seconds: float | UnsetType = UNSET
+    epistemic: float | None
+    total: float | None
+    mean: float | UnsetType = UNSET
+
+
+class DrawnOut(Record):
+    """The epistemic standard deviation on states that are drawn out from their mean, beside the usual one."""
+
+    ratio: float
+    chance_above_usual: float
+
+
+class OutOfDistribution(Record):
+    """The epistemic standard deviation out of distribution, by the factor that states are drawn out by."""
+
+    inline: ClassVar = ("by_factor",)
+
+    usual_median: float | None
+    by_factor: dict[str, DrawnOut] = {}
+
+
+class Noisy(Record):
+    """Errors by horizon with noise on the history."""
+
+    inline: ClassVar = ("marks",)
+
+    finite_fraction: float
+    marks: dict[str, ColumnMeans]
+
+
+class EventScores(Record):
+    """Scores of one predicted event over all frames; None where a class is empty."""
+
+    rate: float
+    recall: float | None
+    precision: float | None
+    balanced_accuracy: float | None
+
+
+class Forecast(OfLog, rename={"simulator": "teacher", "out_of_distribution": "unlike"}):
+    """A world model beside a log.
+
+    Attributes:
+        members: Members of the ensemble.
+        summary: Errors of the joints up to the end.
+        by_horizon: Errors of the joints up to a horizon.
+        finite_fraction: Share of forecasts that are finite to their end.
+        columns: Names of the measured columns.
+        units: Their units.
+        state_scale: Their standard deviations over the training data.
+        marks: Horizons.
+        at_horizon: Errors at horizons.
+        groups: Errors by group of recordings.
+        by_frame: Mean error of all columns frame by frame, in their standard deviations, by model.
+        coverage: Coverage by horizon.
+        epistemic: Rank correlations by horizon.
+        out_of_distribution: Epistemic standard deviation on states that no log had.
+        noise: Errors with noise on the history, by its size.
+        events: Scores of contacts and termination.
+    """
+
+    members: int
+    summary: Summary
+    by_horizon: dict[str, Summary]
+    finite_fraction: float
+    columns: list[str]
+    units: list[str]
+    state_scale: list[float]
+    marks: list[int]
+    at_horizon: dict[str, WorldMark]
+    groups: dict[str, WorldGroup]
+    by_frame: dict[str, list[float]]
+    coverage: dict[str, Coverage]
+    epistemic: dict[str, RankCorrelation]
+    out_of_distribution: OutOfDistribution
+    noise: dict[str, Noisy]
+    events: dict[str, EventScores]
+
+
+Evaluation = Simulated | Logged | Tossed | Forecast
