@@ -3,30 +3,45 @@
 
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import TaskID
 
     from neurodyn.learn.neural.trainer import Position
+
+
+def terminal(width: int = 0, **options: Any) -> "Console":
+    """Return a console that prints text as it is: `pretrained:ant` is no emoji, and units stand in brackets.
+
+    Args:
+        width: Least width where the output is no terminal: a file has no edge at which to cut names.
+        options: Further options of `rich.console.Console`.
+    """
+    from rich.console import Console
+
+    console = Console(markup=False, emoji=False, **options)
+    if not console.is_terminal:
+        console.width = max(console.width, width)
+    return console
 
 
 class TrainingBar:
     """A progress bar that carries the held-out roll-out error; plain lines where there is no terminal."""
 
     def __init__(self, title: str) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        self._console = Console()
+        self._console = terminal()
         self._title = title
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
         )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from neurodyn.cli.console import terminal
+
 if TYPE_CHECKING:
     from neurodyn.data.store import Store
 
@@ -15,7 +17,7 @@ def print_import(store: "Store", out: Path) -> None:
     """Print what `neurodyn import` found and wrote."""
     from neurodyn.data.inspection import inspect_store
 
-    console = Console(markup=False)  # units stand in brackets
+    console = terminal()
     found = inspect_store(store)
     if "rates_hz" in found["log"]:  # rows come at the frames of the robot, and aligned
         _print_log(console, found)
@@ -29,7 +31,7 @@ def print_import(store: "Store", out: Path) -> None:
 
 def print_inspection(found: dict[str, Any]) -> None:
     """Print what `data.inspection.inspect_store` found."""
-    console = Console(markup=False)  # units stand in brackets
+    console = terminal()
     length = found["length"]
     console.print(
         f"{found['robot']} ({found['source']}, seed {found['seed']}): {found['transitions']:,} transitions of "

@@ -35,9 +35,9 @@ def discover(
         json: File for the result as JSON.
     """
     import msgspec
-    from rich.console import Console
     from rich.table import Table
 
+    from neurodyn.cli.console import terminal
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
@@ -57,7 +57,7 @@ def discover(
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])
-    Console().print(table)
+    terminal().print(table)
     print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
     print(f"model: {out}")
     if json is not None:

@@ -28,14 +28,14 @@ def generate(
             controller; by default the robot's own.
         resume: Go on from an interrupted run with the same settings.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from neurodyn import robots
+    from neurodyn.cli.console import terminal
     from neurodyn.sim.generate import generate as run
 
     columns = (TextColumn("transitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=transitions)
         summary = run(

@@ -3,17 +3,16 @@
 
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+
+from neurodyn.cli.console import terminal
 
 _WIDTH = 120
 
 
 def print_identification(result: dict[str, Any]) -> None:
     """Print what `fit.identify.identify` returns."""
-    console = Console(markup=False)
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)
+    console = terminal(_WIDTH)
     networks = f", {result['weights']:,} weights" if result["weights"] else ""
     console.print(
         f"{result['robot']}: {len(result['parameters'])} parameters{networks}, from {result['windows']} windows of "

@@ -3,13 +3,14 @@
 
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+
+from neurodyn.cli.console import terminal
 
 
 def print_policy(result: dict[str, Any]) -> None:
     """Print the returns of a policy by dynamics, and the errors between them."""
-    console = Console()
+    console = terminal()
     found = result["results"]
     table = Table(title=f"{result['task']}: {result['policy']}, {result['episodes']} episodes")
     for name in ("dynamics", "return", "std", "length", "failed", "success"):

@@ -27,9 +27,9 @@ def robots(
 
 def _list(json: Path | None) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
+    from neurodyn.cli.console import terminal
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.config import to_dict
     from neurodyn.robots.listing import list_robots
@@ -47,7 +47,9 @@ def _list(json: Path | None) -> None:
             f"{robot.simulator} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
-    Console(width=max(Console().width, 128)).print(table)
+    console = terminal()
+    console.width = max(console.width, 128)
+    console.print(table)
     for robot in found:
         for model, measured in robot.measured.items():
             errors = ", ".join(f"{value:.2g} {_UNITS[key]}" for key, value in measured.errors.items())
@@ -60,8 +62,7 @@ def _list(json: Path | None) -> None:
 
 
 def _show(name: str, json: Path | None) -> None:
-    from rich.console import Console
-
+    from neurodyn.cli.console import terminal
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import to_dict
     from neurodyn.dynamics.hybrid.named import list_quantities
@@ -71,7 +72,7 @@ def _show(name: str, json: Path | None) -> None:
     require_writable(json)
     declared = load(name)
     found = list_quantities(nominal_dynamics(declared))
-    console = Console(markup=False, highlight=False)
+    console = terminal(highlight=False)
     console.print(f"{declared.name}: {declared.description}", soft_wrap=True)
     console.print(f"frame {declared.dt:.4g} s; grounds: {', '.join(declared.grounds) or 'none'}")
     console.print(

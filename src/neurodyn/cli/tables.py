@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from neurodyn.cli.console import terminal
 from neurodyn.cli.toss_tables import print_tosses
 
 _WIDTH, _FEW = 120, 3
@@ -20,9 +21,7 @@ _FLOORS = {"twice_substeps": "half the step", "perturbed_1e-6": "starts 1e-6 off
 
 def print_evaluation(result: dict[str, Any]) -> None:
     """Print a report of `fit.evaluation.evaluate_run`."""
-    console = Console(markup=False)  # units stand in brackets
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)  # a file has no edge at which to cut names
+    console = terminal(_WIDTH)
     if "releases" in result:
         print_tosses(console, result)
     elif "at_horizon" in result:

@@ -3,8 +3,9 @@
 
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
+
+from neurodyn.cli.console import terminal
 
 _WIDTH = 120
 _MOST_GROUPS = 12
@@ -12,9 +13,7 @@ _MOST_GROUPS = 12
 
 def print_world_model(result: dict[str, Any]) -> None:
     """Print a report of `fit.evaluate_world_model.evaluate_world_model`."""
-    console = Console(markup=False)
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)  # a file has no edge at which to cut names
+    console = terminal(_WIDTH)
     console.print(
         f"{result['robot']}: world model, {result['network']} x{result['members']}, {result['parameters']:,} weights, "
         f"on {result['episodes']} recorded episodes ({result['split']}), {result['rollouts']} starts, "

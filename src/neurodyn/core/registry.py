@@ -1,37 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things that users can add one of: each kind of thing has a registry, each thing a name in it.
+"""Registries: everything that users can add one of is found in one by name.
 
-A package that adds some names the module in which it registers them as an entry point of the group
-"neurodyn.plugins"; it is imported when a name is asked for that no registry of ours knows.
+A package of your own names the module that does the adding as an entry point of the group "neurodyn.plugins". It is
+imported when a name is not known, and before names are listed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from neurodyn.core.errors import InputError, choices
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., object])
+F = TypeVar("F", bound=Callable[..., Any])
 
 PLUGINS = "neurodyn.plugins"
+"""Group of the entry points of plug-ins."""
+
+_loaded: list[str] = []
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Things of one kind by name.
+    """Things of one sort by name.
 
     Attributes:
-        what: What it holds one of, in words, for error messages.
+        what: What an entry is, for error messages.
     """
 
     def __init__(self, what: str, **entries: T | str) -> None:
         """Begin with some entries.
 
         Args:
-            what: What it holds one of, in words.
-            entries: Things by name; a text "module:attribute" is imported when it is first asked for.
+            what: What an entry is.
+            entries: Things by name; the text "module:attribute" is imported when the thing is first asked for.
         """
         self.what = what
         self._entries: dict[str, T | str] = dict(entries)
@@ -50,7 +52,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return a decorator that adds what it decorates."""
 
         def added(entry: F) -> F:
-            self.add(name, entry)  # type: ignore[arg-type]
+            self.add(name, entry)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             return entry
 
         return added
@@ -63,12 +65,10 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return the thing of a name.
 
         Raises:
-            InputError: There is none; the message says what there is.
+            InputError: There is none; the message lists the valid names.
         """
-        if name not in self._entries:
-            load_plugins()
-        if name not in self._entries:
-            raise InputError(f"unknown {self.what} {name!r}; valid: {choices(self._entries)}")
+        if name not in self:
+            raise InputError(f"unknown {self.what} {name!r}; valid: {choices(self)}")
         entry = self._entries[name]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
@@ -76,17 +76,33 @@ class Registry(Mapping[str, T], Generic[T]):
         return entry
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._entries:
+            load_plugins()
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        load_plugins()
+        return iter(tuple(self._entries))
 
     def __len__(self) -> int:
+        load_plugins()
         return len(self._entries)
 
 
-@cache
 def load_plugins() -> None:
-    """Import the modules that installed packages name as entry points of the group "neurodyn.plugins", once."""
+    """Import the plug-ins of installed packages, each once.
+
+    Raises:
+        InputError: One cannot be imported.
+    """
+    if PLUGINS in _loaded:
+        return
+    _loaded.append(PLUGINS)  # first, because a plug-in may ask a registry for something
     for entry in entry_points(group=PLUGINS):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:  # whatever the plug-in raises is about the plug-in
+            raise InputError(
+                f"plug-in {entry.name!r} ({entry.value}) cannot be imported ({type(error).__name__}: {error}); mend "
+                "or uninstall it"
+            ) from error
