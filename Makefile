@@ -4,13 +4,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test lint types layers bench clean
+.PHONY: demo test test-variant lint types layers bench docs figures-check clean
 
 demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
 	$(BIN)/neurodyn demo
 
 test: .venv/dev.stamp  ## Run the tests.
 	$(BIN)/python -m pytest
+
+test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine: other rounding, two threads, random order.
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \
+	    $(BIN)/python -m pytest -m trains --random-order
 
 lint: .venv/dev.stamp  ## Check style and formatting.
 	$(BIN)/ruff check .
@@ -28,8 +32,14 @@ bench: .venv/dev.stamp  ## Run all benchmarks on one thread; figures go to bench
 	    OMP_NUM_THREADS=1 $(BIN)/python $$script --json benchmarks/results/$$(basename $$script .py).json; \
 	done
 
+docs: .venv/docs.stamp  ## Build the pages and the API reference as a site in site/.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+figures-check: .venv/dev.stamp  ## Measure the cheap figures of docs/benchmarks.md again (NEURODYN_DATA: folder with logs).
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/check_figures.py
+
 clean:  ## Remove what the other verbs made.
-	rm -rf .venv demo build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("neurodyn needs Python >= 3.11, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -44,4 +54,9 @@ clean:  ## Remove what the other verbs made.
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) torch
 	$(PIP) --editable '.[sim,robots,usd,view,policy,export,dev]'
+	touch $@
+
+.venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) torch
+	$(PIP) --editable '.[docs]'
 	touch $@

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures that several rooms' tests share; built once a session."""
 
+import os
+import random
 from pathlib import Path
 
+import hypothesis
+import numpy as np
 import pytest
 import torch
 
@@ -13,14 +17,20 @@ from neurodyn.nets.build import NetConfig
 from neurodyn.robots import Robot, load
 from tests import plant
 
+THREADS = int(os.environ.get("NEURODYN_TEST_THREADS", "1"))
+"""Threads of torch: tests neither depend on the number of cores nor take them all."""
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Tests neither depend on the number of cores nor take them all."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """A test draws the same numbers whichever tests ran before it; its fixtures are made after this."""
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
 
 
 @pytest.fixture(scope="session")

@@ -174,7 +174,7 @@ def test_the_index_links_every_page():
 
 
 def test_benchmarks_on_the_page_are_the_benchmarks_there_are():
-    text = (ROOT / "docs/reproducing.md").read_text()
+    text = (ROOT / "docs/benchmarks.md").read_text()
     there = {path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")}
     assert there == set(re.findall(r"benchmarks/(\w+\.py)`", text))
 

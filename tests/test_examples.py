@@ -66,6 +66,7 @@ def briefly_trained(robot: str, folder: Path) -> str:
     return model
 
 
+@pytest.mark.trains
 def test_the_delay_of_the_logs_is_found_and_a_model_is_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     logs, store = tmp_path / "logs", tmp_path / "pendulum.h5"
     script = EXAMPLES / "own_logs/make_logs.py"
@@ -85,6 +86,7 @@ def test_the_delay_of_the_logs_is_found_and_a_model_is_learned(tmp_path: Path, c
     assert moving["25"]["better_than_baselines"]["q_mean"] > 2
 
 
+@pytest.mark.trains
 def test_a_robot_of_your_own_goes_all_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("newton")
     robot, store, model = str(EXAMPLES / "own_robot"), str(tmp_path / "arm.h5"), str(tmp_path / "run")

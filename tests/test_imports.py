@@ -20,6 +20,8 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 """
+# Another checkout may be the one that is installed.
+HERE = os.pathsep.join([str(plant.repository() / "src"), str(plant.repository())])
 HEAVY = ("torch", "newton", "warp", "mujoco", "matplotlib", "tensorboard", "h5py", "imageio", "viser")
 
 
@@ -27,7 +29,7 @@ def python(script: str, *arguments: str | Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
         capture_output=True, text=True, check=False, cwd=plant.repository(),
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(plant.repository())},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HERE},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -47,7 +47,9 @@ def test_more_than_memory_holds_is_refused_at_once():
 def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""
     pytest.importorskip("newton", reason="the extra sim is not installed")
+    from neurodyn import load, robots
     from neurodyn.evaluate.run import evaluate_run
+    from neurodyn.evaluate.simulator import evaluate
     from neurodyn.robots.listing import list_robots
 
     shown = next(r.measured[PRETRAINED + name] for r in list_robots() if PRETRAINED + name in r.pretrained)
@@ -58,7 +60,8 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
         result = evaluate_run(PRETRAINED + name, data=str(data))
         tolerance = 1.02
     else:
-        result = evaluate_run(PRETRAINED + name, horizon=shown.horizon, rollouts=96, seed=91)
+        model, robot = load(PRETRAINED + name), robots.load(name)
+        result = evaluate(model, robot, horizon=shown.horizon, rollouts=96, seed=91, driven=False, floors=0)
         tolerance = 2.5
     for key, value in shown.errors.items():
         assert value / tolerance < result[key] < value * tolerance, key

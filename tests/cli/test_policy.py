@@ -20,6 +20,7 @@ def policy(tmp_path_factory):
     return out
 
 
+@pytest.mark.trains
 def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
     path = tmp_path / "figures.json"
     flags = ["--dynamics", "analytic", "--dynamics", "pretrained:cartpole", "--episodes", "6", "--json", str(path)]
@@ -29,7 +30,8 @@ def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
     for result in found["results"]:
         assert {"dynamics", "return", "return_std", "length", "episodes", "success"} <= set(result)
         assert result["episodes"] == 6
-    assert found["reward_error"][0]["relative"] < 1e-3
+    # One frame more or less before a failure is a few percent; other starts would be tens of percent.
+    assert found["reward_error"][0]["relative"] < 0.05
 
 
 def test_a_recording_is_written(policy, tmp_path):

@@ -12,6 +12,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.artifact import load
 from neurodyn.learn.neural.train import read_run_config
 from tests import plant
+from tests.cli.calls import call
 
 SETTINGS = """
 net: {kind: mlp, width: 16, depth: 1}
@@ -21,10 +22,6 @@ validations: 2
 validation_rollouts: 8
 validation_frames: 10
 """
-
-
-def call(*arguments: str | Path) -> None:
-    assert run([str(argument) for argument in arguments]) == 0
 
 
 def strict(path: Path) -> dict:

@@ -8,6 +8,7 @@ import pytest
 
 from neurodyn.cli.main import run
 from tests import plant
+from tests.cli.calls import call
 
 SETTINGS = """
 net: {kind: gru, members: 2, width: 8, depth: 1, head: 8}
@@ -18,10 +19,6 @@ validations: 2
 validation_rollouts: 8
 validation_frames: 10
 """
-
-
-def call(*arguments: str | Path) -> None:
-    assert run([str(argument) for argument in arguments]) == 0
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:

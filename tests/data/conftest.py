@@ -17,7 +17,7 @@ def cartpole_spec(dt=0.02):
 
 
 def header(**changes):
-    fields = {"spec": cartpole_spec(), "source": "teacher", "seed": 7, "teacher": {"solver": "featherstone"}}
+    fields = {"spec": cartpole_spec(), "source": "teacher", "seed": 7, "simulator": {"solver": "featherstone"}}
     return StoreHeader(**{**fields, "versions": package_versions(), **changes})
 
 

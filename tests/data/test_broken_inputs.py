@@ -18,7 +18,7 @@ from neurodyn.data.readers import import_logs, read_column_map
 from neurodyn.data.store import Store, StoreWriter
 
 from .conftest import counting_batch, header
-from .readers.conftest import SPEC, npz_arrays, write_csv
+from .readers.conftest import MAPS, SPEC, npz_arrays, write_csv
 
 FAST = settings(
     derandomize=True,  # HDF5's own reader can run for ever on some damage; what passes once passes always
@@ -27,25 +27,6 @@ FAST = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 COLUMNS = ("t", "x", "a", "dx", "da", "f", "m")
-MAPS = {
-    "csv": {
-        "format": "csv",
-        "time": "t",
-        "q": {"lift": {"column": "x"}, "turn": {"column": "a"}},
-        "qd": {"lift": {"column": "dx"}, "turn": {"column": "da"}},
-        "control": {"lift": {"column": "f"}, "turn": {"column": "m"}},
-        "alignment": 0.0,
-    },
-    "npz": {
-        "format": "npz",
-        "time": "time",
-        "q": {"lift": {"column": "pos[0]"}, "turn": {"column": "pos[1]"}},
-        "qd": {"lift": {"column": "vel[0]"}, "turn": {"column": "vel[1]"}},
-        "control": {"lift": {"column": "tau[0]"}, "turn": {"column": "tau[1]"}},
-        "episodes": "offsets",
-        "alignment": 0.0,
-    },
-}
 
 
 def refused(call, *arguments):

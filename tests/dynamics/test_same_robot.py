@@ -45,7 +45,7 @@ def test_a_model_from_before_the_change_is_refused(cartpole: Robot):
 
 
 @pytest.mark.parametrize(
-    ("probes", "message"),
+    ("contact_points", "message"),
     [
         (ContactPointSelection(shapes=("upper",)), r"2 contact points instead of 4 \(lacks "),
         (ContactPointSelection(spacing=2.0), r"contact points instead of 4 \(has "),

@@ -148,7 +148,7 @@ def test_float32_is_right_to_a_micrometre():
 def test_other_widths_precisions_and_worlds_are_refused():
     proximity = ProximityQuery(contact_point_at())
     q, qd = at([[0.0, 0.0, 1.0]])
-    with pytest.raises(InputError, match=r"valid for these probes: \[worlds, 7\]"):
+    with pytest.raises(InputError, match=r"valid for these contact points: \[worlds, 7\]"):
         proximity(PLANE, q[:, :6], qd)
     with pytest.raises(InputError, match="float32 or float64"):
         proximity(PLANE, q.half(), qd.half())

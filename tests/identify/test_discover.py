@@ -57,6 +57,7 @@ def logs():
     return windows(truth, 48, 15, 0), windows(truth, 48, 15, 1)
 
 
+@pytest.mark.trains
 @pytest.mark.slow
 def test_friction_is_found_at_the_joints_where_it_acts_and_nowhere_else(logs):
     settings = DiscoverySettings(steps=150, refit=400, kappas=(0.01, 0.1, 0.3, 1.0))

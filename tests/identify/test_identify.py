@@ -84,6 +84,7 @@ def found(store: Store, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict,
     return identify(given(store), out, SETTINGS).figures, out
 
 
+@pytest.mark.trains
 def test_the_other_arm_is_found_within_its_intervals(found: tuple[dict, Path]):
     entries = {entry["name"]: entry for entry in found[0]["parameters"]}
     assert set(entries) == {"elbow.mass", "elbow.com.z", "shoulder.damping", "elbow.damping", "elbow.friction"}
@@ -117,6 +118,7 @@ def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict
     json.loads((out / "identification.json").read_text(), parse_constant=pytest.fail)
 
 
+@pytest.mark.trains
 def test_newtons_simulator_is_identified_from_its_own_data(tmp_path: Path):
     """Featherstone's solver and this engine step alike: what was declared comes back from a start far off."""
     from neurodyn.sim.generate import generate
@@ -135,6 +137,7 @@ def networks(**changes: object) -> IdentificationSettings:
     return changed(SETTINGS, network=training, windows=20, starts=3, rounds=2, round_iterations=2)
 
 
+@pytest.mark.trains
 def test_a_network_learns_the_friction_that_parameters_leave_out(store: Store, tmp_path: Path):
     asked = ("elbow.mass", "elbow.com.z", "shoulder.damping")
     settings = changed(networks(steps=250), starts=1)

@@ -41,6 +41,7 @@ def test_beyond_its_end_the_rate_stays_at_its_final_share(quick: Settings):
     assert np.ptp(rates(quick, np.array([1.0, 1.3]))) == 0
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize("name", ["soap", "adam"])
 def test_both_optimisers_find_a_minimum(name: str, quick: Settings):
     settings = msgspec.structs.replace(quick, optimiser=name)

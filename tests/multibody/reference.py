@@ -7,6 +7,7 @@ the motion.
 """
 
 import numpy as np
+from hypothesis import strategies as st
 
 from neurodyn.core.contact_points import ChainJoint
 from neurodyn.core.mechanism import Link, Mechanism
@@ -206,6 +207,17 @@ def random_link(rng, kind, parent, name):
         inertia=tuple(float(inertia[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))),
         armature=0.0 if kind == "free" else float(rng.choice([0.0, 0.1])),
     )  # fmt: skip
+
+
+@st.composite
+def trees(draw):
+    """Draw kinds of joints, their parents, and a seed for the rest."""
+    kinds = draw(st.lists(st.sampled_from(["revolute", "prismatic", "ball"]), min_size=1, max_size=6))
+    parents = [-1, *(draw(st.integers(-1, i)) for i in range(len(kinds) - 1))]
+    kinds = [
+        kind if parent >= 0 or draw(st.booleans()) else "free" for kind, parent in zip(kinds, parents, strict=True)
+    ]
+    return kinds, parents, draw(st.integers(0, 2**32 - 1))
 
 
 def random_mechanism(rng, kinds, parents, gravity=(1.0, -2.0, -9.0)):

@@ -5,7 +5,6 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from neurodyn.core.contact_points import ChainJoint
 from neurodyn.core.mechanism import Link, Mechanism
@@ -13,7 +12,7 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.trace import Graph, pull_back
 from tests.multibody import reference
-from tests.multibody.reference import Configuration, random_mechanism, random_motion
+from tests.multibody.reference import Configuration, random_mechanism, random_motion, trees
 from tests.multibody.trace.interpreter import differences, evaluate
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -32,16 +31,6 @@ def accelerations(mechanism, q, qd, torque, wrenches=None):
 
 def error(found, expected):
     return np.abs(found - expected).max() / np.abs(expected).max()
-
-
-@st.composite
-def trees(draw):
-    kinds = draw(st.lists(st.sampled_from(["revolute", "prismatic", "ball"]), min_size=1, max_size=6))
-    parents = [-1, *(draw(st.integers(-1, i)) for i in range(len(kinds) - 1))]
-    kinds = [
-        kind if parent >= 0 or draw(st.booleans()) else "free" for kind, parent in zip(kinds, parents, strict=True)
-    ]
-    return kinds, parents, draw(st.integers(0, 2**32 - 1))
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)

@@ -4,13 +4,12 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.trace import Graph
-from tests.multibody.reference import Configuration, random_mechanism, random_motion
+from tests.multibody.reference import Configuration, random_mechanism, random_motion, trees
 
 ALL_KINDS = (("free", "ball", "prismatic", "revolute", "revolute"), (-1, 0, 1, 2, 0))
 TWO_TREES = (("free", "revolute", "ball", "revolute"), (-1, 0, -1, 2))
@@ -22,16 +21,8 @@ def inertia_of(mechanism, q):
     return TreeInertia(tree, poses), poses
 
 
-@st.composite
-def mechanisms(draw):
-    kinds = draw(st.lists(st.sampled_from(["revolute", "prismatic", "ball"]), min_size=1, max_size=6))
-    parents = [-1, *(draw(st.integers(-1, i)) for i in range(len(kinds) - 1))]
-    kinds = [k if p >= 0 or draw(st.booleans()) else "free" for k, p in zip(kinds, parents, strict=True)]
-    return kinds, parents, draw(st.integers(0, 2**32 - 1))
-
-
 @settings(derandomize=True, max_examples=40, deadline=None)
-@given(mechanisms())
+@given(trees())
 def test_matrix_and_solutions_are_those_of_the_sum_over_bodies(drawn):
     kinds, parents, seed = drawn
     rng = np.random.default_rng(seed)

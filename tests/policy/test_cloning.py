@@ -65,6 +65,7 @@ def test_a_demonstration_asks_for_what_happened(tmp_path: Path) -> None:
     assert columns["command.wz"].abs().max() == 0.0
 
 
+@pytest.mark.trains
 def test_an_actor_learns_it(tmp_path: Path) -> None:
     store, _ = _log(tmp_path / "log.h5")
     demonstrations = Demonstrations(AnymalVelocity(), _model(store), store, 128, seed=0)

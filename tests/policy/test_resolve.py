@@ -10,7 +10,7 @@ from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy import opening
+from neurodyn.policy import resolve
 from neurodyn.policy.resolve import open_dynamics, open_reference
 from neurodyn.policy.starts import SampledStarts
 from neurodyn.tasks import load
@@ -62,7 +62,7 @@ def test_a_task_draws_starts_for_models_without_a_memory(context, channel, messa
         spec = msgspec.structs.replace(spec, channels=(Channel(name="light", unit="1"),))
     model = WorldModel(spec, EnsembleConfig(kind="mlp", members=2))
     model.fitted.fill_(True)
-    monkeypatch.setattr(opening, "load", lambda *_, **__: model)
+    monkeypatch.setattr(resolve, "load", lambda *_, **__: model)
     if message is None:
         found = open_dynamics(TASK, "pretrained:cartpole", starts="task")
         assert isinstance(found.starts(TASK, 0), SampledStarts)

@@ -40,6 +40,7 @@ def lines(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.trains
 def test_a_policy_gets_better(tmp_path):
     class Long(Hold):
         frames = 30

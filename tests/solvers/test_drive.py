@@ -45,6 +45,7 @@ def test_targets_equal_the_torques_of_newtons_law(run):
     assert (seen - with_force(run, 3, extra)).abs().max() > 1e-3
 
 
+@pytest.mark.trains
 def test_a_drive_pushes_as_in_featherstone(run):
     model = servo(2, ke=500.0, kd=20.0)
     control = model.control()

@@ -41,6 +41,7 @@ class TestStep:
         assert torch.equal(seen, expected)
         assert (seen[:, -1] - seen[:, 0]).abs().min() > 1e-3
 
+    @pytest.mark.trains
     @pytest.mark.parametrize("any_run", ["mlp"], indirect=True)
     def test_stays_near_the_analytic_solver(self, any_run):
         from neurodyn.sim.reference import ReferenceSimulator
@@ -88,6 +89,7 @@ class TestStep:
         SolverNeural(model, run).step(start(model), out, None, None, DT)
         assert torch.equal(coordinates(model, out), expected)
 
+    @pytest.mark.trains
     def test_edits_between_steps_win(self, any_run):
         model = cartpoles(3)
         torques = forces(model, 8)

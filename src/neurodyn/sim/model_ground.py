@@ -86,8 +86,8 @@ class _Reader:
         if kind == self._field:
             return self._heightfield(shape, place, label)
         raise InputError(
-            f"static shape {label!r} is a {import_newton().GeoType(kind).name.lower()}; valid for contact points: plane, box, "
-            "sphere, capsule, cylinder, cone, ellipsoid, mesh, heightfield"
+            f"static shape {label!r} is a {import_newton().GeoType(kind).name.lower()}; valid for contact points: "
+            "plane, box, sphere, capsule, cylinder, cone, ellipsoid, mesh, heightfield"
         )
 
     def _mesh(self, shape: int, kind: int, label: str) -> TriangleMesh:

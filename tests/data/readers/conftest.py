@@ -22,34 +22,35 @@ PENDULUM = StateSpec(
 )
 
 
-def csv_map(**changes):
-    """A map of `arm` logs in SI units."""
-    fields = {
+MAPS = {
+    "csv": {
         "format": "csv",
         "time": "t",
         "q": {"lift": {"column": "x"}, "turn": {"column": "a"}},
         "qd": {"lift": {"column": "dx"}, "turn": {"column": "da"}},
         "control": {"lift": {"column": "f"}, "turn": {"column": "m"}},
         "alignment": 0.0,
-    }
-    return from_dict({**fields, **changes}, ColumnMap)
-
-
-def npz_map(**changes):
-    fields = {
+    },
+    "npz": {
         "format": "npz",
         "time": "time",
         "q": {"lift": {"column": "pos[0]"}, "turn": {"column": "pos[1]"}},
         "qd": {"lift": {"column": "vel[0]"}, "turn": {"column": "vel[1]"}},
         "control": {"lift": {"column": "tau[0]"}, "turn": {"column": "tau[1]"}},
         "episodes": "offsets",
-        "split": "split",
-        "group": "group",
-        "group_names": "group_name",
-        "run_names": "run_name",
         "alignment": 0.0,
-    }
-    return from_dict({**fields, **changes}, ColumnMap)
+    },
+}
+"""Maps of `arm` logs in SI units."""
+NAMES = {"split": "split", "group": "group", "group_names": "group_name", "run_names": "run_name"}
+
+
+def csv_map(**changes):
+    return from_dict({**MAPS["csv"], **changes}, ColumnMap)
+
+
+def npz_map(**changes):
+    return from_dict({**MAPS["npz"], **NAMES, **changes}, ColumnMap)
 
 
 def smooth_motion(time):

@@ -189,7 +189,8 @@ def test_a_map_names_its_scene_and_a_file_of_contact_points(tmp_path):
     )
     (tmp_path / "map.yaml").write_text(
         "format: npz\nperiod: 0.01\nprobes: contact_points.yaml\nscene: {shapes: [{kind: plane}]}\n"
-        "floating: {root: {position: p, quaternion: o, order: xyzw, linear_velocity: v, angular_velocity: w, angular_axes: world}}\n"
+        "floating: {root: {position: p, quaternion: o, order: xyzw, linear_velocity: v, "
+        "angular_velocity: w, angular_axes: world}}\n"
     )
     arrays = recorded(tumbling(), "xyzw", "world", "center_of_mass")
     store = read_logs(save(tmp_path / "log.npz", arrays), read_column_map(tmp_path / "map.yaml"), SPEC, split="test")

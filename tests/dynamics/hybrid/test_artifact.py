@@ -21,6 +21,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.loading import load, robot_of, run_field
 from neurodyn.multibody.engine import EngineConfig, nominal
+from tests import damage
 from tests.multibody import machines
 
 NETS = Blueprint(
@@ -106,17 +107,10 @@ def test_what_was_identified_can_be_read_without_the_library(run, model):
     assert (config.robot, config.engine.blueprint, spec.mechanism) == ("pendulum.yaml", NETS, model.mechanism)
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "spec.json"])
-@pytest.mark.parametrize("keep", [None, 0, 0.5])
+@pytest.mark.parametrize("name", damage.FILES)
+@pytest.mark.parametrize("keep", damage.KEPT)
 def test_missing_and_truncated_files_are_bad_input(name, keep, run):
-    path = run / "model" / name
-    content = path.read_bytes()
-    path.unlink()
-    if keep is not None:
-        path.write_bytes(content[: int(len(content) * keep)])
-    with pytest.raises(InputError, match=name.replace(".", r"\.")) as caught:
-        load(run)
-    assert "\n" not in str(caught.value)
+    damage.check_damage_is_refused(run, name, keep, load)
 
 
 @pytest.mark.parametrize(

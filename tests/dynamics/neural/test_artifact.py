@@ -14,7 +14,7 @@ from neurodyn.core.fingerprint import BodyPrint, Fingerprint
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model, load, require_match, save_model
 from neurodyn.dynamics.neural.model import NeuralDynamics
-from tests import plant
+from tests import damage, plant
 
 replace = msgspec.structs.replace
 POLE = BodyPrint(name="pole", mass=2.5, com=(0.0, 0.0, 0.5), inertia=(0.1, 0.0, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0))
@@ -67,17 +67,10 @@ def test_a_saved_model_replaces_the_one_before(run: Path):
     assert sorted(p.name for p in (run / "model").iterdir()) == ["config.json", "model.safetensors", "spec.json"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "spec.json"])
-@pytest.mark.parametrize("keep", [None, 0, 0.5])
+@pytest.mark.parametrize("name", damage.FILES)
+@pytest.mark.parametrize("keep", damage.KEPT)
 def test_missing_and_truncated_files_are_bad_input(name: str, keep: float | None, run: Path):
-    path = run / "model" / name
-    content = path.read_bytes()
-    path.unlink()
-    if keep is not None:
-        path.write_bytes(content[: int(len(content) * keep)])
-    with pytest.raises(InputError, match=name.replace(".", r"\.")) as caught:
-        load(run)
-    assert "\n" not in str(caught.value)
+    damage.check_damage_is_refused(run, name, keep, load)
 
 
 def test_weights_of_another_network_are_bad_input(run: Path, tmp_path: Path):

@@ -235,6 +235,7 @@ def falling_store(frames: int = 25, episodes: int = 20) -> Store:
     return Store(header, np.ascontiguousarray(rows, np.float32), table)
 
 
+@pytest.mark.trains
 def test_free_fall_is_exact_from_the_first_validation(tmp_path: Path):
     """Nothing is left to learn: the network's output is zero but for the rounding of the data."""
     store = falling_store()

