@@ -47,5 +47,13 @@ class Kind:
         return self.parts[part]
 
 
-KINDS: Registry[Kind] = Registry("kind of dynamics")
+KINDS: Registry[Kind] = Registry(
+    "kind of dynamics",
+    **{
+        "analytic": Kind("analytic", "simulator"),
+        "hybrid": Kind("hybrid", "hybrid model"),
+        "neural": Kind("neural", "neural model"),
+        "world-model": Kind("world-model", "world model"),
+    },
+)
 """All kinds of dynamics."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analytic dynamics: the simulator, a solver of Newton under graph capture, behind the common interface."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -54,6 +55,8 @@ class AnalyticDynamics:
 
     differentiable = False
     kind = "analytic"
+    network = "analytic"
+    fingerprint = None
 
     def __init__(self, robot: Robot, *, substeps: int | None = None, device: str = "cpu") -> None:
         """Take a robot.
@@ -94,6 +97,12 @@ class AnalyticDynamics:
         forces = carry.simulator.contact_forces()
         contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
         return carry, Step(State(q, qd), contacts=contacts)
+
+    step_ = step
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Return the weights: none."""
+        return iter(())
 
     def reset(self, carry: Worlds, context: State | Window, mask: Tensor) -> Worlds:
         """Return the carry as it is: the state is complete and nothing is remembered."""
