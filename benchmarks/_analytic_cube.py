@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
+from neurodyn.evaluate.tosses import evaluate_floating
 from torch import Tensor
 
 from neurodyn.core.seeds import generator
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window, present_state
-from neurodyn.evaluate.tosses import evaluate_floating
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material
 

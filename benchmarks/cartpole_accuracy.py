@@ -11,10 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from neurodyn.evaluate.simulator import evaluate
+
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.artifact import load
-from neurodyn.evaluate.simulator import evaluate
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot

@@ -12,11 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from neurodyn.evaluate.tosses import evaluate_floating
+
 from _analytic_cube import Candidate, dynamics, search
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Split
 from neurodyn.dynamics.loading import load
-from neurodyn.evaluate.tosses import evaluate_floating
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_robot_data
 

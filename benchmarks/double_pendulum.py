@@ -9,10 +9,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from neurodyn.evaluate.log import evaluate_log
+
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Split
 from neurodyn.dynamics.loading import load
-from neurodyn.evaluate.log import evaluate_log
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot

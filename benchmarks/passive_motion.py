@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from neurodyn.evaluate.simulator import SEED, default_rollouts, evaluate
 
 from _common import require, single_thread, write_result
 from neurodyn.core.scene import Box, Plane, Scene, Terrain
 from neurodyn.dynamics.neural.artifact import load, read_model_config
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
-from neurodyn.evaluate.simulator import SEED, default_rollouts, evaluate
 from neurodyn.evaluate.stability import stability
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot

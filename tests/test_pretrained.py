@@ -47,9 +47,10 @@ def test_more_than_memory_holds_is_refused_at_once():
 def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""
     pytest.importorskip("newton", reason="the extra sim is not installed")
+    from neurodyn.evaluate.simulator import evaluate
+
     from neurodyn import load, robots
     from neurodyn.evaluate.run import evaluate_run
-    from neurodyn.evaluate.simulator import evaluate
     from neurodyn.robots.listing import list_robots
 
     shown = next(r.measured[PRETRAINED + name] for r in list_robots() if PRETRAINED + name in r.pretrained)

@@ -3,9 +3,8 @@
 
 import io
 
-from rich.console import Console
-
 from neurodyn.cli.toss_tables import print_tosses
+from rich.console import Console
 
 SUMMARY = {
     "base_position_m": 0.0123,

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from neurodyn.evaluate.simulator import roll_out
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
@@ -17,7 +18,6 @@ from neurodyn.dynamics.tangent import position_difference
 from neurodyn.evaluate.reference_errors import perturb
 from neurodyn.evaluate.run import evaluate_run
 from neurodyn.evaluate.scenario import scenario
-from neurodyn.evaluate.simulator import roll_out
 from neurodyn.evaluate.stability import stability
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.train import train

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from neurodyn.evaluate.log import evaluate_log
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.evaluate.log import evaluate_log
 from neurodyn.robots import Robot
 from tests import plant
 

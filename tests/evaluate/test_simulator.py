@@ -6,12 +6,12 @@ import json
 import msgspec
 import pytest
 import torch
+from neurodyn.evaluate.simulator import evaluate, roll_out
 
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Step, Trajectory
 from neurodyn.evaluate.comparison import touches_limit
-from neurodyn.evaluate.simulator import evaluate, roll_out
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Gains
 

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from neurodyn.evaluate.log import evaluate_log
+from neurodyn.evaluate.tosses import evaluate_floating
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Plane, Scene
@@ -14,8 +16,6 @@ from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.measures import constant_velocity
-from neurodyn.evaluate.log import evaluate_log
-from neurodyn.evaluate.tosses import evaluate_floating
 from neurodyn.robots import load
 
 CUBE = load("cube")

@@ -3,11 +3,11 @@
 
 import pytest
 import torch
+from neurodyn.identify.noise_floor import noise_floor
 
 from neurodyn.dynamics.interface import State, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.noise import Noise
-from neurodyn.identify.noise_floor import noise_floor
 from neurodyn.identify.starts import FromPast, started
 from tests.identify.pendulum import SPEC, dynamics, windows
 

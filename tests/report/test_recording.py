@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from neurodyn.evaluate.simulator import roll_out
 from PIL import Image
 
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.neural.artifact import load
-from neurodyn.evaluate.simulator import roll_out
 from neurodyn.report import recording_files
 from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
 from neurodyn.report.recording import Recording, default_output, record, record_log, record_run

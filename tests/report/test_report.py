@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from neurodyn.evaluate.log import evaluate_log
+from neurodyn.evaluate.simulator import evaluate
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.artifact import load
-from neurodyn.evaluate.log import evaluate_log
-from neurodyn.evaluate.simulator import evaluate
 from neurodyn.report import write_report
 from neurodyn.report.numbers import interval, quantity, span, times
 from neurodyn.report.plots import PREDICTED, Curve, plot

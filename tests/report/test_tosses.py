@@ -4,8 +4,9 @@
 from pathlib import Path
 from typing import Any
 
-from neurodyn.data.store import Split
 from neurodyn.evaluate.tosses import evaluate_floating
+
+from neurodyn.data.store import Split
 from neurodyn.report import tosses
 from neurodyn.report.gather import Material
 from neurodyn.report.numbers import quantity

@@ -26,8 +26,9 @@ def coverage_at(found: Forecasts, mark: int) -> Coverage:
         means.append(float(within[found.model.varying].mean()) if len(error) else None)
         columns.append(within.tolist() if len(error) else None)
     return Coverage(
-        seconds=mark * found.model.spec.dt, one=means[0], one_columns=columns[0], two=means[1], two_columns=columns[1]
-    )
+        seconds=mark * found.model.spec.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
+        two_sigma_columns=columns[1],
+    )  # fmt: skip
 
 
 def ranks_at(found: Forecasts, mark: int) -> RankCorrelation:
@@ -38,11 +39,11 @@ def ranks_at(found: Forecasts, mark: int) -> RankCorrelation:
         for x in (found.error, found.epistemic, found.std)
     )
     if len(error) < 3:
-        return RankCorrelation(epistemic=None, total=None)
+        return RankCorrelation(epistemic_rank=None, total_rank=None)
     return RankCorrelation(
         seconds=mark * found.model.spec.dt,
-        epistemic=rank_correlation(epistemic, error),
-        total=rank_correlation(std, error),
+        epistemic_rank=rank_correlation(epistemic, error),
+        total_rank=rank_correlation(std, error),
         mean=float(epistemic.mean()),
     )
 

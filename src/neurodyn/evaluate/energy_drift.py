@@ -30,6 +30,6 @@ def _drift(robot: Robot, path: Trajectory, frames: torch.Tensor) -> Drift | None
     total = kinetic + potential
     drift = (total - total[:, :1]).abs()
     return Drift(
-        drift_J=float(drift[:, 1:].mean()), final_percentiles_J=percentiles(drift[:, -1]),
-        curve_J=drift.mean(0).tolist(), scale_J=float((total.max() - total.min()).abs()),
+        mean_drift=float(drift[:, 1:].mean()), final_drift=percentiles(drift[:, -1]),
+        drift_curve=drift.mean(0).tolist(), energy_range=float((total.max() - total.min()).abs()),
     )  # fmt: skip

@@ -86,7 +86,9 @@ class Compared:
             spread[name] = percentiles(by_world)
         kept = self.position_errors[rows][:, :horizon]
         single = kept.double().mean((0, 1)).tolist() if len(kept) else None
-        joints = {name: single and single[i] for name, i in self.columns.joints().items()}
+        joints: dict[str, float | None] = {
+            name: None if single is None else single[i] for name, i in self.columns.joints().items()
+        }
         return Summary(means=means, percentiles=spread, joints=joints)
 
     def by_horizon(self, marks: list[int], rows: Tensor | None = None) -> dict[str, Summary]:

@@ -74,7 +74,10 @@ class Recorded:
         """What was measured from the starts on."""
         c = self.context
         return joined(
-            [Trajectory(w.q[:, c:], w.qd[:, c:], None if w.channels is None else w.channels[:, c:]) for w in self.windows]
+            [
+                Trajectory(w.q[:, c:], w.qd[:, c:], None if w.channels is None else w.channels[:, c:])
+                for w in self.windows
+            ]
         )
 
     @property
@@ -100,7 +103,7 @@ class Recorded:
 
 def _every(windows: Windows, stride: int) -> Windows:
     parts = {field.name: getattr(windows, field.name) for field in fields(windows)}
-    return Windows(**{name: None if part is None else part[::stride] for name, part in parts.items()})
+    return replace(windows, **{name: part[::stride] for name, part in parts.items() if part is not None})
 
 
 def episodes_in(store: Store, split: int | None) -> np.ndarray:

@@ -6,6 +6,7 @@ Dictionaries are keyed as their JSON is: by horizon in frames ("100"), by metric
 
 from typing import Any, ClassVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.records import Record
@@ -13,9 +14,35 @@ from neurodyn.core.records import Record
 PERSISTENCE = "hold_last"
 """The persistence baseline, among models by name."""
 Percentiles = dict[str, float | None]
+_KEYS = {
+    "persistence": PERSISTENCE,
+    "simulator": "teacher",
+    "simulator_finite_fraction": "teacher_finite_fraction",
+    "simulator_steps_per_cpu_second": "teacher_env_steps_per_cpu_second",
+    "reference_errors": "floors",
+    "half_step": "twice_substeps",
+    "perturbed": "perturbed_1e-6",
+    "mean_drift": "drift_J",
+    "final_drift": "final_percentiles_J",
+    "drift_curve": "curve_J",
+    "energy_range": "scale_J",
+    "scaled": "spreads",
+    "one_sigma": "1",
+    "two_sigma": "2",
+    "one_sigma_columns": "1_columns",
+    "two_sigma_columns": "2_columns",
+    "epistemic_rank": "rank_correlation",
+    "total_rank": "spread_rank_correlation",
+    "out_of_distribution": "unlike",
+}
+"""Keys that fields have in JSON, where these are others than their names."""
 
 
-class About(Record):
+class Result(Record, frozen=True, rename=_KEYS):
+    """A part of an evaluation."""
+
+
+class About(Result, frozen=True):
     """What was evaluated.
 
     Attributes:
@@ -39,7 +66,7 @@ class About(Record):
     dt: float
 
 
-class Summary(Record):
+class Summary(Result, frozen=True):
     """Mean errors over all frames up to a horizon and over all roll-outs.
 
     Attributes:
@@ -51,7 +78,7 @@ class Summary(Record):
     inline: ClassVar = ("means",)
 
     means: dict[str, float | None]
-    percentiles: dict[str, Percentiles] = {}
+    percentiles: dict[str, Percentiles] = msgspec.field(default_factory=dict)
     joints: dict[str, float | None] | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
@@ -64,14 +91,14 @@ class Summary(Record):
         return self.percentiles[metric]["50"]
 
 
-class Baselines(Record, rename={"persistence": PERSISTENCE}):
+class Baselines(Result, frozen=True):
     """Errors of trivial predictions, by horizon: nothing moves; velocities stay as they are."""
 
     persistence: dict[str, Summary]
     constant_velocity: dict[str, Summary]
 
 
-class Curve(Record):
+class Curve(Result, frozen=True):
     """Errors at single frames, over the roll-outs."""
 
     mean: list[float]
@@ -79,7 +106,7 @@ class Curve(Record):
     p90: list[float]
 
 
-class Curves(Record):
+class Curves(Result, frozen=True):
     """Errors at `frame`, by metric."""
 
     inline: ClassVar = ("by_metric",)
@@ -88,7 +115,7 @@ class Curves(Record):
     by_metric: dict[str, Curve]
 
 
-class LimitSplit(Record):
+class LimitSplit(Result, frozen=True):
     """Errors of roll-outs that reach a joint limit, and of the others."""
 
     touching_fraction: float
@@ -96,7 +123,7 @@ class LimitSplit(Record):
     not_touching: Summary
 
 
-class Comparison(Record, kw_only=True, rename={"simulator_finite_fraction": "teacher_finite_fraction"}):
+class Comparison(Result, frozen=True, kw_only=True):
     """Roll-outs beside the truth.
 
     Attributes:
@@ -127,7 +154,7 @@ class Comparison(Record, kw_only=True, rename={"simulator_finite_fraction": "tea
         return min(others) / max(mine, 1e-12) if mine is not None and others else None
 
 
-class PartialComparison(Record, kw_only=True):
+class PartialComparison(Result, frozen=True, kw_only=True):
     """Some of the roll-outs: those under random torques or targets, or those from the first states of episodes."""
 
     inline: ClassVar = ("comparison",)
@@ -137,7 +164,7 @@ class PartialComparison(Record, kw_only=True):
     comparison: Comparison
 
 
-class ReferenceErrors(Record, rename={"half_step": "twice_substeps", "perturbed": "perturbed_1e-6"}):
+class ReferenceErrors(Result, frozen=True):
     """The simulator's own errors by horizon: at half the step, and from starts that are off by 1e-6."""
 
     rollouts: int
@@ -145,16 +172,16 @@ class ReferenceErrors(Record, rename={"half_step": "twice_substeps", "perturbed"
     perturbed: dict[str, Summary]
 
 
-class Drift(Record):
-    """How far the energy moves from its start [J]."""
+class Drift(Result, frozen=True):
+    """How far the energy moves from its start, and the range of energies over all roll-outs [J]."""
 
-    drift_J: float
-    final_percentiles_J: Percentiles
-    curve_J: list[float]
-    scale_J: float
+    mean_drift: float
+    final_drift: Percentiles
+    drift_curve: list[float]
+    energy_range: float
 
 
-class EnergyDrift(Record, rename={"simulator": "teacher"}):
+class EnergyDrift(Result, frozen=True):
     """Energy drift of model and simulator at `frames`; None where no roll-out is finite."""
 
     frames: list[int]
@@ -162,7 +189,7 @@ class EnergyDrift(Record, rename={"simulator": "teacher"}):
     simulator: Drift | None
 
 
-class LongRun(Record):
+class LongRun(Result, frozen=True):
     """What becomes of very long roll-outs: shares of them; None where there is no ground."""
 
     finite_fraction: float
@@ -172,7 +199,7 @@ class LongRun(Record):
     greatest_speed: float | None
 
 
-class Stability(Record):
+class Stability(Result, frozen=True):
     """Long roll-outs, passive and driven; the latter UNSET where nothing drives the robot."""
 
     frames: int
@@ -183,7 +210,7 @@ class Stability(Record):
     driven: LongRun | UnsetType = UNSET
 
 
-class OnGround(Record, rename={"simulator_finite_fraction": "teacher_finite_fraction", "reference_errors": "floors"}):
+class OnGround(Result, frozen=True):
     """Passive motion on one ground."""
 
     inline: ClassVar = ("means",)
@@ -197,8 +224,7 @@ class OnGround(Record, rename={"simulator_finite_fraction": "teacher_finite_frac
     reference_errors: ReferenceErrors | None
 
 
-class Simulated(Record, rename={"reference_errors": "floors", "simulator": "teacher",
-                                "simulator_steps_per_cpu_second": "teacher_env_steps_per_cpu_second"}):  # fmt: skip
+class Simulated(Result, frozen=True):
     """A model beside its reference simulator.
 
     Attributes:
@@ -236,7 +262,7 @@ class Simulated(Record, rename={"reference_errors": "floors", "simulator": "teac
     stability: Stability | UnsetType = UNSET
 
 
-class OfLog(Record, kw_only=True, rename={"simulator": "teacher"}):
+class OfLog(Result, frozen=True, kw_only=True):
     """What evaluations beside logs have in common.
 
     Attributes:
@@ -264,7 +290,7 @@ class OfLog(Record, kw_only=True, rename={"simulator": "teacher"}):
     start: str | UnsetType = UNSET
 
 
-class StateErrors(Record):
+class StateErrors(Result, frozen=True):
     """Errors of positions and velocities at a horizon: by name, their mean, and percentiles over starts."""
 
     q: list[float]
@@ -275,7 +301,7 @@ class StateErrors(Record):
     qd_percentiles: Percentiles
 
 
-class LogMark(Record, rename={"persistence": PERSISTENCE}):
+class LogMark(Result, frozen=True):
     """Errors of model and baselines at one horizon."""
 
     seconds: float
@@ -285,7 +311,7 @@ class LogMark(Record, rename={"persistence": PERSISTENCE}):
     better_than_baselines: dict[str, float]
 
 
-class LogSection(Record):
+class LogSection(Result, frozen=True):
     """Errors at horizons over some of the starts."""
 
     inline: ClassVar = ("marks",)
@@ -294,7 +320,7 @@ class LogSection(Record):
     marks: dict[str, LogMark]
 
 
-class Logged(OfLog, rename={"simulator": "teacher"}):
+class Logged(OfLog, frozen=True):
     """A model beside the log of a bolted robot.
 
     Attributes:
@@ -320,7 +346,7 @@ class Logged(OfLog, rename={"simulator": "teacher"}):
     qd_names: list[str]
 
 
-class Tossed(OfLog, rename={"simulator": "teacher"}):
+class Tossed(OfLog, frozen=True):
     """A model beside the log of a floating robot, from single states.
 
     Attributes:
@@ -334,7 +360,7 @@ class Tossed(OfLog, rename={"simulator": "teacher"}):
     releases: PartialComparison
 
 
-class ColumnMeans(Record, rename={"scaled": "spreads"}):
+class ColumnMeans(Result, frozen=True):
     """Mean absolute errors of a world model; None where no forecast is finite.
 
     Attributes:
@@ -350,7 +376,7 @@ class ColumnMeans(Record, rename={"scaled": "spreads"}):
     scaled: float | None
 
 
-class WorldMark(Record):
+class WorldMark(Result, frozen=True):
     """Errors at one horizon of a world model ("model"), the persistence baseline and other models."""
 
     inline: ClassVar = ("by_model",)
@@ -360,7 +386,7 @@ class WorldMark(Record):
     by_model: dict[str, ColumnMeans]
 
 
-class WorldGroup(Record):
+class WorldGroup(Result, frozen=True):
     """Errors on a group of recordings by horizon, then by model."""
 
     inline: ClassVar = ("marks",)
@@ -369,42 +395,42 @@ class WorldGroup(Record):
     marks: dict[str, dict[str, ColumnMeans]]
 
 
-class Coverage(Record, rename={"one": "1", "one_columns": "1_columns", "two": "2", "two_columns": "2_columns"}):
+class Coverage(Result, frozen=True):
     """How often the truth lies within one and two standard deviations, mean and by column."""
 
     seconds: float
-    one: float | None
-    one_columns: list[float] | None
-    two: float | None
-    two_columns: list[float] | None
+    one_sigma: float | None
+    one_sigma_columns: list[float] | None
+    two_sigma: float | None
+    two_sigma_columns: list[float] | None
 
 
-class RankCorrelation(Record, kw_only=True, rename={"total": "spread_rank_correlation", "epistemic": "rank_correlation"}):
+class RankCorrelation(Result, frozen=True, kw_only=True):
     """How well the epistemic and the total standard deviation order forecasts by their error; None of too few."""
 
     seconds: float | UnsetType = UNSET
-    epistemic: float | None
-    total: float | None
+    epistemic_rank: float | None
+    total_rank: float | None
     mean: float | UnsetType = UNSET
 
 
-class DrawnOut(Record):
+class DrawnOut(Result, frozen=True):
     """The epistemic standard deviation on states that are drawn out from their mean, beside the usual one."""
 
     ratio: float
     chance_above_usual: float
 
 
-class OutOfDistribution(Record):
+class OutOfDistribution(Result, frozen=True):
     """The epistemic standard deviation out of distribution, by the factor that states are drawn out by."""
 
     inline: ClassVar = ("by_factor",)
 
     usual_median: float | None
-    by_factor: dict[str, DrawnOut] = {}
+    by_factor: dict[str, DrawnOut] = msgspec.field(default_factory=dict)
 
 
-class Noisy(Record):
+class Noisy(Result, frozen=True):
     """Errors by horizon with noise on the history."""
 
     inline: ClassVar = ("marks",)
@@ -413,7 +439,7 @@ class Noisy(Record):
     marks: dict[str, ColumnMeans]
 
 
-class EventScores(Record):
+class EventScores(Result, frozen=True):
     """Scores of one predicted event over all frames; None where a class is empty."""
 
     rate: float
@@ -422,7 +448,7 @@ class EventScores(Record):
     balanced_accuracy: float | None
 
 
-class Forecast(OfLog, rename={"simulator": "teacher", "out_of_distribution": "unlike"}):
+class Forecast(OfLog, frozen=True):
     """A world model beside a log.
 
     Attributes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate the model of a run with the defaults that suit it: beside its simulator, or beside the log it learned from."""
+"""Evaluate the model of a run with the defaults that suit it: beside its simulator, or beside its log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -145,7 +145,9 @@ def _by_frame(found: Forecasts, by_model: Mapping[str, Tensor]) -> dict[str, lis
         return curves
     for name, errors in by_model.items():
         picked = errors[found.finite].abs().double().mean(0) / found.model.state_scale
-        curves[name] = picked[:, found.model.varying].mean(-1).nan_to_num(posinf=torch.finfo(torch.float64).max).tolist()
+        curves[name] = (
+            picked[:, found.model.varying].mean(-1).nan_to_num(posinf=torch.finfo(torch.float64).max).tolist()
+        )
     return curves
 
 

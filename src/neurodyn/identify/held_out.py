@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open-loop forecasts of held-out windows by several models side by side, and their errors by horizon.
 
-The noise floor is what the sensors' noise alone lets a model err by: its forecasts of its own motion, measured with that
-noise. Larger errors on the log come from the model, from torques that are not those logged, or from noise that is not
-white.
+The noise floor is what the sensors' noise alone lets a model err by: its forecasts of its own motion, measured with
+that noise. Larger errors on the log come from the model, from torques that are not those logged, or from noise that is
+not white.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -35,16 +36,16 @@ Forecast = Callable[[FitWindows, int], Trajectory]
 """From windows and their frames of context to the T + 1 states from the end of the context on."""
 
 
-class Errors(Record):
+class Errors(Record, frozen=True):
     """Mean absolute errors at a horizon, over coordinates and by name; None where no window counts."""
 
     q_mean: float | None = None
     qd_mean: float | None = None
-    q: dict[str, float] = {}
-    qd: dict[str, float] = {}
+    q: dict[str, float] = msgspec.field(default_factory=dict)
+    qd: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-class HorizonErrors(Record):
+class HorizonErrors(Record, frozen=True):
     """Errors at a horizon over all windows in which the forecast is finite, and over those of them that move."""
 
     inline = ("errors",)
@@ -54,7 +55,7 @@ class HorizonErrors(Record):
     finite_fraction: float
 
 
-class HeldOut(Record):
+class HeldOut(Record, frozen=True):
     """Errors by model and horizon ("0.1"), and over which windows they are means."""
 
     by_model: dict[str, dict[str, HorizonErrors]]
@@ -121,7 +122,7 @@ def held_out_errors(
     truth = windows.cut(context)
     moving = truth.qd.abs().mean((1, 2)) > MOVING
     marks = {f"{s:g}": round(s / spec.dt) for s in seconds if 1 <= round(s / spec.dt) <= truth.frames}
-    found = {}
+    found = msgspec.field(default_factory=dict)
     for name, forecast in models.items():
         path = forecast(windows, context)
         finite = finite_worlds(path)

@@ -329,7 +329,9 @@ class _Identification:
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
-        found = held_out_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds).plain()
+        found = held_out_errors(
+            self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds
+        ).plain()
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
             context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,

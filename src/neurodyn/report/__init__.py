@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports: what a model is, how well it does and how to repeat it, on one self-contained page."""
+"""Pages on models: self-contained HTML with tables, plots and recordings."""
 
-from neurodyn.report.write import write_report
+from neurodyn.report.write import report_path, write_report
 
-__all__ = ["write_report"]
+__all__ = ["report_path", "write_report"]

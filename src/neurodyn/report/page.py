@@ -37,10 +37,10 @@ def section(title: str, *parts: str, lead: str = "") -> str:
     content = [part for part in parts if part]
     if not content:
         return ""
-    base_prediction = "".join(c if c.isalnum() else "-" for c in title.lower())
+    place = "".join(c if c.isalnum() else "-" for c in title.lower())
     return "\n".join(
         [
-            f'<section id="{base_prediction}">',
+            f'<section id="{place}">',
             f"<h2>{escape(title)}</h2>",
             *([paragraph(lead)] if lead else []),
             *content,

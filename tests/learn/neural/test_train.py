@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from neurodyn.evaluate.log import evaluate_log
 
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.neural.artifact import load
-from neurodyn.evaluate.log import evaluate_log
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import finetune, read_run_config, train
