@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from neurodyn.evaluate.simulator import roll_out
 from PIL import Image
 
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.neural.artifact import load
+from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
 from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
 from neurodyn.report.recording import Recording, default_output, record, record_log, record_run
@@ -73,7 +73,7 @@ def test_a_window_longer_than_all_episodes_is_shortened(trained_run: Path, cartp
 def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, cartpole: Robot, driven: bool):
     pytest.importorskip("newton")
     made = record(load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
-    again = roll_out(load(trained_run), cartpole, 12, 2, 7, driven=driven)
+    again = both(load(trained_run), cartpole, Sampled.draw(cartpole, 12, 2, 7, driven=driven))
     assert torch.equal(made.truth.q, again.truth.q)
     assert torch.equal(made.predicted.q, again.predicted.q)
     assert made.seconds == pytest.approx(12 / 60)

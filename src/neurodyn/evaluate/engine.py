@@ -1,15 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open-loop roll-outs of any dynamics along batches of starts, wherever these come from."""
+"""Roll-outs of any dynamics along batches of starts, wherever these come from.
+
+A controller acts on each one's own state: the model's torques follow from what the model predicted, the simulator's
+from what the simulator did.
+"""
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory, Window, present_state
-from neurodyn.evaluate.drive import Drive
+from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Trajectory, Window, present_state
+from neurodyn.evaluate.records import About
+
+SEED = 500
+"""Seed of starts and torques, unless another is asked for."""
+
+
+@dataclass(frozen=True)
+class Drive:
+    """Torques, or the targets and gains of a PD controller, for a batch of roll-outs.
+
+    Attributes:
+        torque: Torques or forces [N m or N], shape [worlds, T, nu]; None where a controller drives.
+        target: Targets of the controller [rad or m], shape [worlds, T, nu]; None where torques drive.
+        kp: Stiffness [N m/rad or N/m], shape [worlds, 1].
+        kd: Damping [N m s/rad or N s/m], shape [worlds, 1].
+    """
+
+    torque: Tensor | None = None
+    target: Tensor | None = None
+    kp: Tensor | None = None
+    kd: Tensor | None = None
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+        values = self.target if self.torque is None else self.torque
+        return 0 if values is None else values.shape[1]
+
+    def at(self, frame: int) -> Control:
+        """Return what drives one frame."""
+        if self.target is None:
+            return Control(torque=None if self.torque is None else self.torque[:, frame])
+        return Control(target=self.target[:, frame], kp=self.kp, kd=self.kd)
+
+    def worlds(self, rows: slice) -> "Drive":
+        """Return the drive of some of the roll-outs."""
+        return Drive(*(None if x is None else x[rows] for x in (self.torque, self.target, self.kp, self.kd)))
+
+    def until(self, frame: int) -> "Drive":
+        """Return the drive of the first frames."""
+        torque, target = (None if x is None else x[:, :frame] for x in (self.torque, self.target))
+        return replace(self, torque=torque, target=target)
 
 
 @dataclass(frozen=True)
@@ -86,3 +131,12 @@ def joined(paths: list[Trajectory]) -> Trajectory:
 def picked(path: Trajectory, rows: Tensor | slice) -> Trajectory:
     """Return positions and velocities of some of the roll-outs."""
     return Trajectory(path.q[rows], path.qd[rows])
+
+
+def about(model: Dynamics, horizon: int, rollouts: int, seed: int) -> About:
+    """Return what is evaluated."""
+    weights = sum(p.numel() for p in model.parameters())
+    return About(
+        robot=model.spec.robot, kind=model.kind, network=model.network, parameters=weights, horizon=horizon,
+        rollouts=rollouts, seed=seed, dt=model.spec.dt,
+    )  # fmt: skip

@@ -22,11 +22,10 @@ from neurodyn.dynamics.measures import (
     persistence,
 )
 from neurodyn.evaluate.comparison import compare
-from neurodyn.evaluate.engine import picked, roll_out
+from neurodyn.evaluate.engine import SEED, about, picked, roll_out
 from neurodyn.evaluate.metrics import Compared, percentiles
 from neurodyn.evaluate.recorded import Recorded, episodes_in, split_name
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, PartialComparison, StateErrors, Tossed
-from neurodyn.evaluate.simulated import SEED, about
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)
@@ -79,7 +78,7 @@ def beside_log(
 
     moving = (truth.qd.abs().mean((1, 2)) > MOVING).numpy()
     return Logged(
-        about=about(model, robot, frames, len(finite), seed),
+        about=about(model, frames, len(finite), seed),
         context_frames=context,
         split=split_name(split),
         episodes=len(episodes_in(store, split)),
@@ -121,7 +120,7 @@ def _tossed(
     done, truth, released = roll_out(model, starts.batches(0)), starts.truth, torch.from_numpy(starts.released)
     first = compare(robot, picked(done.path, released), picked(truth, released), simulated=False)
     return Tossed(
-        about=about(model, robot, frames, len(released), seed),
+        about=about(model, frames, len(released), seed),
         context_frames=0,
         split=split_name(split),
         episodes=len(episodes_in(store, split)),

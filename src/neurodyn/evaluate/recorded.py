@@ -16,8 +16,7 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.drive import Drive
-from neurodyn.evaluate.engine import Batch, joined
+from neurodyn.evaluate.engine import Batch, Drive, joined
 
 MOST = 20_000
 """Starts along a log, unless asked for another number."""

@@ -17,11 +17,12 @@ from neurodyn.dynamics.loading import load, load_simulator, robot_of, run_field
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.artifact import load_world_model
 from neurodyn.evaluate import kinds as _registered  # noqa: F401
+from neurodyn.evaluate.engine import SEED
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.evaluate.scenario import ALL, scenario, scenarios
-from neurodyn.evaluate.simulated import SEED, beside_simulator, with_grounds
+from neurodyn.evaluate.simulated import beside_simulator, with_grounds
 from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.learn.neural.train import require_data

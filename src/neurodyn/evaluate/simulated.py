@@ -11,18 +11,15 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
-from neurodyn.evaluate import drive as drives
 from neurodyn.evaluate.comparison import compare
-from neurodyn.evaluate.drive import Drive
 from neurodyn.evaluate.energy_drift import energy_drift
-from neurodyn.evaluate.engine import Batch, follow, picked, roll_out
-from neurodyn.evaluate.records import About, OnGround, PartialComparison, ReferenceErrors, Simulated
+from neurodyn.evaluate.engine import SEED, Batch, Drive, about, follow, picked, roll_out
+from neurodyn.evaluate.records import OnGround, PartialComparison, ReferenceErrors, Simulated
 from neurodyn.evaluate.reference_errors import measure_reference_errors
-from neurodyn.evaluate.scenario import Scenario, of_worlds, scenario
+from neurodyn.evaluate.scenario import Scenario, driven_at_random, of_worlds, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 
-SEED = 500
 _WORLDS, _REFERENCES = 512, 256
 _SLOWER = 4
 """The simulator of a floating robot is slower by more than this, so that it gets so many fewer roll-outs."""
@@ -59,8 +56,8 @@ class Sampled:
         """
         rng, where = generator(seed, "evaluate"), scenario(robot) if where is None else where
         start, environment = where.begin(robot, count, rng)
-        drive = drives.passive(robot, count, frames, where.hold)
-        return cls(start, environment, drives.random(robot, count, frames, rng) if driven else drive)
+        drive = passive(robot, count, frames, where.hold)
+        return cls(start, environment, driven_at_random(robot, count, frames, rng) if driven else drive)
 
     def rows(self, rows: slice) -> Batch:
         """Return some of the starts."""
@@ -144,7 +141,7 @@ def beside_simulator(
     # Contacts and controllers take and give energy of their own.
     conserves = robot.fixed_base and not where.grounded and drive.target is None
     return Simulated(
-        about=about(model, robot, horizon, rollouts, seed),
+        about=about(model, horizon, rollouts, seed),
         ground=where.name,
         starts=where.starts,
         hold=None if drive.kp is None or drive.kd is None else [float(x[0, 0]) for x in (drive.kp, drive.kd)],
@@ -158,15 +155,6 @@ def beside_simulator(
         worlds=min(rollouts, _WORLDS),
         simulator=to_dict(robot.simulator),
     )
-
-
-def about(model: Dynamics, robot: Robot, horizon: int, rollouts: int, seed: int) -> About:
-    """Return what is evaluated."""
-    weights = sum(p.numel() for p in model.parameters())
-    return About(
-        robot=robot.name, kind=model.kind, network=model.network, parameters=weights, horizon=horizon,
-        rollouts=rollouts, seed=seed, dt=robot.dt,
-    )  # fmt: skip
 
 
 def with_grounds(results: list[Simulated]) -> Simulated:

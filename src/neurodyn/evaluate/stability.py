@@ -16,10 +16,9 @@ from torch import Tensor
 
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.interface import Dynamics, Environment, State
-from neurodyn.evaluate import drive as drives
-from neurodyn.evaluate.drive import Drive
+from neurodyn.evaluate.engine import Drive
 from neurodyn.evaluate.records import LongRun, Stability
-from neurodyn.evaluate.scenario import Scenario, scenario
+from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 
@@ -108,9 +107,9 @@ def _drives(
     for begin in range(0, frames, _CHUNK):
         length = min(_CHUNK, frames - begin)
         if rng is None:
-            yield drives.passive(robot, worlds, length, hold)
+            yield passive(robot, worlds, length, hold)
         else:
-            yield drives.random(robot, worlds, length, rng, hold)
+            yield driven_at_random(robot, worlds, length, rng, hold)
 
 
 def _run(

@@ -15,11 +15,11 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate import calibration
-from neurodyn.evaluate.engine import roll_out
+from neurodyn.evaluate.engine import SEED, about, roll_out
 from neurodyn.evaluate.events import event_scores
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import MOST, Recorded, episodes_in, split_name
-from neurodyn.evaluate.records import PERSISTENCE, About, Forecast, Summary, WorldGroup, WorldMark
+from neurodyn.evaluate.records import PERSISTENCE, Forecast, Summary, WorldGroup, WorldMark
 
 _VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns
 _SECONDS = (0.1, 0.25, 0.5, 1.0)
@@ -36,7 +36,7 @@ def forecast_log(
     split: int | None,
     horizon: int | None = None,
     rollouts: int | None = None,
-    seed: int = 500,
+    seed: int = SEED,
     beside: Mapping[str, WorldModel] | None = None,
 ) -> Forecast:
     """Measure a world model on recorded episodes.
@@ -69,11 +69,7 @@ def forecast_log(
     kept = found.error[found.finite].abs()
     nothing: dict[str, float | None] = {"base_position_m": 0.0, "base_orientation_rad": 0.0}
     return Forecast(
-        about=About(
-            robot=model.spec.robot, kind=model.kind, network=model.network,
-            parameters=sum(p.numel() for p in model.parameters()), horizon=frames, rollouts=len(found.error), seed=seed,
-            dt=model.spec.dt,
-        ),
+        about=about(model, frames, len(found.error), seed),
         members=model.members,
         context_frames=context,
         split=split_name(split),

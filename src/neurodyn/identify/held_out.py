@@ -122,7 +122,7 @@ def held_out_errors(
     truth = windows.cut(context)
     moving = truth.qd.abs().mean((1, 2)) > MOVING
     marks = {f"{s:g}": round(s / spec.dt) for s in seconds if 1 <= round(s / spec.dt) <= truth.frames}
-    found = msgspec.field(default_factory=dict)
+    found = {}
     for name, forecast in models.items():
         path = forecast(windows, context)
         finite = finite_worlds(path)

@@ -20,9 +20,10 @@ from neurodyn.dynamics.interface import Dynamics, Trajectory, Window
 from neurodyn.dynamics.loading import load_simulator, robot_of
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.evaluate.engine import SEED
 from neurodyn.evaluate.recorded import chosen_split, episodes_in, split_name
 from neurodyn.evaluate.scenario import Scenario, scenario
-from neurodyn.evaluate.simulated import SEED, Sampled, both
+from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot

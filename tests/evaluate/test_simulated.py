@@ -6,12 +6,12 @@ import json
 import msgspec
 import pytest
 import torch
-from neurodyn.evaluate.simulator import evaluate, roll_out
 
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Step, Trajectory
 from neurodyn.evaluate.comparison import touches_limit
+from neurodyn.evaluate.simulated import Rollouts, Sampled, beside_simulator, both
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Gains
 
@@ -36,6 +36,14 @@ class Wrapped(AnalyticDynamics):
         if self._spoil is not None:
             self._spoil(found)
         return found
+
+
+def evaluate(model: Wrapped, robot: Robot, **options) -> dict:
+    return beside_simulator(model, robot, **options).plain()
+
+
+def roll_out(model: Wrapped, robot: Robot, frames: int, count: int, seed: int, *, driven: bool) -> Rollouts:
+    return both(model, robot, Sampled.draw(robot, frames, count, seed, driven=driven))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +120,7 @@ def test_a_model_that_diverges_everywhere_is_reported(value: float, cartpole: Ro
     json.dumps(found, allow_nan=False)
 
 
-def test_the_floors_are_the_simulators_own_errors(perfect: dict, cartpole: Robot):
+def test_the_reference_errors_are_the_simulators_own(perfect: dict, cartpole: Robot):
     floors = perfect["floors"]
     assert floors["rollouts"] == ROLLOUTS
     finer = evaluate(
@@ -122,12 +130,12 @@ def test_the_floors_are_the_simulators_own_errors(perfect: dict, cartpole: Robot
     first = floors["perturbed_1e-6"]["10"]
     assert 2e-7 < first["joint_rad"] < 2e-5
     assert 2e-7 < first["base_position_m"] < 2e-6
-    assert evaluate(Wrapped(cartpole), cartpole, horizon=5, rollouts=2, floors=0)["floors"] is None
+    assert evaluate(Wrapped(cartpole), cartpole, horizon=5, rollouts=2, references=0)["floors"] is None
 
 
 def test_a_robot_declares_its_horizon(cartpole: Robot):
     short = msgspec.structs.replace(cartpole, evaluation_horizon=13)
-    assert evaluate(Wrapped(short), short, rollouts=2, floors=0, driven=False)["horizon"] == 13
+    assert evaluate(Wrapped(short), short, rollouts=2, references=0, driven=False)["horizon"] == 13
     assert cartpole.evaluation_horizon == 1000
 
 
@@ -141,7 +149,7 @@ def test_a_robot_with_gains_is_held_by_its_own_controller(cartpole: Robot):
     # The cart comes to rest at the nominal place; without a controller it would roll on.
     assert found.truth.q[:, -60:, 0].sub(0.4).abs().max() < 0.35
     free = roll_out(Wrapped(cartpole), cartpole, 400, 4, 1, driven=False)
-    assert torch.equal(free.start.q, found.start.q)
+    assert torch.equal(free.starts.start.q, found.starts.start.q)
     assert free.truth.q[:, -60:, 0].sub(0.4).abs().max() > 1.0
 
 
@@ -160,10 +168,10 @@ def test_the_controller_sees_the_models_own_state(cartpole: Robot):
     model = Still(held)
     model.torques = []
     done = roll_out(model, held, 5, 3, 1, driven=False)
-    expected = -700.0 * done.start.q[:, :1] - 100.0 * done.start.qd[:, :1]
+    expected = -700.0 * done.starts.start.q[:, :1] - 100.0 * done.starts.start.qd[:, :1]
     for torque in model.torques:
         torch.testing.assert_close(torque, expected)
-    assert not torch.allclose(done.truth.q[:, -1], done.start.q, atol=1e-3)
+    assert not torch.allclose(done.truth.q[:, -1], done.starts.start.q, atol=1e-3)
 
 
 def test_touching_a_limit_is_seen_within_the_horizon_only(cartpole: Robot):
