@@ -6,17 +6,18 @@ A small search on training tosses: random candidates first, then smaller and sma
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
-from neurodyn.evaluate.tosses import evaluate_floating
 from torch import Tensor
 
 from neurodyn.core.seeds import generator
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window, present_state
+from neurodyn.evaluate import beside_log
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material
 
@@ -56,10 +57,14 @@ class ScaledDynamics:
     """Dynamics in true lengths that predict in recorded ones; for grounds that look alike at every scale."""
 
     differentiable = False
+    kind, network = "analytic", None
 
     def __init__(self, inner: AnalyticDynamics, scale: float) -> None:
         self.inner, self.spec, self.scale = inner, inner.spec, scale
-        self._free = inner.spec.joints[0].kind == "free"
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Return the weights: none."""
+        return iter(())
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames; see `dynamics.interface.Dynamics`."""
@@ -112,7 +117,8 @@ def search(
 
 def _cost(robot: Robot, store: Store, candidate: Candidate) -> float:
     # One sub-trajectory of each toss, from its release.
-    found = evaluate_floating(dynamics(robot, candidate), robot, store, split=Split.TRAIN, rollouts=1)["releases"]
+    model = dynamics(robot, candidate)
+    found = beside_log(model, robot, store, split=Split.TRAIN, rollouts=1).plain()["releases"]
     if found["finite_fraction"] < 1.0:
         return math.inf
     return found["base_position_m"] / POSITION + found["base_orientation_rad"] / ORIENTATION

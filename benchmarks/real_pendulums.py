@@ -97,7 +97,7 @@ def _measured(robot: Robot, store: Store, data: str, out: Path, options: argpars
         read_config(Path(robot.folder) / "blueprint.yaml", Blueprint), beside,
     )  # fmt: skip
     start = time.process_time()
-    found = identify(given, out / "hybrid", _settings(robot, options.steps)).figures
+    found = identify(given, out / "hybrid", _settings(robot, options.steps)).figures.plain()
     found["cpu_s"], found["neural_cpu_s"] = time.process_time() - start, cpu
     write_json(out / "found.json", found)
     return found

@@ -97,8 +97,8 @@ def main() -> None:
         run = options.run or Path(scratch) / "run"
         if options.run is None:
             found = identify(Given(robot, robot.name, options.data, store, settings.parameters), run, settings).figures
-            for entry in found["parameters"]:
-                print(f"{entry['name']:24s} {entry['value']:.5g}")
+            for entry in found.parameters:
+                print(f"{entry.name:24s} {entry.value:.5g}")
         curves = forecasts(run, robot, store, settings, marks, options.windows)
     for name, errors in curves.items():
         print(

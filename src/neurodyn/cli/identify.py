@@ -81,6 +81,6 @@ def identify(
     write_identification(out, result, found.sample)
     print_identification(result)
     if json is not None:
-        write_json(json, result)
+        write_json(json, result.plain())
         print(f"figures: {json}")
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")

@@ -160,7 +160,7 @@ def evaluate(
     result = evaluate_policy(policy, dynamics, episodes=episodes, seed=seed, starts=starts, device=device)
     print_policy(result)
     if json is not None:
-        write_json(json, result)
+        write_json(json, result.plain())
         print(f"figures: {json}")
     print(f"report: {write_policy_report(policy, result, starts=starts)}")
 

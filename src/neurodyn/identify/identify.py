@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core import artifacts
@@ -18,7 +18,6 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import select_parameters
-from neurodyn.core.records import plain
 from neurodyn.core.scene import Scene
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.hybrid.artifact import save_hybrid
@@ -28,6 +27,7 @@ from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
 from neurodyn.identify.held_out import (
     Forecast,
+    HorizonErrors,
     baselines,
     held_out_errors,
     hybrid_forecast,
@@ -40,6 +40,7 @@ from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.record import IdentificationRecord, check_run
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
 from neurodyn.learn.hybrid.trainer import Augmenter, Task, has_networks
@@ -61,14 +62,13 @@ class Identification:
     """What was found.
 
     Attributes:
-        figures: "parameters" (name, value, interval, nominal, standard deviation), "errors" by model and horizon on
-            held-out windows, the "noise_floor" below them, "singular_values", "insensitive" directions, "warnings" and
-            what they were found with; plain data, as identification.json holds it.
-        sample: One held-out window: "dt", "names" of positions, "logged" and "paths" of models by position.
+        figures: Parameters with intervals, errors on held-out windows, and what they were found with; its `plain()` is
+            what identification.json holds.
+        sample: One held-out window.
     """
 
-    figures: dict[str, Any]
-    sample: dict[str, Any]
+    figures: Identified
+    sample: Sample
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class _Identification:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
         result = self._result(identified, residuals, found, values)
-        artifacts.write_json(self.out / "identification.json", result)
+        artifacts.write_json(self.out / "identification.json", result.plain())
         return Identification(result, self._sample(identified, residuals.noise))
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
@@ -266,7 +266,7 @@ class _Identification:
 
     def _result(
         self, identified: HybridDynamics, residuals: Residuals, found: Identifiability, values: Tensor
-    ) -> dict[str, Any]:
+    ) -> Identified:
         text = warning(found)
         if text is not None:
             self.warnings.append(f"at the solution, {text}")
@@ -277,35 +277,38 @@ class _Identification:
         together = values if self.hybrid is None else self.hybrid.physical().detach()
         intervals = found.intervals(values, lower, upper)
         parameters = [
-            {
-                "name": spec.name,
-                "value": float(values[k]),
-                "interval": None if intervals[k] is None else list(intervals[k] or ()),
-                "nominal": spec.nominal,
-                **({} if self.hybrid is None else {"with_networks": float(together[k])}),
-            }
+            Found(
+                name=spec.name,
+                value=float(values[k]),
+                interval=None if intervals[k] is None else list(intervals[k] or ()),
+                nominal=spec.nominal,
+                with_networks=UNSET if self.hybrid is None else float(together[k]),
+            )
             for k, spec in enumerate(self.specs)
         ]
-        return {
-            "robot": self.given.robot.name,
-            "kind": "hybrid",
-            "parameters": parameters,
-            **self._errors(identified, residuals.noise),
-            "singular_values": list(found.singular_values),
-            "condition": found.condition,
-            "insensitive": [{"direction": d.text, "deviation": d.deviation} for d in found.insensitive],
-            "residual_deviation": found.variance**0.5,
-            "noise": dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
-            "scale": dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
-            "windows": residuals.windows.count,
-            "logs": len(residuals.windows.logs),
-            "horizon_s": self.frames * self.given.robot.spec.dt,
-            "weights": 0 if self.hybrid is None else self.hybrid.weights.numel(),
-            "blueprint": to_dict(self.given.blueprint or Blueprint()),
-            "warnings": self.warnings,
-            "seconds": time.perf_counter() - self.began,
-            "seed": self.settings.seed,
-        }
+        errors, floor, windows = self._errors(identified, residuals.noise)
+        return Identified(
+            robot=self.given.robot.name,
+            kind=identified.kind,
+            parameters=parameters,
+            errors=errors,
+            noise_floor=floor,
+            held_out=windows,
+            singular_values=list(found.singular_values),
+            condition=found.condition,
+            insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in found.insensitive],
+            residual_deviation=found.variance**0.5,
+            noise=dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
+            scale=dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
+            windows=residuals.windows.count,
+            logs=len(residuals.windows.logs),
+            horizon_s=self.frames * self.given.robot.spec.dt,
+            weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
+            blueprint=to_dict(self.given.blueprint or Blueprint()),
+            warnings=self.warnings,
+            seconds=time.perf_counter() - self.began,
+            seed=self.settings.seed,
+        )
 
     def _channels(self) -> list[str]:
         spec = self.given.robot.spec
@@ -322,32 +325,33 @@ class _Identification:
             **baselines(self.given.robot.spec),
         }
 
-    def _errors(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
+    def _errors(
+        self, identified: HybridDynamics, noise: Noise
+    ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
+        """Return errors on held-out windows, the noise floor, and which windows these are."""
         store, dt, seconds = self.given.store, self.given.robot.spec.dt, self.settings.seconds
         split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
-        found = held_out_errors(
-            self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds
-        ).plain()
+        found = held_out_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds)
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
             context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
-        return {
-            "errors": found.pop("by_model"),
-            "noise_floor": plain(floor),
-            "held_out": {**found, "split": split.name.lower(), "start": self.start, "context_frames": past},
-        }
+        held_out = HeldOutWindows(
+            starts=found.starts, moving_starts=found.moving_starts, moving_above=found.moving_above,
+            seconds=found.seconds, split=split.name.lower(), start=self.start, context_frames=past,
+        )  # fmt: skip
+        return found.by_model, floor, held_out
 
     def _past(self) -> int:
         """Return the frames before a held-out forecast, as many as any of the models makes use of."""
         own = self.settings.context if self.start == "past" else 0
         return max([own, *(model.spec.context for model in self.beside.values())])
 
-    def _sample(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
+    def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
         """Return one held-out window that moves, and what each model forecasts for it."""
         store, spec = self.given.store, self.given.robot.spec
         split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
@@ -356,12 +360,12 @@ class _Identification:
         speed = windows.qd.abs().mean((1, 2))
         row = windows.pick(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
-        return {
-            "dt": spec.dt,
-            "names": list(spec.q_names),
-            "logged": row.cut(past).q[0].T.tolist(),
-            "paths": {name: path.q[0].detach().T.tolist() for name, path in paths.items()},
-        }
+        return Sample(
+            dt=spec.dt,
+            names=list(spec.q_names),
+            logged=row.cut(past).q[0].T.tolist(),
+            paths={name: path.q[0].detach().T.tolist() for name, path in paths.items()},
+        )
 
     def _late(self) -> bool:
         minutes = self.settings.minutes
