@@ -79,6 +79,14 @@ def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, 
     assert made.seconds == pytest.approx(12 / 60)
 
 
+def test_a_recording_names_the_kind_of_model(trained_run: Path, cartpole: Robot):
+    pytest.importorskip("newton")
+    model = load(trained_run)
+    assert record(model, cartpole, frames=2).predicted_label == "neural"
+    model.kind = "hybrid"  # as of a model that was identified
+    assert record(model, cartpole, frames=2).predicted_label == "hybrid"
+
+
 def test_a_model_of_logs_is_recorded_along_its_log(trained_run: Path):
     made = record_run(trained_run, seconds=0.25)
     assert made.truth_label == "measured"
