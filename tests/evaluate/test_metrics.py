@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Means and percentiles against sums done by hand; and a metric that is added shows in JSON, tables and pages."""
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
-from neurodyn.cli.tables.logged import print_tossed
+from neurodyn.cli.tables.results import print_evaluation
 from neurodyn.data.store import Split
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.evaluate import METRICS, Metric
@@ -64,7 +62,7 @@ def spin() -> Iterator[None]:
     METRICS.remove("base_spin_rad_s")
 
 
-def test_a_metric_that_is_added_shows_in_json_tables_and_pages(spin: None):
+def test_a_metric_that_is_added_shows_in_json_tables_and_pages(spin: None, capsys: pytest.CaptureFixture[str]):
     def spun(found: Trajectory) -> Trajectory:
         qd = found.qd.clone()
         qd[..., 5] += 0.0321
@@ -76,9 +74,8 @@ def test_a_metric_that_is_added_shows_in_json_tables_and_pages(spin: None):
     assert set(found["by_horizon"]["10"]["base_spin_rad_s_percentiles"]) == {"10", "50", "90"}
     assert found["baselines"]["hold_last"]["10"]["base_spin_rad_s"] == pytest.approx(0.0, abs=1e-6)
     assert found["curve"]["base_spin_rad_s"]["mean"] == pytest.approx([0.0321] * 10, rel=1e-3)
-    console = Console(file=io.StringIO(), width=160, markup=False)
-    print_tossed(console, result)  # type: ignore[arg-type]
-    assert "spin [rad/s]" in console.file.getvalue()  # type: ignore[attr-defined]
+    print_evaluation(result)
+    assert "Base spin, from all starts" in capsys.readouterr().out
     page = render_report(Material(Path("run"), "run", result, robot=CUBE))
     assert "Base spin, from all starts" in page
     assert "32.1 mrad/s" in page

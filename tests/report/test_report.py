@@ -68,7 +68,7 @@ def test_the_page_is_sound_and_holds_nothing_from_elsewhere(simulated_page: str)
 
 def test_the_sections_of_a_simulator_report(simulated_page: str):
     assert headings(simulated_page) == [
-        "What this is", "Errors by horizon", "Reference errors", "Errors over time",
+        "What this is", "Errors by horizon", "Errors over time",
         "Sample trajectories", "Energy", "Training", "Throughput", "How to repeat this",
     ]  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_grounds_reference_errors_and_long_roll_outs_are_told(trained_run: Path,
     )  # fmt: skip
     html = write_report(trained_run, result, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
     page = check_self_contained(html)
-    assert {"By ground", "Reference errors", "Long roll-outs"} <= set(headings(html))
+    assert {"By ground", "Long roll-outs"} <= set(headings(html))
     assert {"Energy"}.isdisjoint(headings(html))
     assert quantity(0.7654, "rad") in page.text
     assert quantity(references.half_step["10"].means["joint_rad"], "rad") in page.text

@@ -43,7 +43,7 @@ def evaluate(
         report: File for the report page; by default report.html in the run directory, or report-FLAGS.html where flags
             change what is measured.
     """
-    from neurodyn.cli.tables.evaluation import print_evaluation
+    from neurodyn.cli.tables.results import print_evaluation
     from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run, write_json
     from neurodyn.evaluate import evaluate as measure
     from neurodyn.report import report_path, write_report

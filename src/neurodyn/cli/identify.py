@@ -47,7 +47,7 @@ def identify(
         resume: Go on with a run that was killed.
     """
     from neurodyn.cli.console import TrainingBar
-    from neurodyn.cli.tables.identification import print_identification
+    from neurodyn.cli.tables.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config

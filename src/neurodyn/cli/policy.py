@@ -148,7 +148,7 @@ def evaluate(
         device: Torch device.
         json: File for the result as JSON.
     """
-    from neurodyn.cli.tables.policy import print_policy
+    from neurodyn.cli.tables.results import print_policy
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.policy.optional_dependencies import require_learner
 

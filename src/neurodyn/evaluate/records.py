@@ -43,18 +43,7 @@ class Result(Record, frozen=True, rename=_KEYS):
 
 
 class About(Result, frozen=True):
-    """What was evaluated.
-
-    Attributes:
-        robot: Name of the robot.
-        kind: Kind of dynamics.
-        network: Kind of network; None where there is none.
-        parameters: Number of weights.
-        horizon: Frames of a roll-out.
-        rollouts: Number of roll-outs.
-        seed: Seed of starts and torques, or of noise.
-        dt: Length of a frame [s].
-    """
+    """What was evaluated: roll-outs of `horizon` frames of `dt` [s], from starts (or with noise) of a seed."""
 
     robot: str
     kind: str
@@ -69,10 +58,8 @@ class About(Result, frozen=True):
 class Summary(Result, frozen=True):
     """Mean errors over all frames up to a horizon and over all roll-outs.
 
-    Attributes:
-        means: Mean by metric; None where no roll-out is finite, 0 of a base that a robot does not have.
-        percentiles: Percentiles ("10", "50", "90") over the roll-outs, of the metrics that the robot has.
-        joints: Mean by joint; UNSET where it is not measured.
+    `means` are by metric, None where no roll-out is finite and 0 of a base that a robot does not have; `percentiles`
+    ("10", "50", "90") over the roll-outs are of the metrics that the robot has.
     """
 
     inline: ClassVar = ("means",)
@@ -124,17 +111,7 @@ class LimitSplit(Result, frozen=True):
 
 
 class Comparison(Result, frozen=True, kw_only=True):
-    """Roll-outs beside the truth.
-
-    Attributes:
-        summary: Errors up to the end.
-        by_horizon: Errors by horizon.
-        finite_fraction: Share of the model's roll-outs that are finite to their end.
-        simulator_finite_fraction: That of the simulator's; UNSET beside logs.
-        baselines: Errors of trivial predictions.
-        limits: Errors with and without contact with joint limits, by horizon; UNSET beside logs.
-        curve: Errors over time.
-    """
+    """Roll-outs beside the truth; UNSET is what a log does not have: a simulator, and joint limits."""
 
     inline: ClassVar = ("summary",)
 
@@ -225,21 +202,10 @@ class OnGround(Result, frozen=True):
 
 
 class Simulated(Result, frozen=True):
-    """A model beside its reference simulator.
+    """A model beside its reference simulator: passive motion, and what else was asked for.
 
-    Attributes:
-        about: What was evaluated.
-        ground: Name of the ground; None in free space.
-        starts: Whether roll-outs start from resets or from the states that data are drawn from.
-        hold: Gains of the controller that holds the nominal pose; None without one.
-        comparison: Passive motion.
-        reference_errors: The simulator's own errors; None where they are not asked for.
-        energy: Energy drift; None with contacts or a controller.
-        driven: Motion under random torques or targets; None where there is none.
-        worlds: Worlds at once while throughput was measured.
-        simulator: The simulator's declaration.
-        grounds: Passive motion by ground, and means over them; UNSET where only one was asked for.
-        stability: Very long roll-outs; UNSET where they were not asked for.
+    `hold` are gains of the controller that holds the nominal pose, None without one; there is no `energy` drift with
+    contacts or a controller; `worlds` ran at once while throughput was measured.
     """
 
     inline: ClassVar = ("about", "comparison")
@@ -265,16 +231,8 @@ class Simulated(Result, frozen=True):
 class OfLog(Result, frozen=True, kw_only=True):
     """What evaluations beside logs have in common.
 
-    Attributes:
-        about: What was evaluated.
-        context_frames: Recorded frames that the model sees before a start.
-        split: Which episodes: "train", "validation", "test" or "all".
-        episodes: How many these are.
-        env_steps_per_second: Throughput in wall time; None where it is not measured.
-        simulator: None.
-        notes: What the reader of the log found.
-        data: Path of the log; UNSET where it was handed over.
-        start: How roll-outs start: as "logged", or estimated from the "past"; likewise.
+    Before a start the model sees `context_frames` recorded frames; roll-outs `start` as "logged", or from states
+    estimated from the "past". `data` and `start` are UNSET where the log was handed over.
     """
 
     inline: ClassVar = ("about", "summary", "comparison")
@@ -323,16 +281,8 @@ class LogSection(Result, frozen=True):
 class Logged(OfLog, frozen=True):
     """A model beside the log of a bolted robot.
 
-    Attributes:
-        moving_above: Mean joint speed above which a window counts as moving [rad/s or m/s].
-        summary: Errors up to the end.
-        by_horizon: Errors up to a horizon.
-        finite_fraction: Share of roll-outs that are finite to their end.
-        at_horizon: Errors at horizons over "all" starts, and over those of "moving" windows.
-        groups: Errors at horizons by group of recordings.
-        q_names: Names of the position errors.
-        q_units: Their units.
-        qd_names: Names of the velocities.
+    `by_horizon` are means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over those
+    of "moving" windows, whose mean joint speed is above `moving_above` [rad/s or m/s].
     """
 
     moving_above: float
@@ -347,13 +297,7 @@ class Logged(OfLog, frozen=True):
 
 
 class Tossed(OfLog, frozen=True):
-    """A model beside the log of a floating robot, from single states.
-
-    Attributes:
-        stride: States between two starts.
-        comparison: All starts.
-        releases: The first states of episodes alone.
-    """
+    """A model beside the log of a floating robot, from single states, `stride` states apart; and from first states."""
 
     stride: int
     comparison: Comparison
@@ -363,11 +307,7 @@ class Tossed(OfLog, frozen=True):
 class ColumnMeans(Result, frozen=True):
     """Mean absolute errors of a world model; None where no forecast is finite.
 
-    Attributes:
-        columns: By column.
-        q_mean: Of positions.
-        qd_mean: Of velocities.
-        scaled: Of all columns, each in its standard deviation over the training data.
+    `scaled` is over all columns, each in its standard deviation over the training data.
     """
 
     columns: list[float] | None
@@ -451,23 +391,8 @@ class EventScores(Result, frozen=True):
 class Forecast(OfLog, frozen=True):
     """A world model beside a log.
 
-    Attributes:
-        members: Members of the ensemble.
-        summary: Errors of the joints up to the end.
-        by_horizon: Errors of the joints up to a horizon.
-        finite_fraction: Share of forecasts that are finite to their end.
-        columns: Names of the measured columns.
-        units: Their units.
-        state_scale: Their standard deviations over the training data.
-        marks: Horizons.
-        at_horizon: Errors at horizons.
-        groups: Errors by group of recordings.
-        by_frame: Mean error of all columns frame by frame, in their standard deviations, by model.
-        coverage: Coverage by horizon.
-        epistemic: Rank correlations by horizon.
-        out_of_distribution: Epistemic standard deviation on states that no log had.
-        noise: Errors with noise on the history, by its size.
-        events: Scores of contacts and termination.
+    `columns` are what was measured, `state_scale` their standard deviations over the training data, and `by_frame` the
+    mean error of all columns in these, by model; `marks` are the horizons.
     """
 
     members: int

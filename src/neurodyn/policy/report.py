@@ -14,7 +14,8 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluate import PolicyEvaluation
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.resolve import ANALYTIC
-from neurodyn.report.page import cards, code, figure, folded, grid, moving_picture, page, paragraph, section, table
+from neurodyn.report.numbers import MISSING
+from neurodyn.report.page import Table, cards, code, figure, folded, grid, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
 
@@ -48,7 +49,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
         f"<header><h1>A policy for {result.task}</h1></header>",
         paragraph(_lead(result)),
         cards(_headline(result)),
-        _results(result),
+        section("Returns", *(table.html() for table in returns(result))),
         _training(lines),
         section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
         _config(folder),
@@ -88,20 +89,19 @@ def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
     return entries
 
 
-def _results(result: PolicyEvaluation) -> str:
+def returns(result: PolicyEvaluation) -> list[Table]:
+    """Return the returns by dynamics, and the errors between them."""
     rows = [
-        [
-            row.dynamics, f"{row.mean:.5g}", f"{row.std:.3g}", f"{row.length:.4g}",
-            f"{row.failed:.0%}", "–" if row.success is UNSET else f"{row.success:.0%}",
-        ]
+        [row.dynamics, f"{row.mean:.5g}", f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
+         MISSING if row.success is UNSET else f"{row.success:.0%}"]
         for row in result.results
     ]  # fmt: skip
     head = ["Dynamics", "Return", "Standard deviation", "Length [frames]", "Failed", "Success"]
-    pairs = [
-        [f"{pair.a} to {pair.b}", f"{pair.difference:+.4g}", f"{pair.relative:.2%}"] for pair in result.reward_error
+    pairs = [[f"{e.a} to {e.b}", f"{e.difference:+.4g}", f"{e.relative:.2%}"] for e in result.reward_error]
+    return [
+        Table(f"{result.task}: {result.policy}, {result.episodes} episodes", head, rows, strong=1),
+        Table("Reward error", ["Reward error", "Difference of mean returns", "Relative"], pairs, strong=2),
     ]
-    errors = table(["Reward error", "Difference of mean returns", "Relative"], pairs, strong=2) if pairs else ""
-    return section("Returns", table(head, rows, strong=1), errors)
 
 
 def _training(lines: Sequence[Mapping[str, Any]]) -> str:

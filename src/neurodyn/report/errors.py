@@ -1,32 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs: tables by horizon, curves over time, reference errors, limits, energy."""
+"""Errors of roll-outs: tables by horizon, ground and joint limit, curves over time, energy, throughput."""
 
 from msgspec import UNSET
 
 from neurodyn.evaluate.metrics import shown
-from neurodyn.evaluate.records import Comparison, Drift, Simulated, Summary
+from neurodyn.evaluate.records import Comparison, Drift, ReferenceErrors, Simulated, Summary
 from neurodyn.report.numbers import digits, interval, quantity, share, span, times
-from neurodyn.report.page import figure, grid, heading, section, table
-from neurodyn.report.plots import THIRD, TRUTH, Curve, plot
-from neurodyn.report.words import BASELINES, REFERENCES, capital, count, simulated_parts
+from neurodyn.report.page import Table, figure, grid, section, tables
+from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, Curve, plot
+from neurodyn.report.words import BASELINES, capital, count, simulated_parts
 
 Parts = dict[str, tuple[int, Comparison]]
 """Number of roll-outs, and their errors, by what they are in words."""
 
+LEAD = (
+    "Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
+    "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
+    "Better: error of the better of the two, over the model's."
+)
+_REFERENCES = "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
+_REFERENCES += "discretisation error, and the limit of predictability."
 
-def by_horizon(parts: Parts, dt: float, title: str, lead: str) -> str:
-    """Return tables of errors beside the baselines."""
-    shows = []
-    for words, (rollouts, found) in parts.items():
-        for name, metric in shown(found.summary).items():
-            shows += [heading(f"{metric.title}, {words} ({count(rollouts, 'roll-out')})")]
-            shows += [_table(found, name, metric.unit, dt)]
-    lead += (
-        " Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
-        "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
-        "Better: error of the better of the two, over the model's."
-    )
-    return section(title, *shows, lead=lead)
+
+def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = None) -> list[Table]:
+    """Return errors beside the baselines, and passive ones beside the reference errors."""
+    found = []
+    for number, (words, (rollouts, comparison)) in enumerate(parts.items()):
+        beside = references if number == 0 else None
+        for name, metric in shown(comparison.summary).items():
+            rows = [_row(comparison, beside, horizon, name, metric.unit, dt) for horizon in comparison.by_horizon]
+            more = [] if beside is None else ["Half the step", "Starts 1e-6 off"]
+            head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better", *more]
+            found.append(Table(f"{metric.title}, {words} ({count(rollouts, 'roll-out')})", head, rows, strong=1))
+    return found
+
+
+def references_lead(result: Simulated) -> str:
+    """Return what the reference errors are; nothing where there are none."""
+    found = result.reference_errors
+    return "" if found is None else f" {_REFERENCES.format(count(found.rollouts, 'roll-out'))}"
 
 
 def over_time(parts: Parts, dt: float) -> str:
@@ -47,32 +59,10 @@ def over_time(parts: Parts, dt: float) -> str:
     return section("Errors over time", grid(plots), lead=lead)
 
 
-def reference_errors(result: Simulated) -> str:
-    """Return how far the simulator is from itself: at half the step, and from starts a millionth off."""
-    found = result.reference_errors
-    if found is None:
-        return ""
-    parts = []
-    for name, metric in shown(result.comparison.summary).items():
-        rows = [
-            [_horizon(h, result.about.dt)]
-            + [quantity(e.means[name], metric.unit) for e in (entry, found.half_step[h], found.perturbed[h])]
-            for h, entry in result.comparison.by_horizon.items()
-        ]
-        head = ["Horizon", capital(result.about.kind), *REFERENCES.values()]
-        parts += [heading(metric.title), table(head, rows, strong=1)]
-    lead = (
-        f"The simulator beside itself, over {count(found.rollouts, 'roll-out')}: with twice the substeps, which is "
-        "its own discretisation error, and from starts that are a millionth off in every coordinate, which is the "
-        "limit of predictability."
-    )
-    return section("Reference errors", *parts, lead=lead)
-
-
-def grounds(result: Simulated) -> str:
-    """Return errors ground by ground."""
+def grounds(result: Simulated) -> list[Table]:
+    """Return errors ground by ground, where there are several."""
     if result.grounds is UNSET or len(result.grounds) < 2:
-        return ""
+        return []
     metrics, end = shown(result.comparison.summary), str(result.about.horizon)
     rows = []
     for ground, entry in result.grounds.items():
@@ -80,30 +70,23 @@ def grounds(result: Simulated) -> str:
         rows.append([ground, *(quantity(means[name], m.unit) for means in both for name, m in metrics.items())])
     names = [metric.title for metric in metrics.values()]
     head = ["Ground", *names, *(f"Persistence: {name.lower()}" for name in names)]
-    seconds = span(result.about.horizon * result.about.dt)
-    lead = f"Mean errors over {seconds}, from {result.about.rollouts:,} starts on each ground."
-    return section("By ground", table(head, rows), lead=lead)
+    return [Table(f"By ground, over {span(result.about.horizon * result.about.dt)}", head, rows)]
 
 
-def stability(result: Simulated) -> str:
+def stability(result: Simulated) -> list[Table]:
     """Return what becomes of very long roll-outs."""
-    found = result.stability
+    found, rows = result.stability, []
     if found is UNSET:
-        return ""
-    rows = []
+        return []
     for words, run in zip(simulated_parts(result), (found.passive, found.driven), strict=False):
         if run is not UNSET:
             above, deepest = share(run.above_ground_fraction), quantity(run.deepest_m, "m")
             rows.append([capital(words), share(run.finite_fraction), above, deepest])
-    head = ["", "Stay finite", "Stay above ground", "Deepest contact point"]
-    lead = (
-        f"{count(found.worlds, 'roll-out')} of {found.frames:,} frames ({span(found.frames * result.about.dt)}). Above "
-        f"ground: no contact point is ever deeper than {found.deepest_allowed_m:g} m."
-    )
-    return section("Long roll-outs", table(head, rows), lead=lead)
+    head = ["Long roll-outs", "Stay finite", "Stay above ground", "Deepest contact point"]
+    return [Table(f"{count(found.worlds, 'roll-out')} of {found.frames:,} frames", head, rows)]
 
 
-def limits(result: Simulated) -> str:
+def limits(result: Simulated) -> list[Table]:
     """Return errors split into roll-outs that reach a joint limit and those that do not."""
     splits = [
         (f"{capital(words)}, {span(int(horizon) * result.about.dt)}", split)
@@ -111,26 +94,19 @@ def limits(result: Simulated) -> str:
         for horizon, split in (found.limits or {}).items()
     ]
     if all(split.touching_fraction == 0 for _, split in splits):
-        return ""
-    parts = []
-    for name, metric in shown(result.comparison.summary).items():
-        rows = [
+        return []
+    head = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"]
+    return [
+        Table(
+            metric.title,
+            head,
             [
-                title,
-                *_mean_and_median(split.not_touching, name, metric.unit),
-                share(split.touching_fraction),
-                *_mean_and_median(split.touching, name, metric.unit),
-            ]
-            for title, split in splits
-        ]
-        head = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"]
-        parts += [heading(metric.title), table(head, rows)]
-    lead = (
-        "An impact magnifies whatever error precedes it, so that a few roll-outs with impacts can make up most of a "
-        "mean. Free: the simulator stays clear of all joint limits up to the horizon; touching: the others, with their "
-        "share."
-    )
-    return section("Roll-outs that touch a limit", *parts, lead=lead)
+                [title, *_both(split.not_touching, name), share(split.touching_fraction), *_both(split.touching, name)]
+                for title, split in splits
+            ],
+        )
+        for name, metric in shown(result.comparison.summary).items()
+    ]
 
 
 def energy(result: Simulated) -> str:
@@ -138,23 +114,23 @@ def energy(result: Simulated) -> str:
     drift = result.energy
     if drift is None or drift.model is None:
         return ""
-    seconds, kind = [frame * result.about.dt for frame in drift.frames], result.about.kind
-    curves = [Curve(kind, seconds, drift.model.drift_curve)]
-    rows = [_energy_row(capital(kind), drift.model)]
-    if drift.simulator is not None:
-        curves.append(Curve("analytic", seconds, drift.simulator.drift_curve, TRUTH))
-        rows.append(_energy_row("Analytic", drift.simulator))
+    both = {result.about.kind: drift.model, "analytic": drift.simulator}
+    seconds = [frame * result.about.dt for frame in drift.frames]
+    colours = (PREDICTED, TRUTH)
+    found = [(name, one, colour) for (name, one), colour in zip(both.items(), colours, strict=True) if one]
+    curves = [Curve(name, seconds, one.drift_curve, colour) for name, one, colour in found]
     caption = "Mean distance of the total energy from its start"
     svg = plot("energy", curves, x_label="time [s]", unit="J", log=True, description=caption)
     head = ["", "Mean drift", "Median at the end", "p10 – p90 at the end", "Range over all roll-outs"]
+    rows = [[capital(name), *_drift(one)] for name, one, _ in found]
     lead = (
         "How far the total energy moves from its start without torque. Joint limits and friction take energy away, and "
         "the simulator's own integrator drifts, so that the two are to be compared with each other."
     )
-    return section("Energy", grid([figure(svg, caption)]), table(head, rows), lead=lead)
+    return section("Energy", grid([figure(svg, caption)]), Table(caption, head, rows).html(), lead=lead)
 
 
-def speed(result: Simulated) -> str:
+def speed(result: Simulated) -> Table:
     """Return throughput of model and simulator."""
     model, simulator = result.env_steps_per_cpu_second, result.simulator_steps_per_cpu_second
     wall = f"{result.env_steps_per_second:,.0f}"
@@ -162,44 +138,60 @@ def speed(result: Simulated) -> str:
         [capital(result.about.kind), f"{model:,.0f}", times(model / simulator), wall],
         ["Analytic", f"{simulator:,.0f}", times(1.0), ""],
     ]
-    head = ["", "Frames per CPU-second", "Relative", "Frames per second of wall time"]
-    frames = f"Frames of {digits(1e3 * result.about.dt)} ms of one robot"
-    return section("Throughput", table(head, rows), lead=f"{frames}, {result.worlds} worlds at once, kernels warm.")
+    head = ["Throughput", "Frames per CPU-second", "Relative", "Frames per second of wall time"]
+    return Table(
+        f"Frames of {digits(1e3 * result.about.dt)} ms of one robot, {result.worlds} worlds at once", head, rows
+    )
 
 
-def _table(found: Comparison, name: str, unit: str, dt: float) -> str:
-    rows = []
-    for horizon, entry in found.by_horizon.items():
-        percentiles = entry.percentiles[name]
-        baselines = found.baselines.persistence[horizon], found.baselines.constant_velocity[horizon]
-        rows.append(
-            [
-                _horizon(horizon, dt),
-                quantity(entry.means[name], unit),
-                quantity(percentiles["50"], unit),
-                interval(percentiles["10"], percentiles["90"], unit),
-                *(quantity(baseline.means[name], unit) for baseline in baselines),
-                times(found.better(horizon, name)),
-            ]
-        )
-    head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better"]
-    return table(head, rows, strong=1)
+def simulated_sections(result: Simulated, samples: str, training: str) -> list[str]:
+    """Return all sections of an evaluation beside the simulator."""
+    parts, dt = simulated_parts(result), result.about.dt
+    errors = by_horizon(parts, dt, result.reference_errors)
+    impacts = (
+        "An impact magnifies whatever error precedes it, so that a few roll-outs with impacts can make up most of a "
+        "mean. Free: the simulator stays clear of all joint limits up to the horizon; touching: the others, with their "
+        "share."
+    )
+    deepest = "Above ground: no contact point is ever deeper than "
+    deepest += "" if result.stability is UNSET else f"{result.stability.deepest_allowed_m:g} m."
+    return [
+        section("Errors by horizon", *tables(errors), lead=LEAD + references_lead(result)),
+        section("By ground", *tables(grounds(result))),
+        over_time(parts, dt),
+        section("Roll-outs that touch a limit", *tables(limits(result)), lead=impacts),
+        samples,
+        energy(result),
+        section("Long roll-outs", *tables(stability(result)), lead=deepest),
+        training,
+        section("Throughput", *tables([speed(result)]), lead="Kernels are warm."),
+    ]
 
 
-def _horizon(frames: str, dt: float) -> str:
-    return f"{int(frames):,} frames ({span(int(frames) * dt)})"
+def _row(
+    found: Comparison, references: ReferenceErrors | None, horizon: str, name: str, unit: str, dt: float
+) -> list[str]:
+    entry = found.by_horizon[horizon]
+    percentiles = entry.percentiles[name]
+    baselines = found.baselines.persistence[horizon], found.baselines.constant_velocity[horizon]
+    more = [] if references is None else [references.half_step[horizon], references.perturbed[horizon]]
+    return [
+        f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
+        quantity(entry.means[name], unit),
+        quantity(percentiles["50"], unit),
+        interval(percentiles["10"], percentiles["90"], unit),
+        *(quantity(baseline.means[name], unit) for baseline in baselines),
+        times(found.better(horizon, name)),
+        *(quantity(reference.means[name], unit) for reference in more),
+    ]
 
 
-def _mean_and_median(summary: Summary, name: str, unit: str) -> list[str]:
+def _both(summary: Summary, name: str) -> list[str]:
+    unit = shown(summary)[name].unit
     return [quantity(summary.means[name], unit), quantity(summary.median(name), unit)]
 
 
-def _energy_row(name: str, drift: Drift) -> list[str]:
-    percentiles = drift.final_drift
-    return [
-        name,
-        quantity(drift.mean_drift, "J"),
-        quantity(percentiles["50"], "J"),
-        interval(percentiles["10"], percentiles["90"], "J"),
-        quantity(drift.energy_range, "J"),
-    ]
+def _drift(drift: Drift) -> list[str]:
+    end = drift.final_drift
+    spread = interval(end["10"], end["90"], "J")
+    return [quantity(drift.mean_drift, "J"), quantity(end["50"], "J"), spread, quantity(drift.energy_range, "J")]

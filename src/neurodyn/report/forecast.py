@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sections on a world model: forecasts with bands over the truth, errors by horizon, calibration, events."""
 
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -10,8 +11,9 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import PERSISTENCE, Forecast
+from neurodyn.report.log import recordings
 from neurodyn.report.numbers import MISSING, digits, share, span
-from neurodyn.report.page import figure, grid, heading, section, table
+from neurodyn.report.page import Table, figure, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, legend_list, plot
 
 _SAMPLES, _DRAWN = 3, 600
@@ -68,62 +70,105 @@ def _sample(found: Forecasts, world: int) -> str:
     return grid(plots)
 
 
-def errors(result: Forecast) -> str:
-    """Return errors by horizon beside the persistence baseline and other models, in all columns and in each."""
-    seconds = [(k + 1) * result.about.dt for k in range(result.about.horizon)]
-    curves = [
-        Curve(_label(name), seconds, values, _COLOURS[i % 4])
-        for i, (name, values) in enumerate(result.by_frame.items())
-    ]
-    caption = "Mean absolute error of all columns, each in units of its standard deviation over the training data"
-    svg = plot("by-frame", curves, x_label="time [s]", unit="", log=True, description=caption)
+def errors(result: Forecast) -> Table:
+    """Return errors at horizons beside the persistence baseline and other models."""
     rows = []
     for entry in result.at_horizon.values():
-        columns = [entry.by_model[name].columns for name in result.by_frame]
+        found = [entry.by_model[name] for name in _models(result)]
+        for what, values in (
+            ("positions", [one.q_mean for one in found]),
+            ("velocities", [one.qd_mean for one in found]),
+            ("all columns [standard deviations]", [one.scaled for one in found]),
+        ):
+            rows.append([f"{span(entry.seconds)}: {what}", *map(_number, values)])
+    head = ["Horizon", *map(_label, _models(result))]
+    return Table("Mean absolute errors at the horizon itself", head, rows, strong=1)
+
+
+def by_column(result: Forecast) -> Table:
+    """Return errors at horizons column by column."""
+    rows = []
+    for entry in result.at_horizon.values():
+        columns = [entry.by_model[name].columns for name in _models(result)]
         for i, (column, unit) in enumerate(zip(result.columns, result.units, strict=True)):
-            cells = [MISSING if values is None else digits(values[i]) for values in columns]
+            cells = [_number(None if values is None else values[i]) for values in columns]
             rows.append([f"{span(entry.seconds)}: {column} [{unit}]", *cells])
-    body = table(["Horizon and column", *map(_label, result.by_frame)], rows, strong=1)
-    noise = [
-        [f"{size} standard deviations", *(digits(found.scaled or 0.0) for found in entry.marks.values())]
-        for size, entry in result.noise.items()
-    ]
-    robust = table(["Noise on the history", *(f"{m} frames" for m in result.marks)], noise)
-    lead = "At the horizon itself, mean over starts."
-    return section("Errors by horizon", figure(svg, caption), body, heading("With noise added"), robust, lead=lead)
+    return Table("By column", ["Horizon and column", *map(_label, _models(result))], rows, strong=1)
 
 
-def calibration(result: Forecast) -> str:
-    """Return coverage by horizon, rank correlations, and the epistemic standard deviation out of distribution."""
+def groups(result: Forecast) -> list[Table]:
+    """Return position errors at the longest horizon by group of recordings, where there are several."""
+    last, rows = str(result.about.horizon), []
+    for name, group in result.groups.items() if len(result.groups) > 1 else ():
+        rows.append([name, f"{group.starts:,}", *(_number(one.q_mean) for one in group.marks[last].values())])
+    return [Table(f"Positions after {last} frames", ["Group", "Starts", "Model", "Persistence"], rows)] if rows else []
+
+
+def calibration(result: Forecast) -> list[Table]:
+    """Return coverage and rank correlations by horizon, and what is said out of distribution and with noise."""
     rows = []
     for mark, entry in result.coverage.items():
-        ranks = result.epistemic[mark].epistemic_rank, result.epistemic[mark].total_rank
-        cells = [MISSING if value is None else digits(value) for value in ranks]
-        rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *cells])
+        ranks = _number(result.epistemic[mark].epistemic_rank), _number(result.epistemic[mark].total_rank)
+        rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *ranks])
     rank = "Rank correlation of error and epistemic standard deviation"
     head = ["Horizon", "Within one sigma", "Within two", rank, "of error and total"]
     drawn = [
         [f"{factor} times as far from the mean", f"{digits(entry.ratio)}x", share(entry.chance_above_usual)]
         for factor, entry in result.out_of_distribution.by_factor.items()
     ]
-    beyond = table(["States", "Epistemic standard deviation beside the usual", "Chance that it is above"], drawn)
-    lead = (
-        "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
-        "factors that were fitted on validation episodes."
-    )
-    return section(
-        "Calibration", table(head, rows, strong=2), heading("Out of distribution"), beyond, lead=lead
-    )  # fmt: skip
+    beyond = ["States", "Epistemic standard deviation beside the usual", "Chance that it is above"]
+    noise = [
+        [f"{size} standard deviations", *(_number(found.scaled) for found in entry.marks.values())]
+        for size, entry in result.noise.items()
+    ]
+    noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]
+    return [
+        Table("Coverage and rank correlations", head, rows, strong=2),
+        Table("Out of distribution", beyond, drawn),
+        Table("Errors with noise [standard deviations]", noisy, noise),
+    ]
 
 
-def events(result: Forecast) -> str:
+def events(result: Forecast) -> Table:
     """Return scores of contacts and termination."""
     rows = [
         [name, *map(share, (entry.rate, entry.recall, entry.precision, entry.balanced_accuracy))]
         for name, entry in result.events.items()
     ]
     head = ["Event", "Rate", "Recall", "Precision", "Balanced accuracy"]
-    return section("Contacts and termination", table(head, rows) if rows else "")
+    return Table("Contacts and termination", head, rows)
+
+
+def forecast_sections(result: Forecast, bands: str, training: str) -> list[str]:
+    """Return all sections of an evaluation of a world model."""
+    seconds = [(k + 1) * result.about.dt for k in range(result.about.horizon)]
+    curves = [
+        Curve(_label(name), seconds, values, colour)
+        for (name, values), colour in zip(result.by_frame.items(), cycle(_COLOURS))
+    ]
+    caption = "Mean absolute error of all columns, each in units of its standard deviation over the training data"
+    svg = plot("by-frame", curves, x_label="time [s]", unit="", log=True, description=caption)
+    lead = (
+        "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
+        "factors that were fitted on validation episodes."
+    )
+    found = tables([errors(result), *groups(result), by_column(result)])
+    return [
+        bands,
+        section("Errors by horizon", figure(svg, caption), *found),
+        section("Calibration", *tables(calibration(result)), lead=lead),
+        section("Contacts and termination", events(result).html()),
+        recordings(result.notes),
+        training,
+    ]
+
+
+def _models(result: Forecast) -> list[str]:
+    return list(next(iter(result.at_horizon.values())).by_model)
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else digits(value)
 
 
 def _label(name: str) -> str:

@@ -10,7 +10,7 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.identify.held_out import Errors
 from neurodyn.identify.result import Identified, Sample
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import cards, facts, figure, grid, page, paragraph, section, table
+from neurodyn.report.page import Table, cards, facts, figure, grid, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
 
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
@@ -31,13 +31,14 @@ def write_identification(run: Path, result: Identified, picture: Sample) -> Path
 
 def render_identification(result: Identified, picture: Sample) -> str:
     """Return the page as HTML."""
+    intervals = "Intervals hold for the model's own parameters, before networks are added."
     body = [
         f"<header><h1>{'Hybrid' if result.weights else 'Identified'} dynamics</h1></header>",
-        paragraph(_lead(result)),
+        paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
-        _parameters(result),
-        _errors(result),
+        section("Parameters", parameters(result).html(), lead=intervals),
+        section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _window(picture),
         _sight(result),
         _facts(result),
@@ -45,7 +46,8 @@ def render_identification(result: Identified, picture: Sample) -> str:
     return page(f"{result.robot}: identified", body)
 
 
-def _lead(result: Identified) -> str:
+def lead(result: Identified) -> str:
+    """Return what was identified from what, in a sentence."""
     networks = f", and networks of {result.weights:,} weights" if result.weights else ""
     return (
         f"{result.robot}: {len(result.parameters)} parameters{networks}, from {result.windows} windows of "
@@ -64,39 +66,47 @@ def _headline(result: Identified) -> str:
     return cards(entries) if entries else ""
 
 
-def _parameters(result: Identified) -> str:
+def parameters(result: Identified) -> Table:
+    """Return the free quantities with their intervals."""
     networks = any(entry.with_networks is not UNSET for entry in result.parameters)
     rows = []
     for entry in result.parameters:
         interval = entry.interval
-        shown = "not identified" if interval is None else f"{interval[0]:.4g} – {interval[1]:.4g}"
-        row = [entry.name, f"{entry.value:.4g}", shown, f"{entry.nominal:.4g}"]
+        seen = "not identified" if interval is None else f"{interval[0]:.4g} – {interval[1]:.4g}"
+        row = [entry.name, f"{entry.value:.4g}", seen, f"{entry.nominal:.4g}"]
         rows.append([*row, f"{entry.with_networks:.4g}"] if networks else row)
     head = ["Parameter", "Identified", "95 % interval", "Nominal", *(["With networks"] if networks else [])]
-    lead = "SI units. Intervals hold for the model's own parameters, before networks are added."
-    return section("Parameters", table(head, rows, strong=1), lead=lead)
+    return Table("Parameters (SI units)", head, rows, strong=1)
 
 
-def _errors(result: Identified) -> str:
-    parts = []
+def errors(result: Identified) -> list[Table]:
+    """Return errors on held-out windows by model, positions and velocities, beside the noise floor."""
     titles: dict[str, Callable[[Errors], float | None]] = {
-        "Positions [rad or m]": lambda errors: errors.q_mean,
-        "Velocities [rad/s or m/s]": lambda errors: errors.qd_mean,
+        "Positions [rad or m]": lambda found: found.q_mean,
+        "Velocities [rad/s or m/s]": lambda found: found.qd_mean,
     }
-    marks = list(next(iter(result.errors.values())))
-    for title, mean in titles.items():
-        rows = [
-            [name, *(f"{_number(mean(by[mark].errors))} ({_number(mean(by[mark].moving))})" for mark in marks)]
-            for name, by in result.errors.items()
-        ]
-        parts.append(table([title, *(f"{mark} s" for mark in marks)], rows))
+    marks, found = list(result.noise_floor), {**result.errors, "sensors' noise alone": result.noise_floor}
+    return [
+        Table(
+            title,
+            ["Model", *(f"{mark} s" for mark in marks)],
+            [
+                [name, *(f"{_number(mean(by[mark].errors))} ({_number(mean(by[mark].moving))})" for mark in marks)]
+                for name, by in found.items()
+            ],
+        )
+        for title, mean in titles.items()
+    ]
+
+
+def errors_lead(result: Identified) -> str:
+    """Return what the errors are means over."""
     held = result.held_out
-    lead = (
-        f"Open-loop forecasts of {held.starts:,} windows of the {held.split} split, from states as "
-        f"{held.start}; mean absolute error at the horizon (in brackets over the {held.moving_starts:,} windows "
-        f"whose mean joint speed is above {held.moving_above:g})."
+    return (
+        f"Open-loop forecasts of {held.starts:,} windows of the {held.split} split, from states as {held.start}; mean "
+        f"absolute error at the horizon (in brackets over the {held.moving_starts:,} windows whose mean joint speed is "
+        f"above {held.moving_above:g})."
     )
-    return section("Errors on held-out windows", *parts, lead=lead)
 
 
 def _number(value: float | None) -> str:
@@ -122,12 +132,12 @@ def _sight(result: Identified) -> str:
     caption = f"Singular values of the scaled Jacobian; condition number {result.condition:.3g}"
     svg = plot("singular", [curve], x_label="number", unit="", log=True, bars=True, description=caption)
     rows = [[entry.direction, f"{entry.deviation:.3g}"] for entry in result.insensitive]
-    hidden = table(["Direction that the logs do not see", "Standard deviation [sizes]"], rows) if rows else ""
-    lead = (
+    head = ["Direction that the logs do not see", "Standard deviation [sizes]"]
+    words = (
         "Columns are scaled by the sizes of the parameters, residuals by their standard deviations, and starting "
         "states are eliminated. 1 / s is how well a direction is known, as a share of the parameters' sizes."
     )
-    return section("What the logs see", figure(svg, caption), hidden, lead=lead)
+    return section("What the logs see", figure(svg, caption), Table(caption, head, rows).html(), lead=words)
 
 
 def _facts(result: Identified) -> str:

@@ -6,11 +6,11 @@ from html import escape
 
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, OfLog, Simulated, Tossed
-from neurodyn.report import forecast
+from neurodyn.report import forecast, log
 from neurodyn.report.gather import Material
 from neurodyn.report.numbers import digits, quantity, share, span, times
 from neurodyn.report.page import cards, facts, paragraph, section
-from neurodyn.report.words import common_units, count, network_name, simulated_parts
+from neurodyn.report.words import count, network_name, simulated_parts
 
 _MOST_LIMITS = 4
 
@@ -33,10 +33,20 @@ def headline(material: Material) -> str:
     """Return the few figures that matter most."""
     result = material.result
     entries = _cards(result, material)
-    finite = result.comparison.finite_fraction if isinstance(result, (Simulated, Tossed)) else result.finite_fraction
-    if finite < 1:
-        entries.append((share(finite), "of roll-outs stay finite", "the others are left out"))
+    if _finite(result) < 1:
+        entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
     return cards(entries)
+
+
+def in_a_sentence(result: Evaluation) -> str:
+    """Return what was evaluated, where and how, in a line or two."""
+    found = result.about
+    network = f"{found.network}, {found.parameters:,} weights" if found.network else found.kind
+    where = f", ground {result.ground}" if isinstance(result, Simulated) and result.ground else ""
+    if isinstance(result, Simulated) and result.hold is not None:
+        where += f", held by kp {result.hold[0]:g}, kd {result.hold[1]:g}"
+    finite = share(_finite(result))
+    return f"{found.robot}: {network}; {_evaluated(result)}{where}; truth: {_truth(result)}; finite {finite}"
 
 
 def about(material: Material) -> str:
@@ -100,7 +110,7 @@ def _(result: Tossed, material: Material) -> Cards:
 
 @_cards.register
 def _(result: Logged, material: Material) -> Cards:
-    unit = common_units(material.robot)[0]
+    unit = log.units(result)[0]
     entries = []
     for entry in result.at_horizon["all"].marks.values():
         better = times(entry.better_than_baselines["q_mean"])
@@ -146,6 +156,10 @@ def _data(material: Material) -> str:
     seed = "" if header.seed is None else f", seed {header.seed}"
     origin = "simulated" if header.source == "teacher" else "recorded"
     return f"{source}: {size}, {origin}{seed}"
+
+
+def _finite(result: Evaluation) -> float:
+    return result.comparison.finite_fraction if isinstance(result, (Simulated, Tossed)) else result.finite_fraction
 
 
 def _evaluated(result: Evaluation) -> str:

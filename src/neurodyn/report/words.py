@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What baselines, networks, units and kinds of motion are called on pages."""
+"""What baselines, networks and kinds of motion are called."""
 
 from neurodyn.evaluate.records import Comparison, Simulated, Tossed
-from neurodyn.robots import Robot
 
 _NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
-REFERENCES = {"half_step": "Simulator, half the step", "perturbed": "Simulator, starts 1e-6 off"}
 BASELINES = {"persistence": "Persistence", "constant_velocity": "Constant velocity"}
 
 
@@ -26,15 +24,6 @@ def tossed_parts(result: Tossed) -> dict[str, tuple[int, Comparison]]:
         "from all starts": (count, result.comparison),
         "from first states": (releases.rollouts, releases.comparison),
     }
-
-
-def common_units(robot: Robot | None) -> tuple[str, str]:
-    """Return the units of positions and velocities where all joints share them, else none."""
-    units = set(robot.spec.q_units) if robot else set()
-    if len(units) != 1 or "1" in units:
-        return "", ""
-    unit = units.pop()
-    return unit, f"{unit}/s"
 
 
 def network_name(kind: str | None) -> str:

@@ -8,10 +8,10 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.report import errors, forecast, log, overview, samples
 from neurodyn.report.gather import Material, gather
-from neurodyn.report.page import page
+from neurodyn.report.page import page, section, tables
 from neurodyn.report.reproduce import reproduce
 from neurodyn.report.training import training
-from neurodyn.report.words import simulated_parts, tossed_parts
+from neurodyn.report.words import tossed_parts
 
 
 def write_report(
@@ -71,20 +71,7 @@ def render_report(material: Material) -> str:
 @singledispatch
 def _measured(result: Simulated, material: Material) -> list[str]:
     """Return what was measured, and how the training went."""
-    parts, dt = simulated_parts(result), result.about.dt
-    lead = "From the same starts as the simulator."
-    return [
-        errors.by_horizon(parts, dt, "Errors by horizon", lead),
-        errors.grounds(result),
-        errors.reference_errors(result),
-        errors.over_time(parts, dt),
-        errors.limits(result),
-        samples.trajectories(material),
-        errors.energy(result),
-        errors.stability(result),
-        training(material),
-        errors.speed(result),
-    ]
+    return errors.simulated_sections(result, samples.trajectories(material), training(material))
 
 
 @_measured.register
@@ -93,10 +80,10 @@ def _(result: Tossed, material: Material) -> list[str]:
     stride = "each one" if result.stride == 1 else f"one in {result.stride}"
     lead = (
         "Open loop: the model gets one recorded state, nothing before it and nothing after it. A roll-out begins at "
-        f"every recorded state ({stride}) that has enough frames behind it; first states are those of episodes."
+        f"every recorded state ({stride}) that has enough frames behind it; first states are those of episodes. "
     )
     return [
-        errors.by_horizon(parts, dt, "Errors on recorded trajectories", lead),
+        section("Errors on recorded trajectories", *tables(errors.by_horizon(parts, dt)), lead=lead + errors.LEAD),
         errors.over_time(parts, dt),
         samples.trajectories(material),
         log.recordings(result.notes),
@@ -106,20 +93,12 @@ def _(result: Tossed, material: Material) -> list[str]:
 
 @_measured.register
 def _(result: Logged, material: Material) -> list[str]:
-    return [
-        log.at_horizons(result, material.robot),
-        samples.trajectories(material),
-        log.by_group(result, material.robot),
-        log.by_joint(result, material.robot),
-        log.recordings(result.notes),
-        training(material),
-    ]
+    return log.logged_sections(result, samples.trajectories(material), training(material))
 
 
 @_measured.register
 def _(result: Forecast, material: Material) -> list[str]:
-    found = [forecast.errors(result), forecast.calibration(result), forecast.events(result)]
-    return [material.bands, *found, log.recordings(result.notes), training(material)]
+    return forecast.forecast_sections(result, material.bands, training(material))
 
 
 def _footer() -> str:
