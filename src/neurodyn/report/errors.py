@@ -98,7 +98,7 @@ def limits(result: Simulated) -> list[Table]:
     head = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"]
     return [
         Table(
-            metric.title,
+            f"{metric.title}, by contact with joint limits",
             head,
             [
                 [title, *_both(split.not_touching, name), share(split.touching_fraction), *_both(split.touching, name)]
@@ -109,25 +109,34 @@ def limits(result: Simulated) -> list[Table]:
     ]
 
 
-def energy(result: Simulated) -> str:
-    """Return how far the energy of passive roll-outs drifts."""
-    drift = result.energy
-    if drift is None or drift.model is None:
-        return ""
-    both = {result.about.kind: drift.model, "analytic": drift.simulator}
-    seconds = [frame * result.about.dt for frame in drift.frames]
-    colours = (PREDICTED, TRUTH)
-    found = [(name, one, colour) for (name, one), colour in zip(both.items(), colours, strict=True) if one]
-    curves = [Curve(name, seconds, one.drift_curve, colour) for name, one, colour in found]
+def energy(result: Simulated) -> list[Table]:
+    """Return how far the energy of passive roll-outs drifts, where nothing but errors changes it."""
+    head = ["Energy", "Mean drift", "Median at the end", "p10 – p90 at the end", "Range over all roll-outs"]
+    rows = [[capital(name), *_drift(drift)] for name, drift, _ in _energies(result)]
+    return [Table("Distance of the total energy from its start", head, rows)] if rows else []
+
+
+def energy_section(result: Simulated) -> str:
+    """Return the energy drift over time."""
+    frames = [] if result.energy is None else result.energy.frames
+    seconds = [frame * result.about.dt for frame in frames]
+    curves = [Curve(name, seconds, drift.drift_curve, colour) for name, drift, colour in _energies(result)]
     caption = "Mean distance of the total energy from its start"
     svg = plot("energy", curves, x_label="time [s]", unit="J", log=True, description=caption)
-    head = ["", "Mean drift", "Median at the end", "p10 – p90 at the end", "Range over all roll-outs"]
-    rows = [[capital(name), *_drift(one)] for name, one, _ in found]
     lead = (
         "How far the total energy moves from its start without torque. Joint limits and friction take energy away, and "
         "the simulator's own integrator drifts, so that the two are to be compared with each other."
     )
-    return section("Energy", grid([figure(svg, caption)]), Table(caption, head, rows).html(), lead=lead)
+    return section("Energy", grid([figure(svg, caption)]), *(table.html() for table in energy(result)), lead=lead)
+
+
+def _energies(result: Simulated) -> list[tuple[str, Drift, str]]:
+    """Return name, energy drift and colour of model and simulator; nothing where the model's is not finite."""
+    found = result.energy
+    if found is None or found.model is None:
+        return []
+    simulator = [] if found.simulator is None else [("analytic", found.simulator, TRUTH)]
+    return [(result.about.kind, found.model, PREDICTED), *simulator]
 
 
 def speed(result: Simulated) -> Table:
@@ -161,7 +170,7 @@ def simulated_sections(result: Simulated, samples: str, training: str) -> list[s
         over_time(parts, dt),
         section("Roll-outs that touch a limit", *tables(limits(result)), lead=impacts),
         samples,
-        energy(result),
+        energy_section(result),
         section("Long roll-outs", *tables(stability(result)), lead=deepest),
         training,
         section("Throughput", *tables([speed(result)]), lead="Kernels are warm."),

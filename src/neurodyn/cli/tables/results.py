@@ -45,6 +45,7 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
     for table in tables:
         if table.rows:
             shown = RichTable(*table.head, title=table.title, title_justify="left")
+            shown.columns[0].no_wrap = True
             for row in table.rows:
                 shown.add_row(*row)
             console.print(shown)
@@ -56,7 +57,8 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
 def evaluation_tables(result: Simulated) -> list[Table]:
     """Return the tables of an evaluation that are for the terminal."""
     found = errors.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
-    return [*found, *errors.grounds(result), *errors.stability(result), errors.speed(result)]
+    more = errors.grounds, errors.limits, errors.energy, errors.stability
+    return [*found, *(table for part in more for table in part(result)), errors.speed(result)]
 
 
 @evaluation_tables.register
