@@ -86,7 +86,7 @@ def test_a_ground_of_ones_own_is_the_ground_in_the_roll_outs(run: Path, report: 
     assert {key: found[key] for key in KEYS} == {key: report[key] for key in KEYS}, "flat is flat by any name"
     # Sixty frames end on the ground where there is one, and metres below it where there is none.
     paths = [
-        both(load_run(run), cube, Sampled.draw(cube, 60, 8, 1, driven=False, where=scenario(cube, str(path)))).truth
+        both(load_run(run), cube, Sampled.draw(cube, 60, 8, 1, driven=False, where=scenario(cube, str(path))))[1].path
         for path in (flat, none)
     ]
     lowest = [path.q[..., 2].min() for path in paths]

@@ -12,7 +12,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.artifact import load
 from neurodyn.evaluate import beside_log, beside_simulator
-from neurodyn.evaluate.records import Comparison, Logged, LongRun, OnGround, Simulated, Stability
+from neurodyn.evaluate.records import Comparison, Logged, LongRun, Simulated, Stability
 from neurodyn.evaluate.records import Curve as ErrorCurve
 from neurodyn.report import report_path, write_report
 from neurodyn.report.numbers import interval, quantity, span, times
@@ -89,17 +89,15 @@ def test_the_figures_are_those_of_the_evaluation(simulated: Simulated, simulated
 def test_grounds_reference_errors_and_long_roll_outs_are_told(trained_run: Path, simulated: Simulated, tmp_path: Path):
     found, references = simulated.comparison, simulated.reference_errors
     assert references is not None
-    ground = OnGround(
-        means=found.summary.means, joints={}, by_horizon=found.by_horizon, finite_fraction=1.0,
-        simulator_finite_fraction=1.0, baselines=found.baselines, reference_errors=None,
-    )  # fmt: skip
-    steep = msgspec.structs.replace(ground, means={**found.summary.means, "joint_rad": 0.7654})
+    means = {**found.summary.means, "joint_rad": 0.7654}
+    summary = msgspec.structs.replace(found.summary, means=means)
+    steep = msgspec.structs.replace(simulated, comparison=msgspec.structs.replace(found, summary=summary))
     long = LongRun(
         finite_fraction=0.5, above_ground_fraction=0.25, stable_fraction=0.25, deepest_m=0.31, greatest_speed=9.0
     )
     result = msgspec.structs.replace(
-        simulated, ground="flat", grounds={"flat": ground, "steep": steep}, hold=[85.0, 2.0], energy=None, driven=None,
-        stability=Stability(frames=10_000, worlds=64, deepest_allowed_m=0.25, ground="flat", passive=long),
+        simulated, ground="flat", grounds={"flat": simulated, "steep": steep}, hold=[85.0, 2.0], energy=None,
+        driven=None, stability=Stability(frames=10_000, worlds=64, deepest_allowed_m=0.25, ground="flat", passive=long),
     )  # fmt: skip
     html = write_report(trained_run, result, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
     page = check_self_contained(html)

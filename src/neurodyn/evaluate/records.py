@@ -38,6 +38,9 @@ _KEYS = {
 """Keys that fields have in JSON, where these are others than their names."""
 
 
+_ON_GROUND = ("joints", "by_horizon", "finite_fraction", "teacher_finite_fraction", "baselines", "floors")
+
+
 class Result(Record, frozen=True, rename=_KEYS):
     """A part of an evaluation."""
 
@@ -187,20 +190,6 @@ class Stability(Result, frozen=True):
     driven: LongRun | UnsetType = UNSET
 
 
-class OnGround(Result, frozen=True):
-    """Passive motion on one ground."""
-
-    inline: ClassVar = ("means",)
-
-    means: dict[str, float | None]
-    joints: dict[str, float | None] | UnsetType
-    by_horizon: dict[str, Summary]
-    finite_fraction: float
-    simulator_finite_fraction: float | UnsetType
-    baselines: Baselines
-    reference_errors: ReferenceErrors | None
-
-
 class Simulated(Result, frozen=True):
     """A model beside its reference simulator: passive motion, and what else was asked for.
 
@@ -223,9 +212,17 @@ class Simulated(Result, frozen=True):
     simulator_steps_per_cpu_second: float
     worlds: int
     simulator: dict[str, Any]
-    grounds: dict[str, OnGround] | UnsetType = UNSET
+    grounds: "dict[str, Simulated] | UnsetType" = UNSET
     grounds_mean: dict[str, float | None] | UnsetType = UNSET
     stability: Stability | UnsetType = UNSET
+
+    def plain(self) -> dict[str, Any]:
+        """Return plain data; of each ground what differs between grounds."""
+        found = super().plain()
+        for name, entry in found.get("grounds", {}).items():
+            kept = [*_ON_GROUND, *self.comparison.summary.means]
+            found["grounds"][name] = {key: value for key, value in entry.items() if key in kept}
+        return found
 
 
 class OfLog(Result, frozen=True, kw_only=True):

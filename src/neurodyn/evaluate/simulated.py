@@ -13,8 +13,8 @@ from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
-from neurodyn.evaluate.engine import SEED, Batch, Drive, about, follow, picked, roll_out
-from neurodyn.evaluate.records import OnGround, PartialComparison, ReferenceErrors, Simulated
+from neurodyn.evaluate.engine import SEED, Batch, Drive, Rolled, about, follow, picked, roll_out
+from neurodyn.evaluate.records import PartialComparison, ReferenceErrors, Simulated
 from neurodyn.evaluate.reference_errors import measure_reference_errors
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, of_worlds, passive, scenario
 from neurodyn.learn.devices import threads
@@ -69,29 +69,8 @@ class Sampled:
         return [self.rows(slice(begin, begin + _WORLDS)) for begin in range(0, self.start.worlds, _WORLDS)]
 
 
-@dataclass(frozen=True)
-class Rollouts:
-    """Model and simulator from the same states, driven alike.
-
-    Attributes:
-        starts: Where they start, and what drives them.
-        truth: What the simulator did.
-        predicted: What the model predicted.
-        model_seconds: Wall time of the model [s].
-        model_cpu_seconds: Processor time of the model [s].
-        simulator_cpu_seconds: Processor time of the simulator [s].
-    """
-
-    starts: Sampled
-    truth: Trajectory
-    predicted: Trajectory
-    model_seconds: float
-    model_cpu_seconds: float
-    simulator_cpu_seconds: float
-
-
-def both(model: Dynamics, robot: Robot, starts: Sampled) -> Rollouts:
-    """Roll model and simulator out from the same starts."""
+def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[Rolled, Rolled]:
+    """Roll model and simulator out from the same starts; return both."""
     simulator, batches = AnalyticDynamics(robot), starts.batches()
     # Compile kernels and fill caches before anything is timed; sizes as they will be.
     for batch in {len(b.past.q): b for b in batches}.values():
@@ -100,8 +79,7 @@ def both(model: Dynamics, robot: Robot, starts: Sampled) -> Rollouts:
                 follow(dynamics, Batch(batch.past, batch.drive.until(2), batch.environment))
     with threads(1):
         truth = roll_out(simulator, batches)
-        found = roll_out(model, batches)
-    return Rollouts(starts, truth.path, found.path, found.seconds, found.cpu_seconds, truth.cpu_seconds)
+        return roll_out(model, batches), truth
 
 
 def beside_simulator(
@@ -136,8 +114,9 @@ def beside_simulator(
     where = scenario(robot) if where is None else where
     horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
     _require_memory(robot, horizon, rollouts)
-    done = both(model, robot, Sampled.draw(robot, horizon, rollouts, seed, driven=False, where=where))
-    drive, steps = done.starts.drive, rollouts * horizon
+    starts = Sampled.draw(robot, horizon, rollouts, seed, driven=False, where=where)
+    found, truth = both(model, robot, starts)
+    drive, steps = starts.drive, rollouts * horizon
     # Contacts and controllers take and give energy of their own.
     conserves = robot.fixed_base and not where.grounded and drive.target is None
     return Simulated(
@@ -145,13 +124,13 @@ def beside_simulator(
         ground=where.name,
         starts=where.starts,
         hold=None if drive.kp is None or drive.kd is None else [float(x[0, 0]) for x in (drive.kp, drive.kd)],
-        comparison=compare(robot, done.predicted, done.truth, simulated=True),
-        reference_errors=_reference_errors(robot, done, seed, references),
-        energy=energy_drift(robot, done.predicted, done.truth) if conserves else None,
+        comparison=compare(robot, found.path, truth.path, simulated=True),
+        reference_errors=_reference_errors(robot, starts, truth.path, seed, references),
+        energy=energy_drift(robot, found.path, truth.path) if conserves else None,
         driven=_driven(model, robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None,
-        env_steps_per_second=steps / done.model_seconds,
-        env_steps_per_cpu_second=steps / done.model_cpu_seconds,
-        simulator_steps_per_cpu_second=steps / done.simulator_cpu_seconds,
+        env_steps_per_second=steps / found.seconds,
+        env_steps_per_cpu_second=steps / found.cpu_seconds,
+        simulator_steps_per_cpu_second=steps / truth.cpu_seconds,
         worlds=min(rollouts, _WORLDS),
         simulator=to_dict(robot.simulator),
     )
@@ -165,17 +144,8 @@ def with_grounds(results: list[Simulated]) -> Simulated:
         there = [value for value in values if value is not None]
         means[key] = sum(there) / len(there) if len(there) == len(values) else None
     return msgspec.structs.replace(
-        results[0], grounds={str(result.ground): _on_ground(result) for result in results}, grounds_mean=means
+        results[0], grounds={str(result.ground): result for result in results}, grounds_mean=means
     )
-
-
-def _on_ground(result: Simulated) -> OnGround:
-    found = result.comparison
-    return OnGround(
-        means=found.summary.means, joints=found.summary.joints, by_horizon=found.by_horizon,
-        finite_fraction=found.finite_fraction, simulator_finite_fraction=found.simulator_finite_fraction,
-        baselines=found.baselines, reference_errors=result.reference_errors,
-    )  # fmt: skip
 
 
 def default_rollouts(robot: Robot) -> int:
@@ -187,16 +157,18 @@ def _driven(
     model: Dynamics, robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario
 ) -> PartialComparison:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
-    wild = both(model, robot, Sampled.draw(robot, horizon, count, seed, driven=True, where=where))
-    comparison = compare(robot, wild.predicted, wild.truth, simulated=True)
+    found, truth = both(model, robot, Sampled.draw(robot, horizon, count, seed, driven=True, where=where))
+    comparison = compare(robot, found.path, truth.path, simulated=True)
     return PartialComparison(rollouts=count, seed=seed, comparison=comparison)
 
 
-def _reference_errors(robot: Robot, done: Rollouts, seed: int, asked: int | None) -> ReferenceErrors | None:
+def _reference_errors(
+    robot: Robot, starts: Sampled, truth: Trajectory, seed: int, asked: int | None
+) -> ReferenceErrors | None:
     usual = _REFERENCES if robot.fixed_base else _REFERENCES // _SLOWER
-    count = min(done.starts.start.worlds, _WORLDS, usual if asked is None else asked)
+    count = min(starts.start.worlds, _WORLDS, usual if asked is None else asked)
     rows = slice(0, count)
-    return measure_reference_errors(robot, done.starts.rows(rows), picked(done.truth, rows), seed) if count else None
+    return measure_reference_errors(robot, starts.rows(rows), picked(truth, rows), seed) if count else None
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:

@@ -66,7 +66,7 @@ def grounds(result: Simulated) -> list[Table]:
     metrics, end = shown(result.comparison.summary), str(result.about.horizon)
     rows = []
     for ground, entry in result.grounds.items():
-        both = entry.means, entry.baselines.persistence[end].means
+        both = entry.comparison.summary.means, entry.comparison.baselines.persistence[end].means
         rows.append([ground, *(quantity(means[name], m.unit) for means in both for name, m in metrics.items())])
     names = [metric.title for metric in metrics.values()]
     head = ["Ground", *names, *(f"Persistence: {name.lower()}" for name in names)]

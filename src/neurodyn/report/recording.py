@@ -94,19 +94,20 @@ def record(
         InputError: Newton is not installed.
     """
     where = scenario(robot) if where is None else where
-    rollouts = both(model, robot, Sampled.draw(robot, frames, worlds, seed, driven=driven, where=where))
-    held = rollouts.starts.drive.target is not None
+    starts = Sampled.draw(robot, frames, worlds, seed, driven=driven, where=where)
+    found, truth = both(model, robot, starts)
+    held = starts.drive.target is not None
     driven_title = "driven to random targets" if held else "driven by random torques"
     passive_title = "held at its nominal pose" if held else "without torque"
     return Recording(
         robot=robot,
         title=(driven_title if driven else passive_title) + (f", ground {where.name}" if where.grounded else ""),
-        predicted=rollouts.predicted,
-        truth=rollouts.truth,
+        predicted=found.path,
+        truth=truth.path,
         predicted_label=model.kind,
         truth_label="analytic",
         worlds=tuple(f"start {i + 1} of seed {seed}" for i in range(worlds)),
-        ground=rollouts.starts.environment.ground,
+        ground=starts.environment.ground,
     )
 
 
