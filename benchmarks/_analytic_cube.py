@@ -16,7 +16,7 @@ from neurodyn.core import generator
 from neurodyn.data import Split, Store
 from neurodyn.dynamics import AnalyticDynamics, Environment, State, Trajectory, Window
 from neurodyn.dynamics.interface import present_state
-from neurodyn.evaluate.tosses import evaluate_floating
+from neurodyn.evaluate import beside_log
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material
 
@@ -56,6 +56,7 @@ class ScaledDynamics:
     """Dynamics in true lengths that predict in recorded ones; for grounds that look alike at every scale."""
 
     differentiable = False
+    kind, network = "analytic", None
 
     def __init__(self, inner: AnalyticDynamics, scale: float) -> None:
         self.inner, self.spec, self.scale = inner, inner.spec, scale
@@ -112,7 +113,8 @@ def search(
 
 def _cost(robot: Robot, store: Store, candidate: Candidate) -> float:
     # One sub-trajectory of each toss, from its release.
-    found = evaluate_floating(dynamics(robot, candidate), robot, store, split=Split.TRAIN, rollouts=1)["releases"]
+    model = dynamics(robot, candidate)
+    found = beside_log(model, robot, store, split=Split.TRAIN, rollouts=1).plain()["releases"]
     if found["finite_fraction"] < 1.0:
         return math.inf
     return found["base_position_m"] / POSITION + found["base_orientation_rad"] / ORIENTATION

@@ -12,11 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from neurodyn.dynamics.loading import load
+
 from _analytic_cube import Candidate, dynamics, search
 from _common import require, single_thread, write_result
-from neurodyn.data import Split
-from neurodyn.dynamics import load
-from neurodyn.evaluate.tosses import evaluate_floating
+from neurodyn.data.store import Split
+from neurodyn.evaluate import beside_log
 from neurodyn.robots import load as load_robot
 from neurodyn.robots import open_robot_data
 
@@ -61,7 +62,7 @@ def main() -> None:
             figures |= {f"fitted_{name}": value for name, value in asdict(fitted).items()}
     report: dict[str, Any] = {}
     for name, model in models.items():
-        report = evaluate_floating(model, robot, store, split=tests)
+        report = beside_log(model, robot, store, split=tests).plain()
         require(report["finite_fraction"] == 1.0, f"a roll-out of {name} is not finite")
         figures |= _figures(name, report, report["releases"])
     for name in BASELINES if report else ():

@@ -9,10 +9,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from neurodyn.dynamics.loading import load
+
 from _common import require, single_thread, write_result
-from neurodyn.data import Split
-from neurodyn.dynamics import load
-from neurodyn.evaluate.log import evaluate_log
+from neurodyn.data.store import Split
+from neurodyn.evaluate import beside_log
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot
@@ -40,7 +41,7 @@ def main() -> None:
     settings = with_budget(settings, arguments.minutes, None, arguments.seed)
     with tempfile.TemporaryDirectory() as scratch:
         end = train(robot, arguments.robot, str(arguments.data), store, Path(scratch) / "run", settings)
-        result = evaluate_log(load(Path(scratch) / "run"), robot, store, split=Split.TEST)
+        result = beside_log(load(Path(scratch) / "run"), robot, store, split=Split.TEST).plain()
     require(result["finite_fraction"] == 1.0, "a roll-out is not finite")
     figures = {"train_cpu_s": end.cpu_seconds, "starts": result["rollouts"]}
     sections = {**result["at_horizon"], **result["groups"]}

@@ -2,7 +2,7 @@
 """The passive-motion table of the NeRD paper for any runs: `python benchmarks/passive_motion.py RUN... --json FILE`.
 
 Each RUN is measured beside its simulator on all grounds that its robot declares: errors by horizon, beside those of
-holding the last state, of the simulator with half the step, and of the simulator from starts that are 1e-6 off; then
+the persistence baseline, of the simulator with half the step, and of the simulator from starts that are 1e-6 off; then
 from other starts, on tilts, terrains and shapes that training never saw, and with other gains; then over 10,000 frames.
 No ratio of times is claimed: figures are errors.
 """
@@ -18,8 +18,9 @@ from _common import require, single_thread, write_result
 from neurodyn.core import Box, Plane, Scene, Terrain
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.same_robot import require_robot
+from neurodyn.evaluate.engine import SEED
 from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
-from neurodyn.evaluate.simulator import SEED, default_rollouts, evaluate
+from neurodyn.evaluate.simulated import beside_simulator, default_rollouts
 from neurodyn.evaluate.stability import stability
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -61,7 +62,7 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="file for the tables")
     parser.add_argument("--rollouts", type=int, help="by default 2048, of floating robots 512")
     parser.add_argument("--other-rollouts", type=int, default=128, help="roll-outs of a circumstance never seen")
-    parser.add_argument("--floors", type=int, help="roll-outs of the simulator beside itself")
+    parser.add_argument("--floors", type=int, help="roll-outs for the reference errors")
     parser.add_argument("--frames", type=int, default=10_000, help="frames of the long roll-outs; 0 for none")
     parser.add_argument("--seed", type=int, default=SEED)
     arguments = parser.parse_args()
@@ -75,7 +76,7 @@ def main() -> None:
         unseen = generalise(model, robot, arguments)
         long = None
         if arguments.frames:
-            long = stability(model, robot, frames=arguments.frames, seed=arguments.seed)
+            long = stability(model, robot, frames=arguments.frames, seed=arguments.seed).plain()
         figures |= flatten(robot.name, grounds, unseen, long)
         pages.append(page(run, robot, grounds, unseen, long))
         print(pages[-1], flush=True)
@@ -105,18 +106,19 @@ def measure(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[str
 def generalise(model: Any, robot: Robot, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return a report for each of the other circumstances."""
     count, seed = arguments.other_rollouts, arguments.seed + 7
-    floors = min(count, 64 if arguments.floors is None else arguments.floors)
-    return {name: measure_one(model, robot, where, count, floors, seed) for name, where in unseen(robot).items()}
+    references = min(count, 64 if arguments.floors is None else arguments.floors)
+    return {name: measure_one(model, robot, where, count, references, seed) for name, where in unseen(robot).items()}
 
 
 def measure_one(
-    model: Any, robot: Robot, where: Scenario, rollouts: int, floors: int | None, seed: int
+    model: Any, robot: Robot, where: Scenario, rollouts: int, references: int | None, seed: int
 ) -> dict[str, Any]:
     """Return a report on passive motion in one circumstance."""
     horizon = HORIZONS.get(robot.name)
-    return evaluate(
-        model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=where, driven=False, floors=floors
+    found = beside_simulator(
+        model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=where, driven=False, references=references
     )
+    return found.plain()
 
 
 def unseen(robot: Robot) -> dict[str, Scenario]:
@@ -223,7 +225,7 @@ def page(
 
 def table(robot: Robot, reports: dict[str, dict[str, Any]], keys: list[str], *, paper: bool) -> list[str]:
     """Return a table of errors, a row for each ground and horizon."""
-    lines = ["| ground | frames | neural | paper | hold last | half the step | starts 1e-6 off | finite |",
+    lines = ["| ground | frames | neural | paper | persistence | half the step | starts 1e-6 off | finite |",
              "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name, report in reports.items():
         for horizon, entry in report["by_horizon"].items():

@@ -90,7 +90,7 @@ def _measured(robot: Robot, store: Store, data: str, out: Path, options: argpars
         beside = [str(out / "neural")]
     start = time.process_time()
     settings = _settings(robot, options.steps)
-    found = identify(robot, store, out / "hybrid", blueprint="robot", settings=settings, beside=beside).figures
+    found = identify(robot, store, out / "hybrid", blueprint="robot", settings=settings, beside=beside).figures.plain()
     found["cpu_s"], found["neural_cpu_s"] = time.process_time() - start, cpu
     write_json(out / "found.json", found)
     return found

@@ -24,7 +24,7 @@ from neurodyn.identify import (
     IdentificationSettings,
     Noise,
     changed,
-    forecast_errors,
+    held_out_errors,
     hybrid_forecast,
     identify,
     load_identification,
@@ -51,11 +51,11 @@ def forecasts(
     nowhere = RecordedEnvironments(store)
     models = {"nominal": as_declared(model), "hybrid" if found["weights"] else "identified": model}
     made = {name: hybrid_forecast(m, "past", past, noise, nowhere) for name, m in models.items()}
-    by_model = forecast_errors(made, robot.spec, windows, past, seconds)["by_model"]
+    by_model = held_out_errors(made, robot.spec, windows, past, seconds).by_model
     by_model["the camera's noise alone"] = noise_floor(
         model, windows, past, noise, nowhere, start="past", context=past, seconds=seconds, seed=0
     )
-    return {name: [entry["q_mean"] for entry in by_horizon.values()] for name, by_horizon in by_model.items()}
+    return {name: [entry.errors.q_mean for entry in by_horizon.values()] for name, by_horizon in by_model.items()}
 
 
 def as_declared(model: HybridDynamics) -> HybridDynamics:
@@ -100,7 +100,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = options.run or Path(scratch) / "run"
         if options.run is None:
-            found = identify(robot, options.data, run, settings=settings).figures
+            found = identify(robot, options.data, run, settings=settings).figures.plain()
             for entry in found["parameters"]:
                 print(f"{entry['name']:24s} {entry['value']:.5g}")
         curves = forecasts(run, robot, store, settings, marks, options.windows)

@@ -81,7 +81,7 @@ for info in pkgutil.walk_packages(neurodyn.__path__, "neurodyn.", onerror=lambda
 """
     modules = loaded(NO_SIMULATOR + script)
     assert [name for name in ("newton", "mujoco", "mujoco_warp") if name in modules] == []
-    assert "neurodyn.evaluate.simulator" in modules
+    assert "neurodyn.evaluate.simulated" in modules
 
 
 LEARN_FROM_LOGS = (
@@ -110,9 +110,9 @@ call("finetune", folder / "run", "--data", data, "--out", folder / "tuned", "--s
 
 import neurodyn
 from neurodyn.data.store import Store
-from neurodyn.evaluate.log import evaluate_log
+from neurodyn.evaluate import beside_log
 model = neurodyn.load(folder / "tuned")
-report = evaluate_log(model, neurodyn.robots.load("cartpole"), Store.open(data), split=None, horizon=10)
+report = beside_log(model, neurodyn.robots.load("cartpole"), Store.open(data), split=None, horizon=10).plain()
 assert report["finite_fraction"] == 1.0 and report["joint_rad"] > 0
 
 assert run(["generate", "cartpole", "--transitions", "10", "--out", str(folder / "g.h5")]) == 2

@@ -26,9 +26,9 @@ def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
 
 def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_seen():
     pytest.importorskip("newton", reason="the extra sim is not installed")
-    from neurodyn.evaluate.run import evaluate_run
+    from neurodyn.evaluate import evaluate
 
-    result = evaluate_run("pretrained:cartpole", horizon=100, rollouts=256, seed=91)
+    result = evaluate("pretrained:cartpole", horizon=100, rollouts=256, seed=91).plain()
     # NeRD, table of passive motion, 100 steps: .0002 m and .0004 rad.
     assert result["base_position_m"] < 2e-4
     assert result["joint_rad"] < 4e-4
@@ -37,10 +37,10 @@ def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_se
 
 def test_more_than_memory_holds_is_refused_at_once():
     pytest.importorskip("newton", reason="the extra sim is not installed")
-    from neurodyn.evaluate.run import evaluate_run
+    from neurodyn.evaluate import evaluate
 
     with pytest.raises(InputError, match=r"--rollouts 2 of --horizon 1000000000 need about 400 GB of memory; valid"):
-        evaluate_run("pretrained:cartpole", horizon=10**9, rollouts=2)
+        evaluate("pretrained:cartpole", horizon=10**9, rollouts=2)
 
 
 @pytest.mark.slow
@@ -49,8 +49,7 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""
     pytest.importorskip("newton", reason="the extra sim is not installed")
     from neurodyn import load, robots
-    from neurodyn.evaluate.run import evaluate_run
-    from neurodyn.evaluate.simulator import evaluate
+    from neurodyn.evaluate import beside_simulator, evaluate
     from neurodyn.robots.listing import list_robots
 
     shown = next(r.measured[PRETRAINED + name] for r in list_robots() if PRETRAINED + name in r.pretrained)
@@ -58,11 +57,12 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
         data = Path(__file__).resolve().parents[1] / "../shared/data/cube_toss/cube_toss.npz"
         if not data.exists():
             pytest.skip("the recorded tosses are not here")
-        result = evaluate_run(PRETRAINED + name, data=str(data))
+        result = evaluate(PRETRAINED + name, data=str(data)).plain()
         tolerance = 1.02
     else:
         model, robot = load(PRETRAINED + name), robots.load(name)
-        result = evaluate(model, robot, horizon=shown.horizon, rollouts=96, seed=91, driven=False, floors=0)
+        found = beside_simulator(model, robot, horizon=shown.horizon, rollouts=96, seed=91, driven=False, references=0)
+        result = found.plain()
         tolerance = 2.5
     for key, value in shown.errors.items():
         assert value / tolerance < result[key] < value * tolerance, key

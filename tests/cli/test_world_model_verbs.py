@@ -48,8 +48,8 @@ def test_a_world_model_is_trained_evaluated_and_reported(trained: Path, tmp_path
     assert found["kind"] == "world-model"
     assert found["horizon"] == 12
     assert str(trained) in found["at_horizon"]["12"]
-    page = (trained / "report.html").read_text()
-    for words in ("Forecasts with bands", "Does it know how sure it is?", "Errors by horizon", "Training"):
+    page = (trained / f"report-horizon-12-beside-{trained.name}.html").read_text()
+    for words in ("Forecasts with bands", "Calibration", "Errors by horizon", "Training"):
         assert words in page
     assert "<svg" in page
     assert "nan" not in page.lower().replace("nano", "")

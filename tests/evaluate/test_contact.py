@@ -14,10 +14,10 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.interface import State, Step
 from neurodyn.dynamics.tangent import position_difference
+from neurodyn.evaluate import Evaluation, evaluate
 from neurodyn.evaluate.reference_errors import perturb
-from neurodyn.evaluate.run import evaluate_run
 from neurodyn.evaluate.scenario import scenario
-from neurodyn.evaluate.simulator import roll_out
+from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.evaluate.stability import stability
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.train import train
@@ -48,8 +48,13 @@ def run(cube: Robot, quick: Settings, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def report(run: Path) -> dict:
-    return evaluate_run(str(run), horizon=20, rollouts=8, ground="all")
+def result(run: Path) -> Evaluation:
+    return evaluate(run, horizon=20, rollouts=8, ground="all")
+
+
+@pytest.fixture(scope="module")
+def report(result: Evaluation) -> dict:
+    return result.plain()
 
 
 def test_a_floating_robot_has_errors_of_its_base(report: dict, cube: Robot):
@@ -76,26 +81,27 @@ def test_a_ground_of_ones_own_is_the_ground_in_the_roll_outs(run: Path, report: 
     flat, none = tmp_path / "flat.yaml", tmp_path / "none.yaml"
     flat.write_text("shapes: [{kind: plane}]")
     none.write_text("shapes: []")
-    found = evaluate_run(str(run), horizon=20, rollouts=8, ground=str(flat))
+    found = evaluate(run, horizon=20, rollouts=8, ground=str(flat)).plain()
     assert found["ground"] == str(flat)
     assert {key: found[key] for key in KEYS} == {key: report[key] for key in KEYS}, "flat is flat by any name"
     # Sixty frames end on the ground where there is one, and metres below it where there is none.
-    lowest = [
-        roll_out(load_run(run), cube, 60, 8, 1, driven=False, where=scenario(cube, str(path))).truth.q[..., 2].min()
+    paths = [
+        both(load_run(run), cube, Sampled.draw(cube, 60, 8, 1, driven=False, where=scenario(cube, str(path))))[1].path
         for path in (flat, none)
     ]
+    lowest = [path.q[..., 2].min() for path in paths]
     assert lowest[0] > 0 > lowest[1] + 1
 
 
 def test_grounds_that_cannot_be_used_are_refused(run: Path):
     with pytest.raises(InputError, match="'moon' is no ground of robot 'cube'; valid: all, flat, or a file"):
-        evaluate_run(str(run), ground="moon")
+        evaluate(run, ground="moon")
     with pytest.raises(InputError, match="leave out --data"):
-        evaluate_run(str(run), ground="flat", data="tosses.npz")
+        evaluate(run, ground="flat", data="tosses.npz")
 
 
-def test_the_report_shows_the_base_and_the_ground(run: Path, report: dict, tmp_path: Path):
-    html = write_report(run, report, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
+def test_the_report_shows_the_base_and_the_ground(run: Path, result: Evaluation, tmp_path: Path):
+    html = write_report(run, result, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
     text = check_self_contained(html).text
     assert "Base orientation" in text
     assert "ground flat" in text
@@ -114,7 +120,7 @@ def test_long_roll_outs_are_counted_by_what_becomes_of_them(fate: str, finite: f
         def begin(self, context, environment=None):
             return 0
 
-        def step(self, carry, state, control):
+        def step_(self, carry, state, control):
             q, half = state.q.clone(), state.worlds // 2
             if fate == "sinks":
                 q[:half, 2] -= 0.02
@@ -126,7 +132,7 @@ def test_long_roll_outs_are_counted_by_what_becomes_of_them(fate: str, finite: f
 
         def rollout(self, context, controls, environment=None): ...
 
-    found = stability(Fate(), cube, worlds=6, frames=50)  # type: ignore[arg-type]
+    found = stability(Fate(), cube, worlds=6, frames=50).plain()  # type: ignore[arg-type]
     assert set(found) == {"frames", "worlds", "deepest_allowed_m", "ground", "passive"}
     assert found["passive"]["finite_fraction"] == finite
     assert found["passive"]["above_ground_fraction"] == found["passive"]["stable_fraction"] == above

@@ -14,8 +14,7 @@ from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.measures import constant_velocity
-from neurodyn.evaluate.log import evaluate_log
-from neurodyn.evaluate.tosses import evaluate_floating
+from neurodyn.evaluate.logged import beside_log
 from neurodyn.robots import load
 
 CUBE = load("cube")
@@ -27,6 +26,10 @@ class Coasting:
 
     spec = SPEC
     differentiable = False
+    kind, network = "coasting", None
+
+    def parameters(self):
+        return iter(())
 
     def __init__(self, spoil=None):
         self.spoil, self.calls = spoil, []
@@ -60,7 +63,7 @@ def coasting_store(lengths=(30, 25, 20, 12), scene=None, seed=0):
 
 
 def score(model, store, **options):
-    return evaluate_floating(model, CUBE, store, **{"split": Split.TEST, "horizon": 10, **options})
+    return beside_log(model, CUBE, store, **{"split": Split.TEST, "horizon": 10, **options}).plain()
 
 
 def test_exact_dynamics_have_no_error():
@@ -152,8 +155,8 @@ def test_rollouts_that_leave_the_finite_are_counted_and_left_out():
     json.dumps(found, allow_nan=False)
 
 
-def test_the_evaluation_of_logs_hands_floating_robots_on():
-    found = evaluate_log(Coasting(), CUBE, coasting_store((100,)), split=Split.TEST)  # type: ignore[arg-type]
+def test_the_default_horizon_is_the_robots():
+    found = beside_log(Coasting(), CUBE, coasting_store((100,)), split=Split.TEST).plain()  # type: ignore[arg-type]
     assert found["horizon"] == 80
     assert found["kind"] == "coasting"
     promised = {"robot", "kind", "horizon", "rollouts", "seed", "base_position_m", "base_orientation_rad", "by_horizon"}

@@ -10,16 +10,17 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.evaluate.forecasts import forecast, windows_of
+from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.rank import chance_above, rank_correlation, ranks
-from neurodyn.evaluate.world_model import evaluate_world_model
+from neurodyn.evaluate.recorded import Recorded
+from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.learn.world_model.calibration import calibrate, coverage, fit_scales
 from tests import worlds
 
 
 def score(model=None, store: Store | None = None, **options) -> dict:
     model, store = model or worlds.exact_model(), store or worlds.make_store()
-    return evaluate_world_model(model, store, **{"split": Split.TEST, "horizon": 20, **options})
+    return forecast_log(model, store, **{"split": Split.TEST, "horizon": 20, **options}).plain()
 
 
 @pytest.mark.parametrize("context", [0, 7])
@@ -43,16 +44,17 @@ def test_a_control_that_is_off_by_one_frame_is_clearly_seen(frames: int):
 
 def test_the_first_prediction_is_of_the_frame_after_the_history():
     store = worlds.make_store()
-    windows = windows_of(store, Split.TEST, 9, 10_000)
-    found = forecast(worlds.exact_model(), windows, 4)
+    starts = Recorded.along(store, Split.TEST, 4, 5)
+    found = Forecasts.along(worlds.exact_model(), starts)
+    windows = starts.windows
     truth = np.concatenate([w.q[:, 5:] for w in windows]) - np.concatenate([w.q[:, 4:5] for w in windows])
-    np.testing.assert_allclose(-found.held[..., 0], truth[..., 0], atol=1e-6)
+    np.testing.assert_allclose(-found.persistence[..., 0], truth[..., 0], atol=1e-6)
     assert found.error.abs().max() < 1e-4
 
 
 def test_windows_never_cross_episodes():
     store = worlds.make_store(frames=30)
-    for windows in windows_of(store, None, 25, 10_000):
+    for windows in Recorded.along(store, None, 5, 20).windows:
         assert (windows.start + 25 <= 30).all()
 
 

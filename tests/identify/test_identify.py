@@ -87,7 +87,7 @@ def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Prob
 @pytest.fixture(scope="module")
 def found(store: Store, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path]:
     out = tmp_path_factory.mktemp("identified") / "run"
-    return identify(given(store), out, SETTINGS).figures, out
+    return identify(given(store), out, SETTINGS).figures.plain(), out
 
 
 @pytest.mark.trains
@@ -132,7 +132,7 @@ def test_newtons_simulator_is_identified_from_its_own_data(tmp_path: Path):
     generate(ROBOT, transitions=3000, out=tmp_path / "arm.h5", worlds=30, seed=1, frames=25)
     asked = ("elbow.mass=1.2:0.3:3", "elbow.com.z=-0.1:-0.3:0", "shoulder.damping=0.2:0:1", "elbow.armature=0.03:0:1")
     store = Store.open(tmp_path / "arm.h5")
-    result = identify(given(store, asked), tmp_path / "run", SETTINGS).figures
+    result = identify(given(store, asked), tmp_path / "run", SETTINGS).figures.plain()
     entries = {entry["name"]: entry["value"] for entry in result["parameters"]}
     declared = {"elbow.mass": 0.8, "elbow.com.z": -0.15, "shoulder.damping": 0.05, "elbow.armature": 0.01}
     assert entries == pytest.approx(declared, rel=0.02)
@@ -147,7 +147,7 @@ def networks(**changes: object) -> IdentificationSettings:
 def test_a_network_learns_the_friction_that_parameters_leave_out(store: Store, tmp_path: Path):
     asked = ("elbow.mass", "elbow.com.z", "shoulder.damping")
     settings = changed(networks(steps=250), starts=1)
-    result = identify(given(store, asked, NETWORKS), tmp_path / "run", settings).figures
+    result = identify(given(store, asked, NETWORKS), tmp_path / "run", settings).figures.plain()
     errors = result["errors"]
     assert errors["hybrid"]["0.2"]["q_mean"] < 0.7 * errors["identified"]["0.2"]["q_mean"]
     model = load(tmp_path / "run")
@@ -164,7 +164,7 @@ def test_a_run_that_was_stopped_and_resumed_ends_in_the_same_bits(optimiser: str
     stop = SignalAt(25, signal.SIGTERM)
     with pytest.raises(Interrupted, match="interrupted at step 25"):
         identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, callbacks=[stop])
-    resumed = identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, resume=True).figures
+    resumed = identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, resume=True).figures.plain()
     whole = json.loads((tmp_path / "whole" / "identification.json").read_text())
     for key in ("parameters", "errors", "singular_values"):
         assert resumed[key] == whole[key]

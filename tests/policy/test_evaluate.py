@@ -21,16 +21,19 @@ def test_only_the_first_episode_of_each_world_counts():
     assert found.lengths.tolist() == [5.0, 2.0]
     assert found.failed.tolist() == [False, True]
     assert found.succeeded is None
-    figures = found.figures()
-    assert figures["length"] == 3.5
-    assert figures["failed"] == 0.5
-    assert figures["episodes"] == 2
-    assert "success" not in figures
+    assert found.returns_in("here").plain() == {
+        "dynamics": "here",
+        "return": pytest.approx(float(found.returns.mean())),
+        "return_std": pytest.approx(float(found.returns.std(correction=0))),
+        "length": 3.5,
+        "episodes": 2,
+        "failed": 0.5,
+    }
 
 
 def test_reward_errors_are_between_each_two():
     found = reward_errors({"real": outcome(10.0, 20.0), "model": outcome(13.0, 15.0), "other": outcome(0.0, 0.0)})
-    assert [(pair["a"], pair["b"]) for pair in found] == [("real", "model"), ("real", "other"), ("model", "other")]
-    assert found[0]["difference"] == pytest.approx(-1.0)
-    assert found[0]["relative"] == pytest.approx(1.0 / 15.0)
-    assert found[0]["by_episode"] == pytest.approx(4.0)
+    assert [(pair.a, pair.b) for pair in found] == [("real", "model"), ("real", "other"), ("model", "other")]
+    assert found[0].difference == pytest.approx(-1.0)
+    assert found[0].relative == pytest.approx(1.0 / 15.0)
+    assert found[0].by_episode == pytest.approx(4.0)

@@ -3,21 +3,23 @@
 
 import json
 
+import msgspec
 import pytest
 
+from neurodyn.policy.evaluate import PolicyEvaluation, Returns, RewardError
 from neurodyn.policy.report import render_policy_report, write_policy_report
 
-RESULT = {
-    "task": "cartpole-swingup",
-    "policy": "somewhere",
-    "episodes": 12,
-    "seed": 7,
-    "results": [
-        {"dynamics": "analytic", "return": 1200.5, "return_std": 3.0, "length": 300.0, "episodes": 12, "failed": 0.25},
-        {"dynamics": "runs/<x>", "return": 900.0, "return_std": 4.0, "length": 280.0, "episodes": 12, "failed": 0.0},
+RESULT = PolicyEvaluation(
+    task="cartpole-swingup",
+    policy="somewhere",
+    episodes=12,
+    seed=7,
+    results=[
+        Returns(dynamics="analytic", mean=1200.5, std=3.0, length=300.0, episodes=12, failed=0.25),
+        Returns(dynamics="runs/<x>", mean=900.0, std=4.0, length=280.0, episodes=12, failed=0.0),
     ],
-    "reward_error": [{"a": "analytic", "b": "runs/<x>", "difference": -300.5, "relative": 0.25, "by_episode": 310.0}],
-}
+    reward_error=[RewardError(a="analytic", b="runs/<x>", difference=-300.5, relative=0.25, by_episode=310.0)],
+)
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_real_and_imagined_return_are_on_one_plot(folder):
 
 
 def test_without_metrics_and_config_the_page_is_shorter(tmp_path):
-    page = render_policy_report(tmp_path, {**RESULT, "reward_error": []})
+    page = render_policy_report(tmp_path, msgspec.structs.replace(RESULT, reward_error=[]))
     assert "Training" not in page
     assert "Reward error" not in page
     assert "Configuration" not in page

@@ -15,8 +15,8 @@ from PIL import Image
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.neural.artifact import NEURAL
-from neurodyn.evaluate.simulator import roll_out
+from neurodyn.dynamics.neural.artifact import NEURAL, load
+from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
 from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
 from neurodyn.report.recording import Recording, default_output, record, record_log, record_run
@@ -72,11 +72,19 @@ def test_a_window_longer_than_all_episodes_is_shortened(trained_run: Path, cartp
 @pytest.mark.parametrize("driven", [False, True])
 def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, cartpole: Robot, driven: bool):
     pytest.importorskip("newton")
-    made = record(NEURAL.load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
-    again = roll_out(NEURAL.load(trained_run), cartpole, 12, 2, 7, driven=driven)
-    assert torch.equal(made.truth.q, again.truth.q)
-    assert torch.equal(made.predicted.q, again.predicted.q)
+    made = record(load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
+    again = both(load(trained_run), cartpole, Sampled.draw(cartpole, 12, 2, 7, driven=driven))
+    assert torch.equal(made.predicted.q, again[0].path.q)
+    assert torch.equal(made.truth.q, again[1].path.q)
     assert made.seconds == pytest.approx(12 / 60)
+
+
+def test_a_recording_names_the_kind_of_model(trained_run: Path, cartpole: Robot):
+    pytest.importorskip("newton")
+    model = load(trained_run)
+    assert record(model, cartpole, frames=2).predicted_label == "neural"
+    model.kind = "hybrid"  # as of a model that was identified
+    assert record(model, cartpole, frames=2).predicted_label == "hybrid"
 
 
 def test_a_model_of_logs_is_recorded_along_its_log(trained_run: Path):

@@ -5,40 +5,44 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import NEURAL
-from neurodyn.evaluate.log import evaluate_log
-from neurodyn.evaluate.simulator import evaluate
-from neurodyn.report import write_report
+from neurodyn.dynamics.neural.artifact import load
+from neurodyn.evaluate import beside_log, beside_simulator
+from neurodyn.evaluate.records import Comparison, Logged, LongRun, Simulated, Stability
+from neurodyn.evaluate.records import Curve as ErrorCurve
+from neurodyn.report import report_path, write_report
 from neurodyn.report.numbers import interval, quantity, span, times
 from neurodyn.report.plots import PREDICTED, Curve, plot
 from neurodyn.robots import Robot
 from tests.report.pages import check_self_contained
 
 HORIZON = 40
+METRICS = ("base_position_m", "joint_rad")
 
 
 @pytest.fixture(scope="module")
-def simulated(trained_run: Path, cartpole: Robot) -> dict:
+def simulated(trained_run: Path, cartpole: Robot) -> Simulated:
     pytest.importorskip("newton")
-    return evaluate(NEURAL.load(trained_run), cartpole, horizon=HORIZON, rollouts=6)
+    return beside_simulator(load(trained_run), cartpole, horizon=HORIZON, rollouts=6)
 
 
 @pytest.fixture(scope="module")
-def simulated_page(trained_run: Path, simulated: dict, tmp_path_factory: pytest.TempPathFactory) -> str:
+def simulated_page(trained_run: Path, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("report") / "deep" / "report.html"
     assert write_report(trained_run, simulated, path=path, moving=False) == path
     return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def logged(trained_run: Path, cartpole: Robot, plant_store: Store, plant_file: Path) -> dict:
-    report = evaluate_log(NEURAL.load(trained_run), cartpole, plant_store, split=2, horizon=20)
-    report["notes"] = {"files": [str(plant_file)], "rows": 10, "alignment": ALIGNMENT}
-    return report
+def logged(trained_run: Path, cartpole: Robot, plant_store: Store, plant_file: Path) -> Logged:
+    result = beside_log(load(trained_run), cartpole, plant_store, split=2, horizon=20)
+    assert isinstance(result, Logged)
+    notes = {"files": [str(plant_file)], "rows": 10, "alignment": ALIGNMENT}
+    return msgspec.structs.replace(result, notes=notes)
 
 
 ALIGNMENT = {
@@ -64,63 +68,85 @@ def test_the_page_is_sound_and_holds_nothing_from_elsewhere(simulated_page: str)
 
 def test_the_sections_of_a_simulator_report(simulated_page: str):
     assert headings(simulated_page) == [
-        "What this is", "Errors by horizon", "What the simulator is sure of", "Errors over time",
+        "What this is", "Errors by horizon", "Errors over time",
         "Sample trajectories", "Energy", "Training", "Throughput", "How to repeat this",
     ]  # fmt: skip
 
 
-def test_the_figures_are_those_of_the_evaluation(simulated: dict, simulated_page: str):
+def test_the_figures_are_those_of_the_evaluation(simulated: Simulated, simulated_page: str):
     text = check_self_contained(simulated_page).text
-    for result in (simulated, simulated["driven"]):
-        for horizon, entry in result["by_horizon"].items():
+    assert simulated.driven is not None
+    for found in (simulated.comparison, simulated.driven.comparison):
+        for horizon, entry in found.by_horizon.items():
             for key, unit in (("base_position_m", "m"), ("joint_rad", "rad")):
-                assert quantity(entry[key], unit) in text
-                assert quantity(entry[f"{key}_percentiles"]["50"], unit) in text
-                assert quantity(result["baselines"]["hold_last"][horizon][key], unit) in text
-    assert f"{simulated['parameters']:,} parameters" in text
-    assert f"{simulated['env_steps_per_cpu_second']:,.0f}" in text
+                assert quantity(entry.means[key], unit) in text
+                assert quantity(entry.median(key), unit) in text
+                assert quantity(found.baselines.persistence[horizon].means[key], unit) in text
+    assert f"{simulated.about.parameters:,} parameters" in text
+    assert f"{simulated.env_steps_per_cpu_second:,.0f}" in text
 
 
-def test_grounds_floors_and_long_roll_outs_are_told(trained_run: Path, simulated: dict, tmp_path: Path):
-    ground = {key: simulated[key] for key in ("base_position_m", "joint_rad", "baselines")}
-    steep = {**ground, "joint_rad": 0.7654}
-    long = {"finite_fraction": 0.5, "above_ground_fraction": 0.25, "stable_fraction": 0.25, "deepest_m": 0.31}
-    report = {
-        **simulated, "ground": "flat", "grounds": {"flat": ground, "steep": steep}, "hold": [85.0, 2.0],
-        "energy": None, "driven": None,
-        "stability": {"frames": 10_000, "worlds": 64, "deepest_allowed_m": 0.25, "passive": long},
-    }  # fmt: skip
-    html = write_report(trained_run, report, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
+def test_grounds_reference_errors_and_long_roll_outs_are_told(trained_run: Path, simulated: Simulated, tmp_path: Path):
+    found, references = simulated.comparison, simulated.reference_errors
+    assert references is not None
+    means = {**found.summary.means, "joint_rad": 0.7654}
+    summary = msgspec.structs.replace(found.summary, means=means)
+    steep = msgspec.structs.replace(simulated, comparison=msgspec.structs.replace(found, summary=summary))
+    long = LongRun(
+        finite_fraction=0.5, above_ground_fraction=0.25, stable_fraction=0.25, deepest_m=0.31, greatest_speed=9.0
+    )
+    result = msgspec.structs.replace(
+        simulated, ground="flat", grounds={"flat": simulated, "steep": steep}, hold=[85.0, 2.0], energy=None,
+        driven=None, stability=Stability(frames=10_000, worlds=64, deepest_allowed_m=0.25, ground="flat", passive=long),
+    )  # fmt: skip
+    html = write_report(trained_run, result, path=tmp_path / "report.html", moving=False).read_text(encoding="utf-8")
     page = check_self_contained(html)
-    assert {"By ground", "What the simulator is sure of", "Long roll-outs"} <= set(headings(html))
+    assert {"By ground", "Long roll-outs"} <= set(headings(html))
     assert {"Energy"}.isdisjoint(headings(html))
     assert quantity(0.7654, "rad") in page.text
-    assert quantity(simulated["floors"]["twice_substeps"]["10"]["joint_rad"], "rad") in page.text
+    assert quantity(references.half_step["10"].means["joint_rad"], "rad") in page.text
     assert quantity(0.31, "m") in page.text
     assert "held at the nominal pose" in page.text
     assert "under random" not in page.text.split("Sample trajectories")[0]
     assert "--ground all --stability" in page.text
 
 
-def test_the_commands_repeat_the_evaluation(trained_run: Path, simulated: dict, simulated_page: str):
+def test_the_commands_repeat_the_evaluation(trained_run: Path, simulated: Simulated, simulated_page: str):
     text = check_self_contained(simulated_page).text
     assert f"neurodyn evaluate {trained_run} --horizon {HORIZON} --rollouts 6 --seed 500" in text
     assert "neurodyn train cartpole --data" in text
     assert "steps: 300" in text  # the configuration
 
 
-def test_the_page_depends_on_its_inputs_alone(trained_run: Path, simulated: dict, simulated_page: str, tmp_path: Path):
+def test_the_page_depends_on_its_inputs_alone(
+    trained_run: Path, simulated: Simulated, simulated_page: str, tmp_path: Path
+):
     again = write_report(trained_run, simulated, path=tmp_path / "again.html", moving=False)
     assert again.read_text(encoding="utf-8") == simulated_page
 
 
-def test_the_default_place_is_in_the_run(trained_run: Path, logged: dict):
+def test_the_default_place_is_in_the_run(trained_run: Path, logged: Logged):
     path = write_report(trained_run, logged, moving=False)
     assert path == trained_run / "report.html"
     assert path.is_file()
 
 
-def test_a_log_report_has_groups_windows_and_alignment(trained_run: Path, logged: dict, tmp_path: Path):
+def test_only_an_evaluation_with_all_defaults_owns_the_report(tmp_path: Path):
+    assert report_path(tmp_path) == tmp_path / "report.html"
+    assert report_path(tmp_path, ("horizon-50", "ground-a b")) == tmp_path / "report-horizon-50-ground-a-b.html"
+    (tmp_path / "identification.json").write_text("{}")
+    assert report_path(tmp_path) == tmp_path / "evaluation.html", "report.html is the identification's"
+
+
+def test_a_hybrid_model_is_called_one(trained_run: Path, simulated: Simulated, tmp_path: Path):
+    result = msgspec.structs.replace(simulated, about=msgspec.structs.replace(simulated.about, kind="hybrid"))
+    html = write_report(trained_run, result, path=tmp_path / "hybrid.html", moving=False).read_text(encoding="utf-8")
+    body = html.split("Sample trajectories")[0] + html.split("<h2>Energy")[1].split("<h2>Training")[0]
+    assert "Hybrid" in body
+    assert "eural" not in body
+
+
+def test_a_log_report_has_groups_windows_and_alignment(trained_run: Path, logged: Logged, tmp_path: Path):
     html = write_report(trained_run, logged, path=tmp_path / "log.html", moving=False).read_text(encoding="utf-8")
     page = check_self_contained(html)
     assert headings(html) == [
@@ -130,13 +156,15 @@ def test_a_log_report_has_groups_windows_and_alignment(trained_run: Path, logged
     assert "even" in page.text
     assert "odd" in page.text
     assert "measured: no delay fits best" in page.text
-    last = logged["at_horizon"]["all"]["20"]
-    assert quantity(last["model"]["q"][0], "m") in page.text
-    assert quantity(last["hold_last"]["qd"][1], "rad/s") in page.text
-    assert times(last["better_than_baselines"]["q_mean"]) in page.text
+    last = logged.at_horizon["all"].marks["20"]
+    assert quantity(last.model.q[0], "m") in page.text
+    assert quantity(last.persistence.qd[1], "rad/s") in page.text
+    assert times(last.better_than_baselines["q_mean"]) in page.text
 
 
-def test_a_log_report_needs_no_newton(trained_run: Path, logged: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_log_report_needs_no_newton(
+    trained_run: Path, logged: Logged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for name in [name for name in sys.modules if name.split(".")[0] == "newton"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "newton", None)
@@ -146,48 +174,53 @@ def test_a_log_report_needs_no_newton(trained_run: Path, logged: dict, tmp_path:
     assert "neurodyn[sim]" in check_self_contained(html).text
 
 
-def test_data_that_are_gone_leave_a_remark(trained_run: Path, logged: dict, tmp_path: Path):
+def test_data_that_are_gone_leave_a_remark(trained_run: Path, logged: Logged, tmp_path: Path):
     import shutil
 
     run = shutil.copytree(trained_run, tmp_path / "moved")
     config = run / "config.yaml"
     config.write_text(re.sub(r"data: .*", "data: gone.h5", config.read_text()))
-    report = {**logged, "notes": {}}
+    report = msgspec.structs.replace(logged, notes={})
     text = check_self_contained(write_report(run, report, moving=False).read_text(encoding="utf-8")).text
     assert "the recorded data of the evaluation are gone" in text
     assert "The training data (gone.h5) no longer lie where they were" in text
 
 
-def test_text_from_elsewhere_is_escaped(trained_run: Path, logged: dict, tmp_path: Path):
-    groups = {"<script>alert(1)</script>": logged["groups"]["even"], "b&c": logged["groups"]["odd"]}
-    report = {**logged, "groups": groups}
+def test_text_from_elsewhere_is_escaped(trained_run: Path, logged: Logged, tmp_path: Path):
+    groups = {"<script>alert(1)</script>": logged.groups["even"], "b&c": logged.groups["odd"]}
+    report = msgspec.structs.replace(logged, groups=groups)
     path = write_report(trained_run, report, path=tmp_path / "log.html", moving=False)
     page = check_self_contained(path.read_text(encoding="utf-8"))
     assert "script" not in page.tags
     assert "b&c" in page.text
 
 
-def test_a_model_that_blows_up_still_gets_a_page(trained_run: Path, simulated: dict, tmp_path: Path):
-    nothing = {"10": None, "50": None, "90": None}
+def test_a_model_that_blows_up_still_gets_a_page(trained_run: Path, simulated: Simulated, tmp_path: Path):
+    change = msgspec.structs.replace
 
-    def emptied(tree):
-        if isinstance(tree, dict):
-            return {k: nothing if k.endswith("percentiles") else emptied(v) for k, v in tree.items()}
-        return tree
+    def burst(found: Comparison) -> Comparison:
+        nothing = {"10": None, "50": None, "90": None}
+        empty = change(
+            found.summary, means=dict.fromkeys(found.summary.means), percentiles=dict.fromkeys(METRICS, nothing)
+        )
+        curve = ErrorCurve(mean=[float("nan")] * len(found.curve.frame), median=[], p90=[])
+        return change(
+            found, summary=empty, by_horizon=dict.fromkeys(found.by_horizon, empty), finite_fraction=0.0,
+            curve=change(found.curve, by_metric=dict.fromkeys(METRICS, curve)),
+        )  # fmt: skip
 
-    broken = emptied(simulated)
-    for result in (broken, broken["driven"]):
-        result["finite_fraction"] = 0.0
-        for entry in (result, *result["by_horizon"].values()):
-            entry["base_position_m"] = entry["joint_rad"] = None
-        for key in ("base_position_m", "joint_rad"):
-            result["curve"][key] = {"mean": [float("nan")] * len(result["curve"]["frame"]), "median": [], "p90": []}
-    broken["energy"]["model"] = None
-    html = write_report(trained_run, broken, path=tmp_path / "broken.html", moving=False).read_text(encoding="utf-8")
+    assert simulated.driven is not None
+    assert simulated.energy is not None
+    result = change(
+        simulated, comparison=burst(simulated.comparison), energy=change(simulated.energy, model=None),
+        driven=change(simulated.driven, comparison=burst(simulated.driven.comparison)),
+    )  # fmt: skip
+    html = write_report(trained_run, result, path=tmp_path / "broken.html", moving=False).read_text(encoding="utf-8")
     assert "of roll-outs stay finite" in check_self_contained(html).text
 
 
-def test_the_moving_picture_is_on_the_page(trained_run: Path, simulated: dict, tmp_path: Path):
+@pytest.mark.slow
+def test_the_moving_picture_is_on_the_page(trained_run: Path, simulated: Simulated, tmp_path: Path):
     html = write_report(trained_run, simulated, path=tmp_path / "moving.html").read_text(encoding="utf-8")
     page = check_self_contained(html)
     assert "In motion" in headings(html)
@@ -195,7 +228,7 @@ def test_the_moving_picture_is_on_the_page(trained_run: Path, simulated: dict, t
     assert len(html) < 6_000_000
 
 
-def test_a_run_that_is_none_is_named(simulated: dict, tmp_path: Path):
+def test_a_run_that_is_none_is_named(simulated: Simulated, tmp_path: Path):
     with pytest.raises(InputError, match="is no folder"):
         write_report(tmp_path / "none", simulated)
 

@@ -1,40 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of an evaluation on recorded tosses shows the figures of its report."""
+"""The page of an evaluation on recorded tosses shows the figures of its result."""
 
 from pathlib import Path
-from typing import Any
 
 from neurodyn.data.store import Split
-from neurodyn.evaluate.tosses import evaluate_floating
-from neurodyn.report import tosses
+from neurodyn.evaluate import beside_log
 from neurodyn.report.gather import Material
 from neurodyn.report.numbers import quantity
+from neurodyn.report.write import render_report
 from tests.evaluate.test_tosses import CUBE, Coasting, coasting_store
 
 
-def material() -> Material:
+def page() -> str:
     def drift(found):
         found.q[..., 0] += 0.0123
         return found
 
-    report = evaluate_floating(Coasting(drift), CUBE, coasting_store(), split=Split.TEST, horizon=10)
-    model: Any = None
-    return Material(Path("run"), "run", report, model, robot=CUBE)
+    result = beside_log(Coasting(drift), CUBE, coasting_store(), split=Split.TEST, horizon=10)  # type: ignore[arg-type]
+    return render_report(Material(Path("run"), "run", result, robot=CUBE))
 
 
 def test_the_headline_names_both_errors():
-    found = tosses.headline(material().report)
-    assert [what.split(":")[0] for _, what, _ in found] == ["Base position", "Base orientation"]
-    assert found[0][0] == quantity(0.0123, "m")
+    cards = page().split('<div class="cards">')[1].split("<h2>")[0]
+    assert cards.index("Base position: mean error") < cards.index("Base orientation: mean error")
+    assert quantity(0.0123, "m") in cards
 
 
 def test_tables_and_curves_are_of_all_starts_and_of_first_states():
-    page = tosses.by_horizon(material()) + tosses.over_time(material())
-    for words in ("all starts (51)", "first states (4 episodes)", "10 frames", "each one"):
-        assert words in page
-    assert page.count("<svg") == 4
-
-
-def test_the_page_counts_as_one_of_a_log():
-    assert material().of_tosses
-    assert material().of_log
+    html = page()
+    for words in ("from all starts (51 roll-outs)", "from first states (4 roll-outs)", "10 frames", "each one"):
+        assert words in html
+    assert html.count("<svg") == 4

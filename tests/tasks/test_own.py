@@ -30,7 +30,7 @@ def test_its_policy_finds_it_again(tmp_path, monkeypatch):
     from neurodyn.policy.evaluation import evaluate_policy
 
     result = evaluate_policy(out, ("analytic",), episodes=4)
-    assert result["results"][0]["length"] <= 200
+    assert result.results[0].length <= 200
 
 
 @pytest.mark.parametrize(

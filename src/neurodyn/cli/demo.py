@@ -18,7 +18,7 @@ def demo(
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.cli.demo_steps import run_demo
-    from neurodyn.cli.tables import print_evaluation
+    from neurodyn.cli.tables.results import print_evaluation
 
     with TrainingBar("training") as bar:
         done = run_demo(

@@ -8,12 +8,11 @@ interrupted demo goes on where it stopped.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from neurodyn.core.artifacts import write_json
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.evaluate.run import evaluate_run
+from neurodyn.evaluate import Evaluation, evaluate
 from neurodyn.learn.metrics import Progress, read_metrics
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
@@ -35,7 +34,7 @@ class Demo:
 
     run: Path
     report: Path
-    result: dict[str, Any]
+    result: Evaluation
 
 
 def run_demo(
@@ -87,8 +86,8 @@ def run_demo(
         )
         say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
     say(f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on")
-    result = evaluate_run(str(run), rollouts=rollouts)
-    write_json(folder / "evaluation.json", result)
+    result = evaluate(run, rollouts=rollouts)
+    write_json(folder / "evaluation.json", result.plain())
     say("4/4  report: pictures are being ray-traced")
     return Demo(run, write_report(run, result), result)
 

@@ -33,71 +33,42 @@ def evaluate(
         seed: Seed of initial states and torques.
         data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the
             model was trained on, where it was trained on one.
-        split: Which episodes of the data; by default the test episodes where there are any.
+        split: Which episodes of the data; by default the test episodes, or the validation episodes where there are
+            none.
         ground: One of the robot's grounds by name, a YAML file with a scene, or "all" for a table of all of the robot's
             grounds; by default the one that the robot declares.
         stability: Also roll out 64 worlds for 10,000 frames, and count what stays finite and above ground.
         beside: Runs of other world models (one trained on single frames, say), measured from the same starts.
         json: File for the result as JSON.
-        report: Write a report page to this file as well as to the run directory.
+        report: File for the report page; by default report.html in the run directory, or report-FLAGS.html where flags
+            change what is measured.
     """
-    from neurodyn.cli.tables import print_evaluation
-    from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.core.errors import InputError
-    from neurodyn.dynamics.artifact import kind_of
-    from neurodyn.evaluate.run import evaluate_run
+    from neurodyn.cli.tables.results import print_evaluation
+    from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run, write_json
+    from neurodyn.evaluate import evaluate as measure
+    from neurodyn.report import report_path, write_report
 
     require_writable(json, report)
-    if kind_of(run) == "world-model":
-        if ground is not None or stability:
-            raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
-        _evaluate_world_model(run, horizon, rollouts, seed, data, split, beside, json, report)
-        return
-    if beside:
-        raise InputError("--beside compares world models; valid: RUN of a world model")
-    result = evaluate_run(
-        run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, stable=stability
-    )
+    asked = {
+        "horizon": horizon, "rollouts": rollouts, "seed": None if seed == 500 else seed, "data": data, "split": split,
+        "ground": ground, "stability": stability or None, "beside": beside or None,
+    }  # fmt: skip
+    given = {name: value for name, value in asked.items() if value is not None}
+    result = measure(run, **given)
     print_evaluation(result)
     if json is not None:
-        write_json(json, result)
+        write_json(json, result.plain())
         print(f"figures: {json}")
-    page = _report(run, result, report)
-    if page is not None:
-        print(f"report: {page}")
-
-
-def _report(run: str, result: dict, path: Path | None) -> Path | None:
-    from neurodyn.core.artifacts import PRETRAINED, resolve_run
-    from neurodyn.report import write_report
-
-    if path is None and run.startswith(PRETRAINED):
-        return None  # what ships with the package is not written to
-    return write_report(resolve_run(run), result, path=path)
-
-
-def _evaluate_world_model(
-    run: str,
-    horizon: int | None,
-    rollouts: int | None,
-    seed: int,
-    data: str | None,
-    split: str | None,
-    beside: tuple[str, ...],
-    json: Path | None,
-    report: Path | None,
-) -> None:
-    from neurodyn.cli.world_model_tables import print_world_model
-    from neurodyn.core.artifacts import PRETRAINED, write_json
-    from neurodyn.evaluate.world_model_run import evaluate_world_run
-    from neurodyn.report.world_model import write_world_report
-
-    result = evaluate_world_run(
-        run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, beside=beside
+    if report is None and run.startswith(PRETRAINED):
+        return  # what ships with the package is not written to
+    folder = resolve_run(run)
+    path = (
+        report_path(folder, tuple(_words(name, value) for name, value in given.items())) if report is None else report
     )
-    print_world_model(result)
-    if json is not None:
-        write_json(json, result)
-        print(f"figures: {json}")
-    if report is not None or not run.startswith(PRETRAINED):
-        print(f"report: {write_world_report(run, result, data=data, split=split, path=report)}")
+    print(f"report: {write_report(folder, result, path=path, data=data)}")
+
+
+def _words(name: str, value: object) -> str:
+    """Return a flag as a part of a file's name: paths by their stem."""
+    values = value if isinstance(value, tuple) else (value,)
+    return "-".join([name, *(Path(str(v)).stem for v in values if v is not True)])

@@ -47,7 +47,7 @@ def identify(
         resume: Go on with a run that was killed.
     """
     from neurodyn.cli.console import TrainingBar
-    from neurodyn.cli.identification_tables import print_identification
+    from neurodyn.cli.tables.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
@@ -62,6 +62,6 @@ def identify(
     write_identification(out, result, found.sample)
     print_identification(result)
     if json is not None:
-        write_json(json, result)
+        write_json(json, result.plain())
         print(f"figures: {json}")
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")

@@ -31,7 +31,7 @@ def import_(
         alignment: Delay from logged control to motion [s], in place of the column map's.
         seed: Seed of a random split.
     """
-    from neurodyn.cli.data_tables import print_import
+    from neurodyn.cli.tables.data import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
     from neurodyn.data.readers.column_map import with_alignment

@@ -19,7 +19,7 @@ def inspect(
         plot: File for the picture; beside the dataset by default.
         json: File to write the figures to, as JSON.
     """
-    from neurodyn.cli.data_tables import print_inspection
+    from neurodyn.cli.tables.data import print_inspection
     from neurodyn.core.artifacts import write_json
     from neurodyn.data.inspection import inspect_store
     from neurodyn.data.plots import plot_store

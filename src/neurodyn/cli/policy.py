@@ -149,7 +149,7 @@ def evaluate(
         device: Torch device.
         json: File for the result as JSON.
     """
-    from neurodyn.cli.policy_tables import print_policy
+    from neurodyn.cli.tables.results import print_policy
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.policy.optional_dependencies import require_learner
 
@@ -161,7 +161,7 @@ def evaluate(
     result = evaluate_policy(policy, dynamics, episodes=episodes, seed=seed, starts=starts, device=device)
     print_policy(result)
     if json is not None:
-        write_json(json, result)
+        write_json(json, result.plain())
         print(f"figures: {json}")
     print(f"report: {write_policy_report(policy, result, starts=starts)}")
 

@@ -6,6 +6,7 @@ and the state that is passed to `step` overrides it, because simulators hand the
 edit it.
 """
 
+from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -70,6 +71,10 @@ class Dynamics(Protocol):
     @property
     def floating(self) -> bool:
         """Whether the base floats."""
+        ...
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Return what can be trained."""
         ...
 
     @property

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs beside the truth: by joint, by horizon, and over the roll-outs.
+"""Position errors of roll-outs by joint, and the predictions of trivial baselines.
 
-Figures follow NeRD's passive-motion evaluation (arXiv 2508.15755, section 4): means over all frames up to a
-horizon and over all roll-outs. A joint of one degree of freedom has one error, |q - q_true| (wrapped where
-continuous); a ball joint one, the angle of the rotation in between; a floating base two, the distance of the
-origin and the angle 2 asin |vec(dq)|. The base of a bolted robot is the chain of sliders that it begins with,
-so that the cartpole's base position is the cart's.
+A joint of one degree of freedom has one error, |q - q_true| (wrapped where continuous); a ball joint one, the angle of
+the rotation in between; a floating base two, the distance of the origin and the angle 2 asin |vec(dq)|. The base of a
+bolted robot is the chain of sliders that it begins with, so that the cartpole's base position is the cart's.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -22,8 +19,6 @@ from neurodyn.geometry import rotation
 from neurodyn.geometry.array_shapes import Positions, Velocities, WorldMask
 from neurodyn.robots import Robot
 
-HORIZONS = (10, 100, 500, 1000)
-PERCENTILES = (10, 50, 90)
 MOVING = 1.0
 """Mean joint speed above which a window counts as moving [rad/s or m/s]."""
 
@@ -59,16 +54,6 @@ class Columns:
             orientation=tuple(i for i, (_, kind) in enumerate(kinds) if kind == "orientation"),
             names=error_names(robot.spec),
         )
-
-    def groups(self) -> dict[str, tuple[int, ...]]:
-        """Return the columns by the name of their error."""
-        named = {
-            "base_position_m": self.base,
-            "base_orientation_rad": self.orientation,
-            "joint_rad": self.angles,
-            "joint_m": self.slides,
-        }
-        return {name: columns for name, columns in named.items() if columns}
 
     def joints(self) -> dict[str, int]:
         """Return the columns of single joints by the name of the joint; those of a base are not among them."""
@@ -126,60 +111,18 @@ def _unit(spec: StateSpec, q: Tensor) -> Tensor:
     return q
 
 
-def velocity_errors(predicted: Trajectory, truth: Trajectory) -> Float[Tensor, "worlds frames nv"]:
-    """Return |qd - qd_true| of all frames but the first, shape [worlds, T, nv]."""
-    return (predicted.qd - truth.qd)[:, 1:].abs()
-
-
 def finite_worlds(trajectory: Trajectory) -> WorldMask:
     """Return which roll-outs are finite to their end, shape [worlds]."""
     return torch.isfinite(trajectory.q).all(-1).all(-1) & torch.isfinite(trajectory.qd).all(-1).all(-1)
 
 
-def summarise(errors: Float[Tensor, "worlds frames errors"], columns: Columns, horizon: int) -> dict[str, Any]:
-    """Return mean errors up to a horizon, and their percentiles over the roll-outs.
-
-    Args:
-        errors: Position errors of finite roll-outs, shape [worlds, T, errors].
-        columns: Which errors belong together.
-        horizon: Number of frames.
-    """
-    result: dict[str, Any] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
-    for name, picked in columns.groups().items():
-        by_world = errors[:, :horizon, list(picked)].double().mean((1, 2))
-        result[name] = _number(by_world.mean()) if len(by_world) else None
-        result[f"{name}_percentiles"] = percentiles(by_world)
-    single = errors[:, :horizon].double().mean((0, 1)) if len(errors) else None
-    result["joints"] = {name: None if single is None else _number(single[i]) for name, i in columns.joints().items()}
-    return result
-
-
-def summary_keys(summary: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys of the mean errors in a summary: those that come with percentiles, and those that are zero."""
-    names = ("base_position_m", "base_orientation_rad", "joint_rad", "joint_m")
-    return tuple(name for name in names if name in summary)
-
-
-def percentiles(values: Float[Tensor, " values"]) -> dict[str, float | None]:
-    """Return percentiles of a set of values, keyed by "10", "50", "90"."""
-    if not len(values):
-        return {str(p): None for p in PERCENTILES}
-    shares = torch.tensor([p / 100 for p in PERCENTILES], dtype=torch.float64)
-    return {str(p): _number(v) for p, v in zip(PERCENTILES, torch.quantile(values.double(), shares), strict=True)}
-
-
-def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
-    """Return the horizons to report: the usual ones as far as the roll-outs go, and their end."""
-    return sorted({mark for mark in marks if mark <= frames} | {frames})
-
-
-def hold_last(truth: Trajectory) -> Trajectory:
-    """Return the baseline that nothing moves: the first state forever."""
+def persistence(truth: Trajectory) -> Trajectory:
+    """Return the persistence baseline: the first state forever."""
     return Trajectory(truth.q[:, :1].expand_as(truth.q), truth.qd[:, :1].expand_as(truth.qd))
 
 
 def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = None) -> Trajectory:
-    """Return the baseline that velocities stay as they are.
+    """Return the constant-velocity baseline: velocities stay as they are.
 
     Args:
         truth: Trajectories whose first states are gone on from.
@@ -214,7 +157,3 @@ def displace(spec: StateSpec, q: Positions, tangent: Velocities) -> Positions:
         parts.append(rotation.normalise(turned))
     shape = torch.broadcast_shapes(q.shape[:-1], tangent.shape[:-1])
     return torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], dim=-1)
-
-
-def _number(value: Tensor) -> float:
-    return float(value)

@@ -18,6 +18,13 @@ class RecordedEnvironments:
         self._gravity = None if own is None else torch.tensor(own.gravity, device=device)
         self._device = device
 
+    @classmethod
+    def like(cls, environment: Environment) -> "RecordedEnvironments":
+        """Return the environments of worlds that see the scene of another environment, at poses of their own."""
+        found = cls.__new__(cls)
+        found._ground, found._gravity, found._device = environment.ground, environment.gravity, "cpu"
+        return found
+
     def of(self, batch: Batch) -> Environment:
         """Return the environment of the windows of a batch, one world each."""
         return self.at(batch.ground)

@@ -1,98 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a world model knows how sure it is: coverage, disagreement beside error, states unlike the log, noise."""
+"""Calibration of a world model: coverage, its standard deviation beside its error, out of distribution, with noise."""
 
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from neurodyn.data.windows import Windows
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.evaluate.forecasts import Forecasts, column_means, forecast, window
+from neurodyn.evaluate.engine import roll_out
+from neurodyn.evaluate.forecasts import Forecasts, changed
 from neurodyn.evaluate.rank import chance_above, rank_correlation
+from neurodyn.evaluate.recorded import Recorded
+from neurodyn.evaluate.records import Coverage, DrawnOut, Noisy, OutOfDistribution, RankCorrelation
 
 _NOISE = (0.01, 0.03, 0.1)
-_UNLIKE = (1.5, 2.0, 3.0)
+_FACTORS = (1.5, 2.0, 3.0)
 
 
-def coverage_at(model: WorldModel, found: Forecasts, mark: int) -> dict[str, Any]:
+def coverage_at(found: Forecasts, mark: int) -> Coverage:
     """Return how often the truth lies within one and two standard deviations; a normal one has .683 and .954."""
-    error, spread = found.error[found.finite, mark - 1], found.spread[found.finite, mark - 1]
-    entry: dict[str, Any] = {"seconds": mark * model.spec.dt}
+    error, std = found.error[found.finite, mark - 1], found.std[found.finite, mark - 1]
+    means, columns = [], []
     for sigmas in (1, 2):
-        columns = (error.abs() <= sigmas * spread).double().mean(0)
-        entry[str(sigmas)] = float(columns[model.varying].mean()) if len(error) else None
-        entry[f"{sigmas}_columns"] = columns.tolist() if len(error) else None
-    return entry
+        within = (error.abs() <= sigmas * std).double().mean(0)
+        means.append(float(within[found.model.varying].mean()) if len(error) else None)
+        columns.append(within.tolist() if len(error) else None)
+    return Coverage(
+        seconds=mark * found.model.spec.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
+        two_sigma_columns=columns[1],
+    )  # fmt: skip
 
 
-def disagreement_at(model: WorldModel, found: Forecasts, mark: int) -> dict[str, Any]:
-    """Return how well disagreement, and the whole spread, order forecasts by their error at a horizon."""
-    rows, scale = found.finite, model.state_scale
-    error, epistemic, spread = (
-        (x[rows, mark - 1].abs() / scale)[:, model.varying].mean(-1)
-        for x in (found.error, found.epistemic, found.spread)
+def ranks_at(found: Forecasts, mark: int) -> RankCorrelation:
+    """Return how well the standard deviations order forecasts by their error at a horizon."""
+    rows, scale = found.finite, found.model.state_scale
+    error, epistemic, std = (
+        (x[rows, mark - 1].abs() / scale)[:, found.model.varying].mean(-1)
+        for x in (found.error, found.epistemic, found.std)
     )
     if len(error) < 3:
-        return {"rank_correlation": None, "spread_rank_correlation": None}
-    return {
-        "seconds": mark * model.spec.dt,
-        "rank_correlation": rank_correlation(epistemic, error),
-        "spread_rank_correlation": rank_correlation(spread, error),
-        "mean": float(epistemic.mean()),
-    }
+        return RankCorrelation(epistemic_rank=None, total_rank=None)
+    return RankCorrelation(
+        seconds=mark * found.model.spec.dt,
+        epistemic_rank=rank_correlation(epistemic, error),
+        total_rank=rank_correlation(std, error),
+        mean=float(epistemic.mean()),
+    )
 
 
-def unlike(model: WorldModel, windows: list[Windows], context: int) -> dict[str, Any]:
-    """Return how much more the members disagree where states lie further from their mean than any log had them."""
-    usual = _disagreement(model, windows, context, 1.0)
+def out_of_distribution(model: WorldModel, starts: Recorded) -> OutOfDistribution:
+    """Return the epistemic standard deviation on states that lie further from their mean than those of any log."""
+    usual = _epistemic(model, starts, 1.0)
     if not len(usual):
-        return {"usual_median": None}
-    found: dict[str, Any] = {"usual_median": float(usual.median())}
-    for factor in _UNLIKE:
-        values = _disagreement(model, windows, context, factor)
-        if not len(values):
-            continue
-        found[f"{factor:g}"] = {
-            "ratio": float(values.median() / usual.median().clamp_min(1e-12)),
-            "chance_above_usual": chance_above(values, usual),
-        }
-    return found
+        return OutOfDistribution(usual_median=None)
+    found = {}
+    for factor in _FACTORS:
+        values = _epistemic(model, starts, factor)
+        if len(values):
+            ratio = float(values.median() / usual.median().clamp_min(1e-12))
+            found[f"{factor:g}"] = DrawnOut(ratio=ratio, chance_above_usual=chance_above(values, usual))
+    return OutOfDistribution(usual_median=float(usual.median()), by_factor=found)
 
 
-def _disagreement(model: WorldModel, windows: list[Windows], context: int, factor: float) -> Tensor:
-    """Return the disagreement on one frame, mean over columns in their spreads, of states drawn out by a factor.
-
-    What is not finite is left out.
-    """
-    values = []
-    for batch in windows:
-        states = model.observation.join(batch.q, batch.qd, batch.channels)[
-            :, context - min(context, model.spec.context) :
-        ]
-        first = min(context, model.spec.context)
-        states = states[:, : first + 1]
-        mean = states.mean((0, 1))
-        drawn = mean + factor * (states - mean)
-        start = context - first
-        past = window(model.observation, drawn, batch.control[:, start:context])
-        path = model.rollout(past, batch.control[:, context : context + 1])
-        assert path.epistemic is not None  # a world model says it
-        values.append((path.epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1))
-    joined = torch.cat(values)
-    return joined[joined.isfinite()]
-
-
-def with_noise(
-    model: WorldModel, windows: list[Windows], context: int, marks: list[int], seed: int
-) -> dict[str, dict[str, Any]]:
-    """Return errors with noise on the history, by its size in spreads of the columns."""
+def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int) -> dict[str, Noisy]:
+    """Return errors with noise on the history, by its size in standard deviations of the columns."""
     found = {}
     for size in (0.0, *_NOISE):
-        errors = forecast(model, windows, context, noise=size, seed=seed)
-        rows = errors.finite
-        found[f"{size:g}"] = {
-            "finite_fraction": float(rows.double().mean()),
-            **{str(m): column_means(model, errors.error[rows, m - 1]) for m in marks},
-        }
+        generator = torch.Generator().manual_seed(seed)
+
+        def noisy(x: Tensor, size: float = size, generator: torch.Generator = generator) -> Tensor:
+            return x + size * model.state_scale * torch.randn(x.shape, generator=generator) if size else x
+
+        done = Forecasts.along(model, starts, changed(model, starts, noisy))
+        found[f"{size:g}"] = Noisy(
+            finite_fraction=float(done.finite.double().mean()),
+            marks={str(m): done.means(done.error[done.finite, m - 1]) for m in marks},
+        )
     return found
+
+
+def _epistemic(model: WorldModel, starts: Recorded, factor: float) -> Tensor:
+    """Return the epistemic standard deviation after one frame, mean over columns in their standard deviations.
+
+    States are drawn out from their mean by a factor; what is not finite is left out.
+    """
+
+    def drawn(states: Tensor) -> Tensor:
+        mean = states.mean((0, 1))
+        return mean + factor * (states - mean)
+
+    once = (replace(batch, drive=batch.drive.until(1)) for batch in changed(model, starts, drawn))
+    path = roll_out(model, once).path
+    assert path.epistemic is not None  # a world model predicts it
+    values = (path.epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1)
+    return values[values.isfinite()]

@@ -1,54 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roll-outs of a model beside those of its simulator, as plain data: errors, baselines, joint limits."""
-
-from typing import Any
+"""Roll-outs of a model beside the truth: errors by horizon and over time, trivial baselines, joint limits."""
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.dynamics.interface import Trajectory
-from neurodyn.dynamics.measures import (
-    Columns,
-    constant_velocity,
-    finite_worlds,
-    hold_last,
-    horizons_up_to,
-    position_errors,
-    summarise,
-)
+from neurodyn.dynamics.measures import constant_velocity, finite_worlds, persistence
+from neurodyn.evaluate.metrics import Compared, horizons_up_to
+from neurodyn.evaluate.records import Baselines, Comparison, LimitSplit
 from neurodyn.robots import Robot
 
 
-def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, horizon: int) -> dict[str, Any]:
-    """Return errors by horizon beside the baselines, split by joint limits, and as curves over time.
+def compare(robot: Robot, predicted: Trajectory, truth: Trajectory, *, simulated: bool) -> Comparison:
+    """Return errors of roll-outs beside those of the baselines.
 
     Args:
         robot: The robot.
         predicted: Roll-outs of a model.
-        truth: Roll-outs of the simulator from the same starts.
-        horizon: Number of frames.
+        truth: What happened from the same starts.
+        simulated: Whether the truth is a simulator's: its own blow-ups and joint limits are counted too.
     """
-    columns, spec = Columns.of(robot), robot.spec
-    finite = finite_worlds(predicted) & finite_worlds(truth)
-    errors = position_errors(spec, predicted, truth)
+    compared = Compared(robot, predicted, truth)
+    end = truth.q.shape[1] - 1
+    marks, sound = horizons_up_to(end), finite_worlds(truth)
     # Baselines over the same roll-outs as the simulator's own: those that it brings to their end.
-    baselines = {
-        "hold_last": position_errors(spec, hold_last(truth), truth),
-        "constant_velocity": position_errors(spec, constant_velocity(truth, spec.dt, spec), truth),
-    }
-    marks = horizons_up_to(horizon)
-    return {
-        **summarise(errors[finite], columns, horizon),
-        "by_horizon": {str(h): summarise(errors[finite], columns, h) for h in marks},
-        "finite_fraction": float(finite_worlds(predicted).double().mean()),
-        "teacher_finite_fraction": float(finite_worlds(truth).double().mean()),
-        "baselines": {
-            name: {str(h): summarise(e[finite_worlds(truth)], columns, h) for h in marks}
-            for name, e in baselines.items()
-        },
-        "limits": {str(h): _split_by_limits(robot, truth, errors, finite, columns, h) for h in marks},
-        "curve": _curve(errors[finite], columns),
-    }
+    held, moving = (
+        Compared(robot, path, truth).by_horizon(marks, sound)
+        for path in (persistence(truth), constant_velocity(truth, robot.dt, robot.spec))
+    )
+    return Comparison(
+        summary=compared.summary(end),
+        by_horizon=compared.by_horizon(marks),
+        finite_fraction=float(finite_worlds(predicted).double().mean()),
+        simulator_finite_fraction=float(sound.double().mean()) if simulated else UNSET,
+        baselines=Baselines(persistence=held, constant_velocity=moving),
+        limits={str(mark): _split_by_limits(compared, mark) for mark in marks} if simulated else UNSET,
+        curve=compared.curves(),
+    )
 
 
 def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
@@ -64,26 +53,10 @@ def touches_limit(robot: Robot, truth: Trajectory, horizon: int) -> Tensor:
     return touched
 
 
-def _split_by_limits(
-    robot: Robot, truth: Trajectory, errors: Tensor, finite: Tensor, columns: Columns, horizon: int
-) -> dict[str, Any]:
-    touched = touches_limit(robot, truth, horizon)
-    return {
-        "touching_fraction": float(touched.double().mean()),
-        "touching": summarise(errors[finite & touched], columns, horizon),
-        "not_touching": summarise(errors[finite & ~touched], columns, horizon),
-    }
-
-
-def _curve(errors: Tensor, columns: Columns, points: int = 200) -> dict[str, Any]:
-    """Return mean and percentiles of the error at single frames, for plots."""
-    frames = torch.linspace(1, errors.shape[1], min(points, errors.shape[1])).long().unique()
-    result: dict[str, Any] = {"frame": frames.tolist()}
-    for name, picked in columns.groups().items():
-        at = errors[:, frames - 1][..., list(picked)].double().mean(-1)
-        result[name] = {
-            "mean": at.mean(0).tolist() if len(at) else [],
-            "median": at.median(0).values.tolist() if len(at) else [],
-            "p90": torch.quantile(at, 0.9, dim=0).tolist() if len(at) else [],
-        }
-    return result
+def _split_by_limits(compared: Compared, horizon: int) -> LimitSplit:
+    touched = touches_limit(compared.robot, compared.truth, horizon)
+    return LimitSplit(
+        touching_fraction=float(touched.double().mean()),
+        touching=compared.summary(horizon, compared.finite & touched),
+        not_touching=compared.summary(horizon, compared.finite & ~touched),
+    )

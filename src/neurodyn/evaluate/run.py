@@ -1,32 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate a run with the defaults that suit it: beside its simulator, or beside the log it learned from."""
+"""Evaluate the model of a run with the defaults that suit it: beside its simulator, or beside its log."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from neurodyn.core.artifacts import resolve_run
+from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split
-from neurodyn.dynamics.artifact import load_simulator, robot_of
-from neurodyn.dynamics.measures import summary_keys
+from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.same_robot import require_robot
-from neurodyn.evaluate.as_evaluated import as_evaluated
-from neurodyn.evaluate.log import evaluate_log
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
+from neurodyn.evaluate import kinds as _registered  # noqa: F401
+from neurodyn.evaluate.engine import SEED
+from neurodyn.evaluate.logged import beside_log
+from neurodyn.evaluate.recorded import chosen_split
+from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.evaluate.scenario import ALL, scenario, scenarios
-from neurodyn.evaluate.simulator import SEED, default_rollouts, evaluate
+from neurodyn.evaluate.simulated import beside_simulator, with_grounds
 from neurodyn.evaluate.stability import stability
-from neurodyn.identify.starts import FromPast
-from neurodyn.learn.neural.train import read_run_config, require_data
-from neurodyn.robots import Robot
+from neurodyn.evaluate.world_model import forecast_log
+from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import open_robot_data
-
-_MOST_BYTES = 8_000_000_000
-_SPLITS = {"train": Split.TRAIN, "validation": Split.VALIDATION, "test": Split.TEST}
+from neurodyn.robots.data import open_measured_data, open_robot_data
 
 
-def evaluate_run(
-    run: str,
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the model of a run; see `evaluate`."""
+
+    run: str
+    horizon: int | None
+    rollouts: int | None
+    seed: int
+    data: str | None
+    split: str | None
+    ground: str | None
+    stability: bool
+    beside: Sequence[str]
+
+
+def evaluate(
+    run: str | Path,
     *,
     horizon: int | None = None,
     rollouts: int | None = None,
@@ -34,97 +55,108 @@ def evaluate_run(
     data: str | None = None,
     split: str | None = None,
     ground: str | None = None,
-    stable: bool = False,
-) -> dict[str, Any]:
+    stability: bool = False,
+    beside: Sequence[str] = (),
+) -> Evaluation:
     """Measure the model of a run.
 
     Args:
         run: Run directory, or "pretrained:NAME".
-        horizon: Frames of a roll-out; None for the robot's own beside the simulator and half a second on logs.
+        horizon: Frames of a roll-out; None for the robot's own beside the simulator, half a second on logs (of world
+            models, a second).
         rollouts: Number of roll-outs; None for 2048 (of a floating robot 512) beside the simulator and 20000 starts
             on logs.
-        seed: Seed of initial states and torques.
+        seed: Seed of initial states and torques, or of noise.
         data: Recorded trajectories; None for the log that the model was trained on, if it was.
-        split: "train", "validation", "test" or "all"; None for the test episodes where there are any.
+        split: "train", "validation", "test" or "all"; None for the test episodes, or for the validation episodes
+            where there are none.
         ground: Name of a ground of the robot, a file with a scene, or "all" for all of the robot's grounds; None for
             its default ground.
-        stable: Whether roll-outs of 10,000 frames are made to see what becomes of them.
+        stability: Whether roll-outs of 10,000 frames are made to see what becomes of them.
+        beside: Runs of other world models to measure from the same starts.
 
     Returns:
-        The report of `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log`, the latter with its "data" and how
-        roll-outs "start": as "logged", or where "past" positions make likely. With all grounds, the report on the
-        default ground (or the first), reports on each under "grounds", and means over them under "grounds_mean".
+        What was measured; its `plain()` is what `neurodyn evaluate --json` writes.
 
     Raises:
-        InputError: The run or the data are missing or damaged, or of another robot.
+        InputError: The run or the data are missing or damaged, or of another robot; or the model cannot do what is
+            asked.
     """
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    model, robot = load_simulator(run), load_robot(robot_of(run))
-    if data is None and model.fingerprint is None:
-        data = training_log(run)
+    measure = KINDS[kind_of(run)].part("evaluate", str(run))
+    return measure(Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside))
+
+
+def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
+    """Measure a model that predicts what a simulator has as its state."""
+    run, robot = asked.run, load_robot(robot_of(asked.run))
+    if asked.beside:
+        raise InputError("--beside compares world models; valid: RUN of a world model")
+    model = load_simulator(run)
+    data = training_log(run) if asked.data is None and model.fingerprint is None else asked.data
+    amounts = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
     if data is not None:
-        if ground is not None or stable:
+        if asked.ground is not None or asked.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         store = open_robot_data(robot, data)
         require_data(robot, store)
-        chosen = _split(split, len(store.episodes(Split.TEST)))
-        model = as_evaluated(run)
-        found = evaluate_log(model, robot, store, split=chosen, horizon=horizon, rollouts=rollouts, seed=seed)
-        return {**found, "data": data, "start": "past" if isinstance(model, FromPast) else "logged"}
-    if split is not None:
+        model, start = load_along_log(run)
+        found = beside_log(model, robot, store, split=chosen_split(store, asked.split), **amounts)
+        return msgspec.structs.replace(found, data=data, start=start)
+    if asked.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
-    horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
-    _require_memory(robot, horizon, rollouts)
-    where = list(scenarios(robot).values()) if ground == ALL else [scenario(robot, ground)]
-    result = evaluate(model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=where[0])
-    if ground == ALL:
-        others = [
-            evaluate(model, robot, horizon=horizon, rollouts=rollouts, seed=seed, where=other, driven=False)
-            for other in where[1:]
-        ]
-        result |= _by_ground([result, *others])
-    if stable:
-        result["stability"] = stability(model, robot, where=where[0], seed=seed)
+    where = list(scenarios(robot).values()) if asked.ground == ALL else [scenario(robot, asked.ground)]
+    results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in where]
+    result = with_grounds(results) if asked.ground == ALL else results[0]
+    if asked.stability:
+        result = msgspec.structs.replace(result, stability=stability(model, robot, where=where[0], seed=asked.seed))
     return result
 
 
-def _by_ground(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what differs between grounds, and means over them."""
-    columns = list(summary_keys(reports[0]))
-    kept = [*columns, "joints", "by_horizon", "finite_fraction", "teacher_finite_fraction", "baselines", "floors"]
-    means: dict[str, Any] = {}
-    for key in columns:
-        values = [report[key] for report in reports]
-        means[key] = None if None in values else sum(values) / len(values)
-    return {"grounds": {r["ground"]: {key: r[key] for key in kept} for r in reports}, "grounds_mean": means}
+def evaluate_forecasting(asked: Question) -> Forecast:
+    """Measure a world model, which predicts what its log measures."""
+    if asked.ground is not None or asked.stability:
+        raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
+    store = open_measured(asked.run, asked.data)
+    return forecast_log(
+        WORLD_MODEL.load(asked.run), store, split=chosen_split(store, asked.split), horizon=asked.horizon,
+        rollouts=asked.rollouts, seed=asked.seed, beside={name: WORLD_MODEL.load(name) for name in asked.beside},
+    )  # fmt: skip
 
 
-def training_log(run: str) -> str:
+def load_along_log(run: str | Path) -> tuple[Dynamics, str]:
+    """Load the model of a run as its roll-outs along a log begin, and return how: as "logged", or from the "past"."""
+    parts = KINDS[kind_of(run)].parts
+    own = parts["begin along a log"](run) if "begin along a log" in parts else None
+    return (load(run), "logged") if own is None else (own, "past")
+
+
+def open_measured(run: str | Path, data: str | None = None) -> Store:
+    """Open the data that a world model was trained on, or others of the same robot.
+
+    Raises:
+        InputError: They are gone, damaged or of another robot.
+    """
+    robot = load_robot(robot_of(run))
+    store = open_measured_data(robot, training_log(run) if data is None else data)
+    require_log(robot, store)
+    return store
+
+
+class _MadeFrom(Config, frozen=True, forbid_unknown_fields=False):
+    data: str
+
+
+def training_log(run: str | Path) -> str:
     """Return the path of the log that a run was trained on.
 
     Raises:
         InputError: It is gone.
     """
-    path = Path(read_run_config(run).data)
-    if not path.exists():
-        raise InputError(f"{resolve_run(run)}: was trained on the log {path}, which is gone; name one with --data")
-    return str(path)
-
-
-def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:
-    # Model, simulator, two baselines and the simulator again, each with errors beside it, all in memory at once.
-    needed = 10 * 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * horizon * rollouts
-    if needed > _MOST_BYTES:
-        raise InputError(
-            f"--rollouts {rollouts} of --horizon {horizon} need about {needed / 1e9:,.0f} GB of memory; valid: at most "
-            f"{_MOST_BYTES // (needed // (horizon * rollouts)):,} frames in all"
-        )
-
-
-def _split(name: str | None, tests: int) -> int | None:
-    if name is None:
-        return Split.TEST if tests else None
-    return None if name == "all" else _SPLITS[name]
+    data = read_config(resolve_run(run) / "config.yaml", _MadeFrom).data
+    if not Path(data).exists():
+        raise InputError(f"{run}: was trained on the log {data}, which is gone; name one with --data")
+    return data

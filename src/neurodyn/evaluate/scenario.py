@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under what circumstances a model is compared with its teacher: the ground, the starts, and who holds the robot."""
+"""Scenarios of an evaluation beside the simulator: the ground, the starts, and the controller that holds the robot."""
 
 import math
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Plane, Scene, Shape, Terrain
 from neurodyn.dynamics.interface import Environment, State
+from neurodyn.evaluate.engine import Drive
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 
@@ -26,7 +27,7 @@ _SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 @dataclass(frozen=True)
 class Scenario:
-    """Circumstances of roll-outs.
+    """What roll-outs take place in.
 
     Attributes:
         name: What the ground is called; None in free space.
@@ -91,7 +92,7 @@ def _room(shape: Shape) -> float:
 
 
 def scenario(robot: Robot, ground: str | None = None) -> Scenario:
-    """Return the circumstances of an evaluation on a ground.
+    """Return the scenario of an evaluation on a ground.
 
     Args:
         robot: The robot.
@@ -117,7 +118,7 @@ def scenario(robot: Robot, ground: str | None = None) -> Scenario:
 
 
 def scenarios(robot: Robot) -> dict[str, Scenario]:
-    """Return the circumstances of evaluations on all declared grounds, the default first.
+    """Return the scenarios of all declared grounds, the default first.
 
     Raises:
         InputError: The robot declares no grounds.
@@ -126,3 +127,43 @@ def scenarios(robot: Robot) -> dict[str, Scenario]:
         raise InputError(f"--ground {ALL}: robot {robot.name!r} declares no grounds; valid: a file with a scene (YAML)")
     names = sorted(robot.grounds, key=lambda name: name != robot.ground)
     return {name: scenario(robot, name) for name in names}
+
+
+def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | None = None) -> Drive:
+    """Return the drive of passive motion: no torque, or a controller that holds the nominal pose.
+
+    Args:
+        robot: The robot.
+        worlds: Number of roll-outs.
+        frames: Frames of a roll-out.
+        hold: Stiffness and damping of the controller; None for the robot's own `gains.hold`, where it has gains.
+    """
+    if hold is None and robot.gains is not None:
+        hold = robot.gains.hold
+    if hold is None:
+        return Drive(torque=torch.zeros(worlds, 1, robot.spec.nu).expand(-1, frames, -1))
+    kp, kd = (torch.full((worlds, 1), gain) for gain in hold)
+    return Drive(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1), kp=kp, kd=kd)
+
+
+def driven_at_random(
+    robot: Robot, worlds: int, frames: int, rng: np.random.Generator, hold: tuple[float, float] | None = None
+) -> Drive:
+    """Return the drive of wild motion, as data are drawn: random torques in every frame, or random targets.
+
+    Args:
+        robot: The robot.
+        worlds: Number of roll-outs.
+        frames: Frames of a roll-out.
+        rng: Source of randomness.
+        hold: Stiffness and damping of a robot with gains; None for those of data, drawn for each roll-out. Some of
+            these are so stiff and little damped that the robot itself does not stay calm for long.
+    """
+    from neurodyn.sim.sampling import sample_torques
+
+    if robot.gains is None:
+        return Drive(torque=sample_torques(robot, worlds, frames, rng))
+    intervals = (robot.gains.kp, robot.gains.kd) if hold is None else ((hold[0],) * 2, (hold[1],) * 2)
+    kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
+    offset = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
+    return Drive(target=torch.tensor(robot.nominal_q()) + torch.from_numpy(offset.astype(np.float32)), kp=kp, kd=kd)

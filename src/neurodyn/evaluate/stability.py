@@ -7,16 +7,18 @@ count as unstable from then on, wherever they go.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.interface import Dynamics, Environment, State
-from neurodyn.evaluate import motion
-from neurodyn.evaluate.scenario import Scenario, scenario
+from neurodyn.evaluate.engine import Drive
+from neurodyn.evaluate.records import LongRun, Stability
+from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
 
@@ -68,7 +70,7 @@ def stability(
     worlds: int = WORLDS,
     frames: int = FRAMES,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Stability:
     """Roll a model out for long, passively and driven at random.
 
     A robot with gains is driven to random targets, with the gains that hold it.
@@ -80,50 +82,49 @@ def stability(
         worlds: Number of roll-outs.
         frames: Frames of a roll-out.
         seed: Seed of initial states and torques.
-
-    Returns:
-        For "passive" and, where something can drive the robot, "driven": shares of roll-outs that stay finite, above
-        the ground, and both.
     """
     where = scenario(robot) if where is None else where
-    result: dict[str, Any] = {"frames": frames, "worlds": worlds, "deepest_allowed_m": DEEPEST, "ground": where.name}
     proximity = _proximity(robot, where)
-    for mode in ("passive", "driven") if robot.spec.nu else ("passive",):
+    modes = ("passive", "driven") if robot.spec.nu else ("passive",)
+    found = {}
+    for mode in modes:
         rng = generator(seed, "stability", mode)
         start, environment = where.begin(robot, worlds, rng)
-        drives = _drives(robot, where, worlds, frames, rng if mode == "driven" else None)
+        pieces = _drives(robot, where, worlds, frames, rng if mode == "driven" else None)
         with torch.no_grad(), threads(1):
-            result[mode] = _shares(_run(model, start, environment, drives, proximity), proximity is not None)
-    return result
+            found[mode] = _shares(_run(model, start, environment, pieces, proximity), proximity is not None)
+    return Stability(
+        frames=frames, worlds=worlds, deepest_allowed_m=DEEPEST, ground=where.name, passive=found["passive"],
+        driven=found.get("driven", UNSET),
+    )  # fmt: skip
 
 
 def _drives(
     robot: Robot, where: Scenario, worlds: int, frames: int, rng: np.random.Generator | None
-) -> Iterator[motion.Drive]:
+) -> Iterator[Drive]:
     """Yield the drive in pieces that memory does not mind."""
     hold = where.hold if where.hold is not None or robot.gains is None else robot.gains.hold
     for begin in range(0, frames, _CHUNK):
         length = min(_CHUNK, frames - begin)
         if rng is None:
-            yield motion.passive(robot, worlds, length, hold)
+            yield passive(robot, worlds, length, hold)
         else:
-            yield motion.random(robot, worlds, length, rng, hold)
+            yield driven_at_random(robot, worlds, length, rng, hold)
 
 
 def _run(
     model: Dynamics,
     start: State,
     environment: Environment,
-    drives: Iterator[motion.Drive],
+    pieces: Iterator[Drive],
     proximity: "ProximityQuery | None",
 ) -> _Watch:
     count = start.worlds
     watch = _Watch(torch.ones(count, dtype=torch.bool), torch.full((count,), -torch.inf), torch.zeros(count))
-    advance = getattr(model, "step_", model.step)
     carry, state, frame = model.begin(start, environment), start, 0
-    for drive in drives:
+    for drive in pieces:
         for k in range(drive.frames):
-            carry, step = advance(carry, state, drive.at(k))
+            carry, step = model.step_(carry, state, drive.at(k))
             state, frame = step.state, frame + 1
             if frame % _EVERY == 0:
                 watch.look(state, proximity, environment)
@@ -131,15 +132,15 @@ def _run(
     return watch
 
 
-def _shares(watch: _Watch, grounded: bool) -> dict[str, Any]:
-    above = watch.depth <= DEEPEST
-    return {
-        "finite_fraction": float(watch.finite.double().mean()),
-        "above_ground_fraction": float((watch.finite & above).double().mean()) if grounded else None,
-        "stable_fraction": float((watch.finite & above).double().mean()),
-        "deepest_m": _greatest(watch.depth[watch.finite]) if grounded else None,
-        "greatest_speed": _greatest(watch.speed[watch.finite]),
-    }
+def _shares(watch: _Watch, grounded: bool) -> LongRun:
+    stable = float((watch.finite & (watch.depth <= DEEPEST)).double().mean())
+    return LongRun(
+        finite_fraction=float(watch.finite.double().mean()),
+        above_ground_fraction=stable if grounded else None,
+        stable_fraction=stable,
+        deepest_m=_greatest(watch.depth[watch.finite]) if grounded else None,
+        greatest_speed=_greatest(watch.speed[watch.finite]),
+    )
 
 
 def _greatest(values: Tensor) -> float | None:

@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core import artifacts
@@ -24,13 +24,21 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
-from neurodyn.identify.forecast_errors import Forecast, baselines, forecast_errors, hybrid_forecast, model_forecast
+from neurodyn.identify.held_out import (
+    Forecast,
+    HorizonErrors,
+    baselines,
+    held_out_errors,
+    hybrid_forecast,
+    model_forecast,
+    noise_floor,
+)
 from neurodyn.identify.identifiability import Identifiability, identifiability, require_seen, warning
 from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
-from neurodyn.identify.noise_floor import noise_floor
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
 from neurodyn.learn.hybrid.trainer import NETWORKS, NetworkLearner, Windows
@@ -56,14 +64,13 @@ class Identification:
     """Result of an identification.
 
     Attributes:
-        figures: "parameters" (name, value, interval, nominal, standard deviation), "errors" by model and horizon on
-            held-out windows, the "noise_floor" below them, "singular_values", "insensitive" directions, "warnings" and
-            the settings; plain data, as identification.json holds it.
-        sample: One held-out window: "dt", "names" of positions, "logged" and "paths" of models by position.
+        figures: Parameters with intervals, errors on held-out windows, and what they were found with; its `plain()` is
+            what identification.json holds.
+        sample: One held-out window.
     """
 
-    figures: dict[str, Any]
-    sample: dict[str, Any]
+    figures: Identified
+    sample: Sample
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,7 @@ class _Identification:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
         result = self._result(identified, residuals, analysis, values)
-        artifacts.write_json(self.out / "identification.json", result)
+        artifacts.write_json(self.out / "identification.json", result.plain())
         return Identification(result, self._sample(identified, residuals.noise))
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
@@ -276,7 +283,7 @@ class _Identification:
 
     def _result(
         self, identified: HybridDynamics, residuals: Residuals, analysis: Identifiability, values: Tensor
-    ) -> dict[str, Any]:
+    ) -> Identified:
         text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the solution, {text}")
@@ -287,35 +294,38 @@ class _Identification:
         together = values if self.hybrid is None else self.hybrid.physical().detach()
         intervals = analysis.intervals(values, lower, upper)
         parameters = [
-            {
-                "name": spec.name,
-                "value": float(values[k]),
-                "interval": None if intervals[k] is None else list(intervals[k] or ()),
-                "nominal": spec.nominal,
-                **({} if self.hybrid is None else {"with_networks": float(together[k])}),
-            }
+            Found(
+                name=spec.name,
+                value=float(values[k]),
+                interval=None if intervals[k] is None else list(intervals[k] or ()),
+                nominal=spec.nominal,
+                with_networks=UNSET if self.hybrid is None else float(together[k]),
+            )
             for k, spec in enumerate(self.specs)
         ]
-        return {
-            "robot": self.problem.robot.name,
-            "kind": "hybrid",
-            "parameters": parameters,
-            **self._errors(identified, residuals.noise),
-            "singular_values": list(analysis.singular_values),
-            "condition": analysis.condition,
-            "insensitive": [{"direction": d.text, "deviation": d.deviation} for d in analysis.insensitive],
-            "residual_deviation": analysis.variance**0.5,
-            "noise": dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
-            "scale": dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
-            "windows": residuals.windows.count,
-            "logs": len(residuals.windows.logs),
-            "horizon_s": self.frames * self.problem.robot.spec.dt,
-            "weights": 0 if self.hybrid is None else self.hybrid.weights.numel(),
-            "blueprint": to_dict(self.problem.blueprint or Blueprint()),
-            "warnings": self.warnings,
-            "seconds": time.perf_counter() - self.began,
-            "seed": self.settings.seed,
-        }
+        errors, floor, windows = self._errors(identified, residuals.noise)
+        return Identified(
+            robot=self.problem.robot.name,
+            kind=identified.kind,
+            parameters=parameters,
+            errors=errors,
+            noise_floor=floor,
+            held_out=windows,
+            singular_values=list(analysis.singular_values),
+            condition=analysis.condition,
+            insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in analysis.insensitive],
+            residual_deviation=analysis.variance**0.5,
+            noise=dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
+            scale=dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
+            windows=residuals.windows.count,
+            logs=len(residuals.windows.logs),
+            horizon_s=self.frames * self.problem.robot.spec.dt,
+            weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
+            blueprint=to_dict(self.problem.blueprint or Blueprint()),
+            warnings=self.warnings,
+            seconds=time.perf_counter() - self.began,
+            seed=self.settings.seed,
+        )
 
     def _channels(self) -> list[str]:
         spec = self.problem.robot.spec
@@ -331,23 +341,26 @@ class _Identification:
             **baselines(self.problem.robot.spec),
         }
 
-    def _errors(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
+    def _errors(
+        self, identified: HybridDynamics, noise: Noise
+    ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
+        """Return errors on held-out windows, the noise floor, and which windows these are."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
-        split = self._held_out()
+        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
-        errors = forecast_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
+        found = held_out_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
             context=self.context, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
-        return {
-            "errors": errors.pop("by_model"),
-            "noise_floor": floor,
-            "held_out": {**errors, "split": split.name.lower(), "start": self.start, "context_frames": past},
-        }
+        held_out = HeldOutWindows(
+            starts=found.starts, moving_starts=found.moving_starts, moving_above=found.moving_above,
+            seconds=found.seconds, split=split.name.lower(), start=self.start, context_frames=past,
+        )  # fmt: skip
+        return found.by_model, floor, held_out
 
     def _held_out(self) -> Split:
         return Split.TEST if len(self.problem.store.episodes(Split.TEST)) else Split.VALIDATION
@@ -356,19 +369,21 @@ class _Identification:
         """Return the frames before a held-out forecast, as many as any of the models uses."""
         return max([self.context, *(model.spec.context for model in self.beside.values())])
 
-    def _sample(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
-        """Return one held-out window that moves, and the forecasts of each model for it."""
-        store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
-        windows = fit_windows(store, self._held_out(), past + self.frames, most=200)
+    def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
+        """Return one held-out window that moves, and what each model forecasts for it."""
+        store, spec = self.problem.store, self.problem.robot.spec
+        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+        past = self._past()
+        windows = fit_windows(store, split, past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
         row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
-        return {
-            "dt": spec.dt,
-            "names": list(spec.q_names),
-            "logged": row.cut(past).q[0].T.tolist(),
-            "paths": {name: path.q[0].detach().T.tolist() for name, path in paths.items()},
-        }
+        return Sample(
+            dt=spec.dt,
+            names=list(spec.q_names),
+            logged=row.cut(past).q[0].T.tolist(),
+            paths={name: path.q[0].detach().T.tolist() for name, path in paths.items()},
+        )
 
     def _late(self) -> bool:
         minutes = self.settings.minutes

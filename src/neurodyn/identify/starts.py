@@ -7,13 +7,17 @@ frames that fits their positions best, within the sensors' noise, and with a wea
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.artifacts import read_json, resolve_run
+from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -22,6 +26,7 @@ from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.noise import Noise
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.search_space import FixedSpace
+from neurodyn.identify.settings import IdentificationRecord
 from neurodyn.learn.hybrid.windows import FitWindows
 
 _ITERATIONS = 8
@@ -102,7 +107,25 @@ class FromPast(nn.Module):
         if isinstance(context, Window) and context.torque.shape[1]:
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
             nobody = torch.zeros(len(q), dtype=torch.long)
-            past = FitWindows(q, qd, control, None, nobody, ("",), np.zeros((len(q), 2), np.int64))
-            begin = started(self.dynamics, past, control.shape[1], "past", self.noise)
+            ground = None if environment is None or environment.ground is None else environment.ground.pose
+            pose = None if ground is None else ground.double()
+            past = FitWindows(q, qd, control, pose, nobody, ("",), np.zeros((len(q), 2), np.int64))
+            where = None if environment is None else RecordedEnvironments.like(environment)
+            begin = started(self.dynamics, past, control.shape[1], "past", self.noise, where)
             context = State(begin.q[:, 0], begin.qd[:, 0])
         return self.dynamics.rollout(context, controls, environment)
+
+
+def as_identified(run: str | Path) -> FromPast | None:
+    """Load a hybrid model that was identified with starts from the past, so that it takes them from there again.
+
+    Returns:
+        The model; None where its identification started in logged states, or there was none.
+    """
+    path = resolve_run(run) / "identification.json"
+    found = read_json(path) if path.is_file() else None
+    if found is None or found["held_out"]["start"] == "logged":
+        return None
+    context = read_config(resolve_run(run) / "config.yaml", IdentificationRecord).settings.context
+    sizes = torch.tensor(list(found["noise"].values()), dtype=torch.float64)
+    return FromPast(HYBRID.load(run), context, Noise(*sizes.chunk(2)))

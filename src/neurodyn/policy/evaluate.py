@@ -4,11 +4,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import torch
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
+from neurodyn.core.records import Record
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.starts import Starts
@@ -16,6 +17,58 @@ from neurodyn.tasks import Task
 
 SEED = 500
 EPISODES = 256
+
+
+class Returns(Record, frozen=True, rename={"mean": "return", "std": "return_std"}):
+    """What a policy reaches in some dynamics.
+
+    Attributes:
+        dynamics: As the user calls them.
+        mean: Mean return of the episodes.
+        std: Its standard deviation between episodes.
+        length: Mean length [frames].
+        episodes: Number of episodes.
+        failed: Share of them that end in a failure.
+        success: Share of them that end as they should; UNSET of tasks that have no such end.
+    """
+
+    dynamics: str
+    mean: float
+    std: float
+    length: float
+    episodes: int
+    failed: float
+    success: float | UnsetType = UNSET
+
+
+class RewardError(Record, frozen=True):
+    """How far the returns in dynamics `b` are from those in `a`: of their means, and mean over episodes."""
+
+    a: str
+    b: str
+    difference: float
+    relative: float
+    by_episode: float
+
+
+class PolicyEvaluation(Record, frozen=True):
+    """A policy in several dynamics.
+
+    Attributes:
+        task: Name of the task.
+        policy: Folder of the policy.
+        episodes: Number of episodes in each.
+        seed: Seed of starts and commands.
+        results: What it reaches in each.
+        reward_error: How far each two are apart.
+    """
+
+    task: str
+    policy: str
+    episodes: int
+    seed: int
+    results: list[Returns]
+    reward_error: list[RewardError]
 
 
 @dataclass(frozen=True)
@@ -36,16 +89,18 @@ class Outcome:
     failed: Tensor
     succeeded: Tensor | None
 
-    def figures(self) -> dict[str, Any]:
-        """Return means over the episodes as plain numbers."""
-        figures = {
-            "return": float(self.returns.mean()),
-            "return_std": float(self.returns.std(correction=0)),
-            "length": float(self.lengths.mean()),
-            "episodes": len(self.returns),
-            "failed": float(self.failed.float().mean()),
-        }
-        return figures if self.succeeded is None else {**figures, "success": float(self.succeeded.float().mean())}
+    def returns_in(self, dynamics: str) -> Returns:
+        """Return means over the episodes."""
+        succeeded = UNSET if self.succeeded is None else float(self.succeeded.float().mean())
+        return Returns(
+            dynamics=dynamics,
+            mean=float(self.returns.mean()),
+            std=float(self.returns.std(correction=0)),
+            length=float(self.lengths.mean()),
+            episodes=len(self.returns),
+            failed=float(self.failed.float().mean()),
+            success=succeeded,
+        )
 
 
 @torch.no_grad()
@@ -93,8 +148,8 @@ def play(
     return Outcome(returns[0].cpu(), returns[1].cpu(), lengths.cpu(), failed.cpu(), succeeded)
 
 
-def reward_errors(outcomes: dict[str, Outcome]) -> list[dict[str, Any]]:
-    """Return the differences of returns between pairs of dynamics.
+def reward_errors(outcomes: dict[str, Outcome]) -> list[RewardError]:
+    """Return how far returns in pairs of dynamics are apart.
 
     As the paper compares them (NeRD, arXiv 2508.15755): the mean return in one beside that in the other; and, finer,
     the mean difference between episodes that start in the same state.
@@ -104,5 +159,5 @@ def reward_errors(outcomes: dict[str, Outcome]) -> list[dict[str, Any]]:
         difference = float(other.returns.mean() - one.returns.mean())
         relative = abs(difference) / max(abs(float(one.returns.mean())), 1e-12)
         by_episode = float((other.returns - one.returns).abs().mean())
-        errors.append({"a": a, "b": b, "difference": difference, "relative": relative, "by_episode": by_episode})
+        errors.append(RewardError(a=a, b=b, difference=difference, relative=relative, by_episode=by_episode))
     return errors

@@ -2,12 +2,11 @@
 """`neurodyn policy evaluate`: a saved policy in any number of dynamics."""
 
 from pathlib import Path
-from typing import Any
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, play, reward_errors
+from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, PolicyEvaluation, play, reward_errors
 from neurodyn.policy.resolve import ANALYTIC, open_dynamics
 from neurodyn.policy.train import PolicyRecord
 from neurodyn.tasks import load
@@ -21,7 +20,7 @@ def evaluate_policy(
     seed: int = SEED,
     starts: str | None = None,
     device: str = "cpu",
-) -> dict[str, Any]:
+) -> PolicyEvaluation:
     """Measure the return of a policy in each of some dynamics.
 
     Args:
@@ -31,10 +30,6 @@ def evaluate_policy(
         seed: Seed of starts and commands.
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
         device: Torch device.
-
-    Returns:
-        `task`, `policy`, `episodes`, `seed`, `results` (of each: dynamics, return, return_std, length, episodes,
-        failed, success) and `reward_error` between each two dynamics.
 
     Raises:
         InputError: Policy or dynamics are missing or do not fit together.
@@ -49,14 +44,14 @@ def evaluate_policy(
         where = open_dynamics(task, name, device=device, starts=log)
         policy = network.to(where.dynamics.device)
         outcomes[name] = play(policy, task, where.dynamics, where.starts(task, seed), episodes, seed=seed)
-    return {
-        "task": config.task,
-        "policy": str(folder),
-        "episodes": episodes,
-        "seed": seed,
-        "results": [{"dynamics": name, **outcome.figures()} for name, outcome in outcomes.items()],
-        "reward_error": reward_errors(outcomes),
-    }
+    return PolicyEvaluation(
+        task=config.task,
+        policy=str(folder),
+        episodes=episodes,
+        seed=seed,
+        results=[outcome.returns_in(name) for name, outcome in outcomes.items()],
+        reward_error=reward_errors(outcomes),
+    )
 
 
 def _default(folder: Path) -> tuple[str, ...]:

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
+from neurodyn.policy.evaluate import PolicyEvaluation
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.resolve import ANALYTIC
-from neurodyn.report.page import cards, code, figure, folded, grid, moving_picture, page, paragraph, section, table
+from neurodyn.report.numbers import MISSING
+from neurodyn.report.page import Table, cards, code, figure, folded, grid, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
 
@@ -19,7 +23,7 @@ SECONDS = 6.0
 """Length of a moving picture on the page [s]."""
 
 
-def write_policy_report(folder: Path, result: Mapping[str, Any], *, starts: str | None = None) -> Path:
+def write_policy_report(folder: Path, result: PolicyEvaluation, *, starts: str | None = None) -> Path:
     """Write the page of a policy, atomically.
 
     Args:
@@ -38,64 +42,65 @@ def write_policy_report(folder: Path, result: Mapping[str, Any], *, starts: str 
     return path
 
 
-def render_policy_report(folder: Path, result: Mapping[str, Any], motion: Sequence[str] = ()) -> str:
+def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequence[str] = ()) -> str:
     """Return the page as HTML; `motion` are moving pictures, or remarks why there is none."""
-    names = ", ".join(row["dynamics"] for row in result["results"])
-    lead = f"{result['episodes']} episodes each, seed {result['seed']}, without exploration noise, in: {names}."
     body = [
-        f"<header><h1>A policy for {result['task']}</h1></header>",
-        paragraph(lead),
+        f"<header><h1>A policy for {result.task}</h1></header>",
+        paragraph(_lead(result)),
         cards(_headline(result)),
-        _results(result),
+        section("Returns", *(table.html() for table in returns(result))),
         _training(read_metrics(folder)),
         section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
         _config(folder),
     ]
-    return page(f"{result['task']}: {folder.name}", body)
+    return page(f"{result.task}: {folder.name}", body)
 
 
-def moving(folder: Path, result: Mapping[str, Any], starts: str | None = None) -> list[str]:
+def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None) -> list[str]:
     """Return a moving picture of the policy in each of its dynamics beside the simulator, or why there is none."""
-    names = [row["dynamics"] for row in result["results"]]
+    names = [row.dynamics for row in result.results]
     others = [name for name in names if name != ANALYTIC] or names
     parts = []
     for name in others:
         try:
-            recording = record_policy(folder, name, seconds=SECONDS, seed=result["seed"], starts=starts)
+            recording = record_policy(folder, name, seconds=SECONDS, seed=result.seed, starts=starts)
             frames, interval = pictures(recording)
         except InputError as error:
             parts.append(paragraph(str(error)))
             continue
-        caption = f"{result['task']}: {recording.predicted_label} beside {recording.truth_label}, {recording.worlds[0]}"
+        caption = f"{result.task}: {recording.predicted_label} beside {recording.truth_label}, {recording.worlds[0]}"
         size = (frames.shape[2], frames.shape[1])
         still = still_bytes(frames[len(frames) // 3])
         parts.append(moving_picture(webp_bytes(frames, interval), still, size, caption))
     return parts
 
 
-def _headline(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _lead(result: PolicyEvaluation) -> str:
+    names = ", ".join(row.dynamics for row in result.results)
+    return f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
+
+
+def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
     entries = []
-    for row in result["results"]:
-        remark = f"± {row['return_std']:.3g} between episodes; {row['failed']:.0%} failed"
-        entries.append((f"{row['return']:.5g}", f"return in {row['dynamics']}", remark))
+    for row in result.results:
+        remark = f"± {row.std:.3g} between episodes; {row.failed:.0%} failed"
+        entries.append((f"{row.mean:.5g}", f"return in {row.dynamics}", remark))
     return entries
 
 
-def _results(result: Mapping[str, Any]) -> str:
+def returns(result: PolicyEvaluation) -> list[Table]:
+    """Return the returns by dynamics, and the errors between them."""
     rows = [
-        [
-            row["dynamics"], f"{row['return']:.5g}", f"{row['return_std']:.3g}", f"{row['length']:.4g}",
-            f"{row['failed']:.0%}", f"{row['success']:.0%}" if "success" in row else "–",
-        ]
-        for row in result["results"]
+        [row.dynamics, f"{row.mean:.5g}", f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
+         MISSING if row.success is UNSET else f"{row.success:.0%}"]
+        for row in result.results
     ]  # fmt: skip
-    head = ["Dynamics", "Return", "Deviation", "Length [frames]", "Failed", "Success"]
-    pairs = [
-        [f"{pair['a']} to {pair['b']}", f"{pair['difference']:+.4g}", f"{pair['relative']:.2%}"]
-        for pair in result["reward_error"]
+    head = ["Dynamics", "Return", "Standard deviation", "Length [frames]", "Failed", "Success"]
+    pairs = [[f"{e.a} to {e.b}", f"{e.difference:+.4g}", f"{e.relative:.2%}"] for e in result.reward_error]
+    return [
+        Table(f"{result.task}: {result.policy}, {result.episodes} episodes", head, rows, strong=1),
+        Table("Reward error", ["Reward error", "Difference of mean returns", "Relative"], pairs, strong=2),
     ]
-    errors = table(["Reward error", "Difference of mean returns", "Relative"], pairs, strong=2) if pairs else ""
-    return section("Returns", table(head, rows, strong=1), errors)
 
 
 def _training(lines: Sequence[Mapping[str, Any]]) -> str:

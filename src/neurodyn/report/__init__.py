@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports: what a model is, how well it does and how to repeat it, on one self-contained page."""
+"""Pages on models: self-contained HTML with tables, plots and recordings."""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from neurodyn.report.identification import write_identification
     from neurodyn.report.recording import Recording, record, record_log, record_run
     from neurodyn.report.recording_files import readme_gif, write_recording
-    from neurodyn.report.write import write_report
+    from neurodyn.report.write import report_path, write_report
 
 __all__ = [
-    "Recording", "readme_gif", "record", "record_log", "record_run", "write_identification", "write_recording",
-    "write_report",
+    "Recording", "readme_gif", "record", "record_log", "record_run", "report_path", "write_identification",
+    "write_recording", "write_report",
 ]  # fmt: skip
 
 lazy(__name__)

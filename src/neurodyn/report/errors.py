@@ -1,227 +1,206 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors beside the simulator: tables by horizon, curves over time, limits, energy."""
+"""Errors of roll-outs: tables by horizon, ground and joint limit, curves over time, energy, throughput."""
 
-from typing import Any
+from msgspec import UNSET
 
-from neurodyn.report.gather import Material
+from neurodyn.evaluate.metrics import shown
+from neurodyn.evaluate.records import Comparison, Drift, ReferenceErrors, Simulated, Summary
 from neurodyn.report.numbers import digits, interval, quantity, share, span, times
-from neurodyn.report.page import figure, grid, heading, section, table
-from neurodyn.report.plots import THIRD, TRUTH, Curve, plot
-from neurodyn.report.words import BASELINES, FLOORS, best_baseline, count, kinds_of_error, modes
+from neurodyn.report.page import Table, figure, grid, section, tables
+from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, Curve, plot
+from neurodyn.report.words import BASELINES, capital, count, simulated_parts
+
+Parts = dict[str, tuple[int, Comparison]]
+"""Number of roll-outs, and their errors, by what they are in words."""
+
+LEAD = (
+    "Mean absolute error over all frames up to a horizon and over all roll-outs; median and tenth to ninetieth "
+    "percentile are over roll-outs. Persistence: nothing moves. Constant velocity: velocities stay as they are. "
+    "Better: error of the better of the two, over the model's."
+)
+_REFERENCES = "Half the step and starts 1e-6 off are reference errors, the simulator beside itself over {}: its own "
+_REFERENCES += "discretisation error, and the limit of predictability."
 
 
-def by_horizon(material: Material) -> str:
-    """Return tables of errors beside the baselines."""
-    parts = []
-    for mode, title in modes(material.report):
-        result = _result(material.report, mode)
-        for key, unit, name in kinds_of_error(result):
-            parts += [heading(f"{name}, {title} ({count(result['rollouts'], 'roll-out')})")]
-            parts += [error_table(result, key, unit, material.report["dt"])]
-    lead = (
-        "Mean absolute error over all frames up to a horizon and over all roll-outs from the same starts; median and "
-        "tenth to ninetieth percentile are over roll-outs. Hold last: nothing moves. Constant velocity: velocities "
-        "stay as they are. Better: error of the better of the two, over the model's."
-    )
-    return section("Errors by horizon", *parts, lead=lead)
+def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = None) -> list[Table]:
+    """Return errors beside the baselines, and passive ones beside the reference errors."""
+    found = []
+    for number, (words, (rollouts, comparison)) in enumerate(parts.items()):
+        beside = references if number == 0 else None
+        for name, metric in shown(comparison.summary).items():
+            rows = [_row(comparison, beside, horizon, name, metric.unit, dt) for horizon in comparison.by_horizon]
+            more = [] if beside is None else ["Half the step", "Starts 1e-6 off"]
+            head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better", *more]
+            found.append(Table(f"{metric.title}, {words} ({count(rollouts, 'roll-out')})", head, rows, strong=1))
+    return found
 
 
-def floors(material: Material) -> str:
-    """Return how far the simulator is from itself: with half the step, and from starts a millionth off."""
-    report = material.report
-    found, dt = report.get("floors"), report["dt"]
-    if not found:
-        return ""
-    parts = []
-    for key, unit, name in kinds_of_error(report):
-        rows = [
-            [
-                f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
-                quantity(entry[key], unit),
-                *(quantity(found[floor][horizon][key], unit) for floor in FLOORS),
-            ]
-            for horizon, entry in report["by_horizon"].items()
-        ]
-        parts += [heading(name), table(["Horizon", "Neural", *FLOORS.values()], rows, strong=1)]
-    lead = (
-        f"The simulator beside itself, over {count(found['rollouts'], 'roll-out')}: with twice the substeps, which is "
-        "its own discretisation error, and from starts that are a millionth off in every coordinate, which is the "
-        "limit of predictability."
-    )
-    return section("What the simulator is sure of", *parts, lead=lead)
+def references_lead(result: Simulated) -> str:
+    """Return what the reference errors are; nothing where there are none."""
+    found = result.reference_errors
+    return "" if found is None else f" {_REFERENCES.format(count(found.rollouts, 'roll-out'))}"
 
 
-def grounds(material: Material) -> str:
-    """Return errors ground by ground."""
-    report = material.report
-    if len(report.get("grounds", {})) < 2:
-        return ""
-    kinds = kinds_of_error(report)
-    rows = []
-    for name, entry in report["grounds"].items():
-        cells = [name, *(quantity(entry[key], unit) for key, unit, _ in kinds)]
-        held = entry["baselines"]["hold_last"][str(report["horizon"])]
-        rows.append([*cells, *(quantity(held[key], unit) for key, unit, _ in kinds)])
-    head = ["Ground", *(name for *_, name in kinds), *(f"Hold last: {name.lower()}" for *_, name in kinds)]
-    lead = (
-        f"Mean errors over {span(report['horizon'] * report['dt'])}, from {report['rollouts']:,} starts on each ground."
-    )
-    return section("By ground", table(head, rows), lead=lead)
-
-
-def stability(material: Material) -> str:
-    """Return what becomes of very long roll-outs."""
-    found = material.report.get("stability")
-    if not found:
-        return ""
-    rows = []
-    for mode, title in modes(material.report):
-        if mode not in found:
-            continue
-        entry = found[mode]
-        above, deepest = entry["above_ground_fraction"], entry["deepest_m"]
-        rows.append(
-            [
-                _capital(title),
-                share(entry["finite_fraction"]),
-                "–" if above is None else share(above),
-                "–" if deepest is None else quantity(deepest, "m"),
-            ]
-        )
-    head = ["", "Stay finite", "Stay above ground", "Deepest contact point"]
-    seconds = span(found["frames"] * material.report["dt"])
-    lead = (
-        f"{count(found['worlds'], 'roll-out')} of {found['frames']:,} frames ({seconds}). Above ground: "
-        f"no contact point is ever deeper than {found['deepest_allowed_m']:g} m."
-    )
-    return section("Long roll-outs", table(head, rows), lead=lead)
-
-
-def over_time(material: Material) -> str:
+def over_time(parts: Parts, dt: float) -> str:
     """Return curves of the error at single frames."""
-    dt = material.report["dt"]
     plots = []
-    for mode, title in modes(material.report):
-        result = _result(material.report, mode)
-        for key, unit, name in kinds_of_error(result):
-            curve = result["curve"].get(key)
-            if curve is None:
-                continue
-            seconds = [frame * dt for frame in result["curve"]["frame"]]
+    for number, (words, (_, found)) in enumerate(parts.items()):
+        for name, metric in shown(found.summary).items():
+            curve, seconds = found.curve.by_metric[name], [frame * dt for frame in found.curve.frame]
             curves = [
-                Curve("mean", seconds, curve["mean"]),
-                Curve("median", seconds, curve["median"], TRUTH),
-                Curve("90th percentile", seconds, curve["p90"], THIRD, "--", 1.1),
+                Curve("mean", seconds, curve.mean),
+                Curve("median", seconds, curve.median, TRUTH),
+                Curve("90th percentile", seconds, curve.p90, THIRD, "--", 1.1),
             ]
-            caption = f"{name}, {title}"
-            svg = plot(f"curve-{mode}-{key}", curves, x_label="time [s]", unit=unit, log=True, description=caption)
+            caption, key = f"{metric.title}, {words}", f"curve-{number}-{name}"
+            svg = plot(key, curves, x_label="time [s]", unit=metric.unit, log=True, description=caption)
             plots.append(figure(svg, caption))
     lead = "Absolute error at a point of time, over the roll-outs; logarithmic."
     return section("Errors over time", grid(plots), lead=lead)
 
 
-def limits(material: Material) -> str:
+def grounds(result: Simulated) -> list[Table]:
+    """Return errors ground by ground, where there are several."""
+    if result.grounds is UNSET or len(result.grounds) < 2:
+        return []
+    metrics, end = shown(result.comparison.summary), str(result.about.horizon)
+    rows = []
+    for ground, entry in result.grounds.items():
+        both = entry.comparison.summary.means, entry.comparison.baselines.persistence[end].means
+        rows.append([ground, *(quantity(means[name], m.unit) for means in both for name, m in metrics.items())])
+    names = [metric.title for metric in metrics.values()]
+    head = ["Ground", *names, *(f"Persistence: {name.lower()}" for name in names)]
+    return [Table(f"By ground, over {span(result.about.horizon * result.about.dt)}", head, rows)]
+
+
+def stability(result: Simulated) -> list[Table]:
+    """Return what becomes of very long roll-outs."""
+    found, rows = result.stability, []
+    if found is UNSET:
+        return []
+    for words, run in zip(simulated_parts(result), (found.passive, found.driven), strict=False):
+        if run is not UNSET:
+            above, deepest = share(run.above_ground_fraction), quantity(run.deepest_m, "m")
+            rows.append([capital(words), share(run.finite_fraction), above, deepest])
+    head = ["Long roll-outs", "Stay finite", "Stay above ground", "Deepest contact point"]
+    return [Table(f"{count(found.worlds, 'roll-out')} of {found.frames:,} frames", head, rows)]
+
+
+def limits(result: Simulated) -> list[Table]:
     """Return errors split into roll-outs that reach a joint limit and those that do not."""
-    report = material.report
     splits = [
-        (f"{_capital(title)}, {span(int(horizon) * report['dt'])}", split)
-        for mode, title in modes(report)
-        for horizon, split in _result(report, mode)["limits"].items()
+        (f"{capital(words)}, {span(int(horizon) * result.about.dt)}", split)
+        for words, (_, found) in simulated_parts(result).items()
+        for horizon, split in (found.limits or {}).items()
     ]
-    if all(split["touching_fraction"] == 0 for _, split in splits):
-        return ""
-    parts = []
-    for key, unit, name in kinds_of_error(report):
-        rows = [
+    if all(split.touching_fraction == 0 for _, split in splits):
+        return []
+    head = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"]
+    return [
+        Table(
+            f"{metric.title}, by contact with joint limits",
+            head,
             [
-                title,
-                *_mean_and_median(split["not_touching"], key, unit),
-                share(split["touching_fraction"]),
-                *_mean_and_median(split["touching"], key, unit),
-            ]
-            for title, split in splits
-        ]
-        head = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"]
-        parts += [heading(name), table(head, rows)]
-    lead = (
-        "An impact magnifies whatever error precedes it, so that a few roll-outs with impacts can make up most of a "
-        "mean. Free: the simulator stays clear of all joint limits up to the horizon; touching: the others, with their "
-        "share."
-    )
-    return section("Roll-outs that touch a limit", *parts, lead=lead)
+                [title, *_both(split.not_touching, name), share(split.touching_fraction), *_both(split.touching, name)]
+                for title, split in splits
+            ],
+        )
+        for name, metric in shown(result.comparison.summary).items()
+    ]
 
 
-def energy(material: Material) -> str:
-    """Return how far the energy of passive roll-outs drifts."""
-    drift, dt = material.report.get("energy"), material.report["dt"]
-    if not drift or drift["model"] is None:
-        return ""
-    seconds = [frame * dt for frame in drift["frames"]]
-    curves = [Curve("neural", seconds, drift["model"]["curve_J"])]
-    rows = [_energy_row("Neural", drift["model"])]
-    if drift["teacher"] is not None:
-        curves.append(Curve("analytic", seconds, drift["teacher"]["curve_J"], TRUTH))
-        rows.append(_energy_row("Analytic", drift["teacher"]))
+def energy(result: Simulated) -> list[Table]:
+    """Return how far the energy of passive roll-outs drifts, where nothing but errors changes it."""
+    head = ["Energy", "Mean drift", "Median at the end", "p10 – p90 at the end", "Range over all roll-outs"]
+    rows = [[capital(name), *_drift(drift)] for name, drift, _ in _energies(result)]
+    return [Table("Distance of the total energy from its start", head, rows)] if rows else []
+
+
+def energy_section(result: Simulated) -> str:
+    """Return the energy drift over time."""
+    frames = [] if result.energy is None else result.energy.frames
+    seconds = [frame * result.about.dt for frame in frames]
+    curves = [Curve(name, seconds, drift.drift_curve, colour) for name, drift, colour in _energies(result)]
     caption = "Mean distance of the total energy from its start"
     svg = plot("energy", curves, x_label="time [s]", unit="J", log=True, description=caption)
-    head = ["", "Mean drift", "Median at the end", "p10 – p90 at the end", "Range over all roll-outs"]
     lead = (
         "How far the total energy moves from its start without torque. Joint limits and friction take energy away, and "
         "the simulator's own integrator drifts, so that the two are to be compared with each other."
     )
-    return section("Energy", grid([figure(svg, caption)]), table(head, rows), lead=lead)
+    return section("Energy", grid([figure(svg, caption)]), *(table.html() for table in energy(result)), lead=lead)
 
 
-def speed(material: Material) -> str:
+def _energies(result: Simulated) -> list[tuple[str, Drift, str]]:
+    """Return name, energy drift and colour of model and simulator; nothing where the model's is not finite."""
+    found = result.energy
+    if found is None or found.model is None:
+        return []
+    simulator = [] if found.simulator is None else [("analytic", found.simulator, TRUTH)]
+    return [(result.about.kind, found.model, PREDICTED), *simulator]
+
+
+def speed(result: Simulated) -> Table:
     """Return throughput of model and simulator."""
-    report = material.report
-    model, simulator = report["env_steps_per_cpu_second"], report["teacher_env_steps_per_cpu_second"]
+    model, simulator = result.env_steps_per_cpu_second, result.simulator_steps_per_cpu_second
+    wall = f"{result.env_steps_per_second:,.0f}"
     rows = [
-        ["Neural", f"{model:,.0f}", times(model / simulator), f"{report['env_steps_per_second']:,.0f}"],
+        [capital(result.about.kind), f"{model:,.0f}", times(model / simulator), wall],
         ["Analytic", f"{simulator:,.0f}", times(1.0), ""],
     ]
-    head = ["", "Frames per CPU-second", "Relative", "Frames per second of wall time"]
-    lead = f"Frames of {digits(1e3 * report['dt'])} ms of one robot, {report['worlds']} worlds at once, kernels warm."
-    return section("Throughput", table(head, rows), lead=lead)
+    head = ["Throughput", "Frames per CPU-second", "Relative", "Frames per second of wall time"]
+    return Table(
+        f"Frames of {digits(1e3 * result.about.dt)} ms of one robot, {result.worlds} worlds at once", head, rows
+    )
 
 
-def _result(report: dict[str, Any], mode: str) -> dict[str, Any]:
-    return report if mode == "passive" else report["driven"]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def error_table(result: dict[str, Any], key: str, unit: str, dt: float) -> str:
-    """Return the table of one error by horizon, beside the baselines."""
-    rows = []
-    for horizon, entry in result["by_horizon"].items():
-        spread = entry[f"{key}_percentiles"]
-        rows.append(
-            [
-                f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
-                quantity(entry[key], unit),
-                quantity(spread["50"], unit),
-                interval(spread["10"], spread["90"], unit),
-                *(quantity(result["baselines"][name][horizon][key], unit) for name in BASELINES),
-                times(best_baseline(result, horizon, key)),
-            ]
-        )
-    head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better"]
-    return table(head, rows, strong=1)
-
-
-def _mean_and_median(summary: dict[str, Any], key: str, unit: str) -> list[str]:
-    return [quantity(summary[key], unit), quantity(summary[f"{key}_percentiles"]["50"], unit)]
-
-
-def _energy_row(name: str, drift: dict[str, Any]) -> list[str]:
-    spread = drift["final_percentiles_J"]
+def simulated_sections(result: Simulated, samples: str, training: str) -> list[str]:
+    """Return all sections of an evaluation beside the simulator."""
+    parts, dt = simulated_parts(result), result.about.dt
+    errors = by_horizon(parts, dt, result.reference_errors)
+    impacts = (
+        "An impact magnifies whatever error precedes it, so that a few roll-outs with impacts can make up most of a "
+        "mean. Free: the simulator stays clear of all joint limits up to the horizon; touching: the others, with their "
+        "share."
+    )
+    deepest = "Above ground: no contact point is ever deeper than "
+    deepest += "" if result.stability is UNSET else f"{result.stability.deepest_allowed_m:g} m."
     return [
-        name,
-        quantity(drift["drift_J"], "J"),
-        quantity(spread["50"], "J"),
-        interval(spread["10"], spread["90"], "J"),
-        quantity(drift["scale_J"], "J"),
+        section("Errors by horizon", *tables(errors), lead=LEAD + references_lead(result)),
+        section("By ground", *tables(grounds(result))),
+        over_time(parts, dt),
+        section("Roll-outs that touch a limit", *tables(limits(result)), lead=impacts),
+        samples,
+        energy_section(result),
+        section("Long roll-outs", *tables(stability(result)), lead=deepest),
+        training,
+        section("Throughput", *tables([speed(result)]), lead="Kernels are warm."),
     ]
+
+
+def _row(
+    found: Comparison, references: ReferenceErrors | None, horizon: str, name: str, unit: str, dt: float
+) -> list[str]:
+    entry = found.by_horizon[horizon]
+    percentiles = entry.percentiles[name]
+    baselines = found.baselines.persistence[horizon], found.baselines.constant_velocity[horizon]
+    more = [] if references is None else [references.half_step[horizon], references.perturbed[horizon]]
+    return [
+        f"{int(horizon):,} frames ({span(int(horizon) * dt)})",
+        quantity(entry.means[name], unit),
+        quantity(percentiles["50"], unit),
+        interval(percentiles["10"], percentiles["90"], unit),
+        *(quantity(baseline.means[name], unit) for baseline in baselines),
+        times(found.better(horizon, name)),
+        *(quantity(reference.means[name], unit) for reference in more),
+    ]
+
+
+def _both(summary: Summary, name: str) -> list[str]:
+    unit = shown(summary)[name].unit
+    return [quantity(summary.means[name], unit), quantity(summary.median(name), unit)]
+
+
+def _drift(drift: Drift) -> list[str]:
+    end = drift.final_drift
+    spread = interval(end["10"], end["90"], "J")
+    return [quantity(drift.mean_drift, "J"), quantity(end["50"], "J"), spread, quantity(drift.energy_range, "J")]

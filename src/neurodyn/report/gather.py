@@ -4,25 +4,28 @@
 Whatever is missing (a moved data file, no Newton) is left out, and the reason is kept for the page.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from neurodyn.core.artifacts import PRETRAINED, pretrained_names, resolve_run
+from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader, dataset, read_header
-from neurodyn.data.store import Split
 from neurodyn.data.writer import open_store_file
-from neurodyn.dynamics.artifact import kind_of, robot_of
-from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig
-from neurodyn.evaluate.as_evaluated import as_evaluated, without_past
+from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
+from neurodyn.evaluate.recorded import chosen_split
+from neurodyn.evaluate.records import Evaluation, Forecast, OfLog, Simulated
+from neurodyn.evaluate.run import load_along_log, open_measured
 from neurodyn.evaluate.scenario import scenario
-from neurodyn.identify.starts import FromPast
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.neural.train import RunConfig, read_run_config
+from neurodyn.report.forecast import bands
 from neurodyn.report.pictures import pictures
 from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
 from neurodyn.robots import Robot
@@ -30,7 +33,24 @@ from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_robot_data
 
 SAMPLES = 2
-_SPLITS = {"train": Split.TRAIN, "validation": Split.VALIDATION, "test": Split.TEST, "all": None}
+
+
+class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
+    """How a run was made: what RUN/config.yaml says, whatever its kind.
+
+    Attributes:
+        robot: Name or path of the robot's declaration.
+        data: Path of the training data.
+        base: Run that it started from; None for one from scratch.
+        settings: Resolved settings.
+        versions: Versions of the packages that made it.
+    """
+
+    robot: str = ""
+    data: str = ""
+    base: str | None = None
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @dataclass
@@ -40,15 +60,16 @@ class Material:
     Attributes:
         run: Run directory.
         name: The run as the command line names it.
-        report: What the evaluation returned.
-        model: What a neural model's files say; None for a hybrid one.
+        result: What the evaluation returned.
         robot: The robot; None where its declaration is gone.
         config: How the run was made; None where it does not say.
         config_text: RUN/config.yaml.
         metrics: Lines of RUN/metrics.jsonl.
         header: Header of the training data; None where they are no store, or gone.
         transitions: Transitions in the training data; None where unknown.
+        data: Log that the evaluation was given; None for its own.
         recordings: Sample roll-outs.
+        bands: Sample forecasts of a world model.
         frames: Moving picture of the first recording, uint8, shape [T, H, W, 3]; None without one.
         interval: Time between two pictures [s].
         remarks: Why something is missing.
@@ -56,52 +77,50 @@ class Material:
 
     run: Path
     name: str
-    report: dict[str, Any]
-    model: ModelConfig | None
+    result: Evaluation
     robot: Robot | None = None
-    config: RunConfig | None = None
+    config: RunFacts | None = None
     config_text: str = ""
     metrics: list[dict[str, Any]] = field(default_factory=list)
     header: StoreHeader | None = None
     transitions: int | None = None
+    data: str | None = None
     recordings: list[Recording] = field(default_factory=list)
+    bands: str = ""
     frames: np.ndarray | None = None
     interval: float = 0.0
     remarks: list[str] = field(default_factory=list)
 
     @property
-    def of_log(self) -> bool:
-        """Whether the evaluation is beside a log instead of a simulator."""
-        return "at_horizon" in self.report or self.of_tosses
-
-    @property
-    def of_tosses(self) -> bool:
-        """Whether the evaluation is beside a log of a floating robot."""
-        return "releases" in self.report
+    def logs(self) -> list[str]:
+        """Where the log of the evaluation may be."""
+        result = self.result
+        own, notes = ("", {}) if isinstance(result, Simulated) else (result.data or "", result.notes)
+        named = [self.data or own, self.config.data if self.config else "", *(notes.get("files") or [])[:1]]
+        return [name for name in named if name]
 
 
-def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Material:
+def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | None = None) -> Material:
     """Collect what a report shows.
 
     Args:
         run: Run directory.
-        report: What the evaluation returned.
+        result: What the evaluation returned.
         moving: Whether a moving picture is rendered.
+        data: Log that the evaluation was given.
 
     Raises:
         InputError: There is no such run, or its model is damaged.
     """
-    hybrid = kind_of(run) == "hybrid"
-    material = Material(run, _name(run), report, None if hybrid else NEURAL.read(run)[0])
-    if (run / "config.yaml").is_file():
-        material.config_text = (run / "config.yaml").read_text(encoding="utf-8")
-        if not hybrid:
-            material.metrics, material.config = read_metrics(run), read_run_config(run)
-            _read_data_header(material, material.config.data)
-    model = as_evaluated(str(run))
+    material = Material(run, _name(run), result, metrics=read_metrics(run), data=data)
+    robot, path = robot_of(run), run / "config.yaml"
+    if path.is_file():
+        material.config_text = path.read_text(encoding="utf-8")
+        material.config = read_config(path, RunFacts)
+        _read_data_header(material, material.config.data)
     try:
-        material.robot = load_robot(robot_of(run))
-        _record(material, model, material.robot)
+        material.robot = load_robot(robot)
+        _add_samples(result, material, material.robot)
         if moving and material.recordings:
             material.frames, material.interval = pictures(_short(material.recordings[0]))
     except InputError as error:
@@ -109,38 +128,40 @@ def gather(run: Path, report: dict[str, Any], *, moving: bool = True) -> Materia
     return material
 
 
-def _record(material: Material, model: LearnedDynamics | FromPast, robot: Robot) -> None:
-    report, seed = material.report, material.report["seed"]
-    if not material.of_log:
-        frames = report["horizon"]
-        where = scenario(robot, report.get("ground"))
-        for driven in (False, True) if robot.spec.nu else (False,):
-            made = record(
-                without_past(model),
-                robot,
-                frames=frames,
-                seed=seed + driven,
-                worlds=SAMPLES,
-                driven=driven,
-                where=where,
-            )
-            material.recordings.append(made)
-        return
-    files = report.get("notes", {}).get("files") or []
-    path = _first_file([report.get("data"), material.config.data if material.config else None, *files[:1]])
+@singledispatch
+def _add_samples(result: OfLog, material: Material, robot: Robot) -> None:
+    path = _first_file(material.logs)
     if path is None:
         raise InputError("the recorded data of the evaluation are gone, so that there are no sample trajectories")
     store = open_robot_data(robot, path)
-    frames, split = round(LOG_SECONDS / robot.dt), _SPLITS.get(report.get("split", "all"))
+    model, _ = load_along_log(material.run)
+    frames, split = round(LOG_SECONDS / robot.dt), chosen_split(store, result.split)
+    seed = result.about.seed
     material.recordings.append(record_log(model, robot, store, frames=frames, seed=seed, worlds=3, split=split))
+
+
+@_add_samples.register
+def _(result: Simulated, material: Material, robot: Robot) -> None:
+    model, about, where = load_simulator(material.run), result.about, scenario(robot, result.ground)
+    for driven in (False, True) if robot.spec.nu else (False,):
+        made = record(
+            model, robot, frames=about.horizon, seed=about.seed + driven, worlds=SAMPLES, driven=driven, where=where
+        )
+        material.recordings.append(made)
+
+
+@_add_samples.register
+def _(result: Forecast, material: Material, robot: Robot) -> None:
+    store = open_measured(material.run, material.data)
+    split = chosen_split(store, result.split)
+    material.bands = bands(WORLD_MODEL.load(material.run), store, split, result.about.horizon)
 
 
 def _short(recording: Recording) -> Recording:
     """Return the first seconds of a recording, for a picture that stays small."""
-    from dataclasses import replace
-
-    frames = round(SECONDS / recording.robot.dt)
-    return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
+    end = round(SECONDS / recording.robot.dt) + 1
+    predicted, truth = (Trajectory(x.q[:, :end], x.qd[:, :end]) for x in (recording.predicted, recording.truth))
+    return replace(recording, predicted=predicted, truth=truth)
 
 
 def _read_data_header(material: Material, data: str) -> None:
@@ -155,7 +176,7 @@ def _read_data_header(material: Material, data: str) -> None:
         material.remarks.append(str(error))
 
 
-def _first_file(names: list[str | None]) -> Path | None:
+def _first_file(names: list[str]) -> Path | None:
     return next((path for name in names if name and (path := Path(name)).is_file()), None)
 
 

@@ -1,79 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors beside recorded trajectories: tables by horizon, joint and group, and the measured delay."""
+"""Errors beside the log of a bolted robot by horizon, joint and group; and what its reader found."""
 
 from typing import Any
 
-from neurodyn.report.gather import Material
+from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors
 from neurodyn.report.numbers import interval, quantity, times
-from neurodyn.report.page import facts, figure, folded, grid, heading, section, table
+from neurodyn.report.page import Table, facts, figure, folded, grid, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, Curve, Span, plot
-from neurodyn.report.words import BASELINES, common_units, count
+from neurodyn.report.words import BASELINES, count
 
-_MODELS = {"model": "Model", **{name: words.lower() for name, words in BASELINES.items()}}
+_MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
 
 
-def at_horizons(material: Material) -> str:
+def units(result: Logged) -> tuple[str, str]:
+    """Return the units of positions and velocities where all joints share them, else none."""
+    found = set(result.q_units)
+    unit = found.pop() if len(found) == 1 else ""
+    return unit, f"{unit}/s" if unit else ""
+
+
+def at_horizons(result: Logged) -> list[Table]:
     """Return errors of all and of moving windows, means over joints, beside the baselines."""
-    report, units = material.report, common_units(material.robot)
     titles = {
         "all": "All windows",
-        "moving": f"Windows that move (mean joint speed above {quantity(report['moving_above'], units[1])})",
+        "moving": f"Windows that move (mean joint speed above {quantity(result.moving_above, units(result)[1])})",
     }
-    parts = []
-    for name, title in titles.items():
-        result = report["at_horizon"][name]
-        parts += [heading(f"{title}: {count(result['starts'], 'start')}"), _summary(result, units)]
-    begin = "the state that past positions make likely" if report.get("start") == "past" else "a recorded state"
+    found = {title: result.at_horizon[name] for name, title in titles.items()}
+    return [_summary(title, section, units(result)) for title, section in found.items()]
+
+
+def by_joint(result: Logged) -> list[Table]:
+    """Return errors of single joints over all windows."""
+    rows = []
+    for entry in result.at_horizon["all"].marks.values():
+        for what, names in (("q", result.q_names), ("qd", result.qd_names)):
+            for i, name in enumerate(names):
+                # A joint of one degree of freedom has a velocity in its position's unit per second.
+                unit = result.q_units[i] if len(result.q_units) == len(names) else ""
+                unit = f"{unit}/s" if unit and what == "qd" else unit
+                label = f"{name}, {'position' if what == 'q' else 'velocity'}, {_seconds(entry)}"
+                rows.append([label, *(quantity(getattr(found, what)[i], unit) for found in _models(entry))])
+    return [Table("All windows", ["Joint and horizon", *_MODELS], rows, strong=1)]
+
+
+def by_group(result: Logged) -> list[Table]:
+    """Return errors of the groups of recordings, where there are several."""
+    rows = []
+    for name, found in result.groups.items() if len(result.groups) > 1 else ():
+        if found.marks:
+            last = list(found.marks.values())[-1]
+            rows.append([name, f"{found.starts:,}", _seconds(last), *_cells(last, "q", units(result)[0])])
+    head = ["Group", "Starts", "Horizon", *_MODELS, "Better"]
+    return [Table("Mean joint position error at the longest horizon", head, rows, strong=3)] if rows else []
+
+
+def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
+    """Return all sections of an evaluation beside the log of a bolted robot."""
+    begin = "a state estimated from past positions" if result.start == "past" else "a recorded state"
     lead = (
         f"Open loop: from {begin}, under recorded torques, without any later look at the recording. Absolute "
         "errors of joints at the horizon itself, mean over joints and starts; percentiles over starts. Better: error "
         "of the better baseline over the model's."
     )
-    return section("Errors on recorded trajectories", *parts, lead=lead)
-
-
-def by_joint(material: Material) -> str:
-    """Return errors of single joints over all windows."""
-    report, result = material.report, material.report["at_horizon"]["all"]
-    spec = material.robot.spec if material.robot else None
-    rows = []
-    for entry in _marks(result):
-        for what, names in (("q", report["q_names"]), ("qd", report["qd_names"])):
-            for i, name in enumerate(names):
-                # A joint of one degree of freedom has a velocity in its position's unit per second.
-                unit = spec.q_units[i] if spec and len(spec.q_units) == len(names) else ""
-                unit = f"{unit}/s" if unit and what == "qd" else unit
-                label = f"{name}, {'position' if what == 'q' else 'velocity'}, {_seconds(entry)}"
-                rows.append([label, *(quantity(entry[model][what][i], unit) for model in _MODELS)])
-    return section("By joint", table(["Joint and horizon", *_MODELS.values()], rows, strong=1)) if rows else ""
-
-
-def by_group(material: Material) -> str:
-    """Return errors of the groups of recordings."""
-    groups = material.report["groups"]
-    if len(groups) < 2:
-        return ""
-    units = common_units(material.robot)
-    parts = [
-        folded(f"{name}: {count(result['starts'], 'start')}", _summary(result, units))
-        for name, result in groups.items()
+    each = [folded(name, _summary(name, found, units(result)).html()) for name, found in result.groups.items()]
+    groups = tables(by_group(result))
+    return [
+        section("Errors on recorded trajectories", *tables(at_horizons(result)), lead=lead),
+        samples,
+        section("By group", *groups, *(each if groups else [])),
+        section("By joint", *tables(by_joint(result))),
+        recordings(result.notes),
+        training,
     ]
-    rows = []
-    for name, result in groups.items():
-        marks = _marks(result)
-        if marks:
-            last = marks[-1]
-            rows.append([name, f"{result['starts']:,}", _seconds(last), *_cells(last, "q", units[0])])
-    head = ["Group", "Starts", "Horizon", *_MODELS.values(), "Better"]
-    lead = "Mean joint position error at the longest horizon; every group in full below."
-    return section("By group", table(head, rows, strong=3), *parts, lead=lead)
 
 
-def data(material: Material) -> str:
+def recordings(notes: dict[str, Any]) -> str:
     """Return what the reader of the log found, with the measured delay between control and motion."""
-    notes = material.report.get("notes") or {}
     if not notes:
         return ""
+    alignment = notes.get("alignment", {})
     rates = notes.get("rates_hz", {})
     entries = [
         ("Files", ", ".join(notes.get("files", []))),
@@ -82,9 +87,9 @@ def data(material: Material) -> str:
         ("Rates", ", ".join(f"{name} {rate['median']:.0f} Hz" for name, rate in rates.items())),
         ("Interpolated", ", ".join(notes.get("interpolated_groups", []))),
         ("Gaps", str(notes.get("gaps", {}).get("count", ""))),
-        ("Delay applied", _delay(notes.get("alignment", {}))),
+        ("Delay applied", f"{1e3 * alignment['chosen']:.3g} ms ({alignment['reason']})" if alignment else ""),
     ]
-    return section("The recordings", facts(entries), grid([_alignment(notes.get("alignment", {}))]))
+    return section("The recordings", facts(entries), grid([_alignment(alignment)]))
 
 
 def _alignment(alignment: dict[str, Any]) -> str:
@@ -103,37 +108,26 @@ def _alignment(alignment: dict[str, Any]) -> str:
     return figure(svg, caption)
 
 
-def _delay(alignment: dict[str, Any]) -> str:
-    return f"{1e3 * alignment['chosen']:.3g} ms ({alignment['reason']})" if alignment else ""
-
-
-def _summary(result: dict[str, Any], units: tuple[str, str]) -> str:
+def _summary(title: str, found: LogSection, unit: tuple[str, str]) -> Table:
     rows = []
-    for what, unit, words in (("q", units[0], "position"), ("qd", units[1], "velocity")):
-        for entry in _marks(result):
-            spread = entry["model"][f"{what}_percentiles"]
-            model, *others = _cells(entry, what, unit)
-            rows.append(
-                [
-                    f"{_seconds(entry)}, {words}",
-                    model,
-                    quantity(spread["50"], unit),
-                    interval(spread["10"], spread["90"], unit),
-                    *others,
-                ]
-            )
+    for what, one, words in (("q", unit[0], "position"), ("qd", unit[1], "velocity")):
+        for entry in found.marks.values():
+            percentiles = getattr(entry.model, f"{what}_percentiles")
+            model, *others = _cells(entry, what, one)
+            middle = quantity(percentiles["50"], one), interval(percentiles["10"], percentiles["90"], one)
+            rows.append([f"{_seconds(entry)}, {words}", model, *middle, *others])
     head = ["Horizon", "Mean", "Median", "p10 – p90", *BASELINES.values(), "Better"]
-    return table(head, rows, strong=1) if rows else ""
+    return Table(f"{title}: {count(found.starts, 'start')}", head, rows, strong=1)
 
 
-def _cells(entry: dict[str, Any], what: str, unit: str) -> list[str]:
-    means = [quantity(entry[model][f"{what}_mean"], unit) for model in _MODELS]
-    return [*means, times(entry["better_than_baselines"][f"{what}_mean"])]
+def _models(entry: LogMark) -> tuple[StateErrors, StateErrors, StateErrors]:
+    return entry.model, entry.persistence, entry.constant_velocity
 
 
-def _marks(result: dict[str, Any]) -> list[dict[str, Any]]:
-    return [entry for name, entry in result.items() if name != "starts"]
+def _cells(entry: LogMark, what: str, unit: str) -> list[str]:
+    means = [quantity(getattr(found, f"{what}_mean"), unit) for found in _models(entry)]
+    return [*means, times(entry.better_than_baselines[f"{what}_mean"])]
 
 
-def _seconds(entry: dict[str, Any]) -> str:
-    return f"{entry['seconds']:.3g} s"
+def _seconds(entry: LogMark) -> str:
+    return f"{entry.seconds:.3g} s"

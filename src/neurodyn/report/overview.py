@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The top of a report: what the model is, its headline figures, and the facts about how it was made."""
 
+from functools import singledispatch
 from html import escape
-from typing import Any
 
-from neurodyn.report import tosses
+from neurodyn.evaluate.metrics import shown
+from neurodyn.evaluate.records import Evaluation, Forecast, Logged, OfLog, Simulated, Tossed
+from neurodyn.report import forecast, log
 from neurodyn.report.gather import Material
 from neurodyn.report.numbers import digits, quantity, share, span, times
 from neurodyn.report.page import cards, facts, paragraph, section
-from neurodyn.report.words import best_baseline, count, kinds_of_error, modes, network_name
+from neurodyn.report.words import count, network_name, simulated_parts
 
 _MOST_LIMITS = 4
 
 
 def header(material: Material) -> str:
     """Return title and summary."""
-    robot, report = material.robot, material.report
-    beside = "recorded trajectories" if material.of_log else "its analytic simulator"
+    about, robot = material.result.about, material.robot
+    beside = "its analytic simulator" if isinstance(material.result, Simulated) else "recorded trajectories"
     lines = [
         "<header>",
         paragraph(f"neurodyn · {material.name}", "eyebrow"),
-        f"<h1>{escape(report['robot'])}: {report['kind']} dynamics beside {beside}</h1>",
+        f"<h1>{escape(about.robot)}: {about.kind} dynamics beside {beside}</h1>",
     ]
     if robot is not None and robot.description:
         lines.append(paragraph(f"{robot.description}."))
@@ -29,28 +31,44 @@ def header(material: Material) -> str:
 
 def headline(material: Material) -> str:
     """Return the few figures that matter most."""
-    if material.of_tosses:
-        return cards(tosses.headline(material.report))
-    return cards(_log_cards(material) if material.of_log else _simulator_cards(material.report))
+    result = material.result
+    entries = _cards(result, material)
+    if _finite(result) < 1:
+        entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
+    return cards(entries)
+
+
+def in_a_sentence(result: Evaluation) -> str:
+    """Return what was evaluated, where and how, in a line or two."""
+    found = result.about
+    network = f"{found.network}, {found.parameters:,} weights" if found.network else found.kind
+    where = f", ground {result.ground}" if isinstance(result, Simulated) and result.ground else ""
+    if isinstance(result, Simulated) and result.hold is not None:
+        where += f", held by kp {result.hold[0]:g}, kd {result.hold[1]:g}"
+    finite = share(_finite(result))
+    return f"{found.robot}: {network}; {_evaluated(result)}{where}; truth: {_truth(result)}; finite {finite}"
 
 
 def about(material: Material) -> str:
     """Return the facts: robot, network, data, seeds, times, versions."""
-    report, config = material.report, material.config
-    net = report["network"] if material.model is None else network_name(material.model.net.kind)
-    last = material.metrics[-1] if material.metrics else {}
-    settings = config.settings if config else None
+    result, config = material.result, material.config
+    found, last = result.about, material.metrics[-1] if material.metrics else {}
+    history = "" if isinstance(result, Simulated) else f"{result.context_frames} frames"
+    trained = ""
+    if "cpu_seconds" in last:
+        trained = f"{last['step']:,} steps, {span(last['seconds'])} ({span(last['cpu_seconds'])} of CPU time)"
     entries = [
         ("Robot", _robot(material)),
-        ("Frame", f"{digits(1e3 * report['dt'])} ms ({digits(1 / report['dt'])} Hz)"),
-        ("Network", f"{net}, {report['parameters']:,} parameters"),
+        ("Frame", f"{digits(1e3 * found.dt)} ms ({digits(1 / found.dt)} Hz)"),
+        ("Network", f"{network_name(found.network)}, {found.parameters:,} parameters"),
         ("Training data", _data(material)),
-        ("Trained for", _trained(last)),
-        ("Training seed", str(settings.seed) if settings else ""),
+        ("Trained for", trained),
+        ("Training seed", str(config.settings.get("seed", "")) if config else ""),
         ("Fine-tuned from", config.base or "" if config else ""),
-        ("Evaluated on", _evaluated(report)),
-        ("Truth", _truth(report)),
-        ("Ground", _ground(report)),
+        ("Evaluated on", _evaluated(result)),
+        ("History", history),
+        ("Truth", _truth(result)),
+        ("Ground", (result.ground or "none") if isinstance(result, Simulated) else ""),
         ("Limits of joints", _limits(material)),
         ("Versions", ", ".join(f"{k} {v}" for k, v in config.versions.items()) if config else ""),
     ]
@@ -58,67 +76,58 @@ def about(material: Material) -> str:
     return section("What this is", facts(entries), *remarks)
 
 
-def _simulator_cards(report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    entries = []
-    seconds = span(report["horizon"] * report["dt"])
-    words = [words for _, words in modes(report)]
-    for key, unit, name in kinds_of_error(report):
-        median = quantity(report[f"{key}_percentiles"]["50"], unit)
-        factor = best_baseline(report, str(report["horizon"]), key)
-        entries.append(
-            (
-                quantity(report[key], unit),
-                f"{name}: mean error {words[0]}, over {seconds}",
-                f"median {median}; {times(factor)} smaller than the better baseline",
-            )
-        )
-    driven = report["driven"]
-    for key, unit, name in kinds_of_error(driven)[:1] if driven else ():
-        median = quantity(driven[f"{key}_percentiles"]["50"], unit)
-        factor = best_baseline(driven, str(report["horizon"]), key)
-        remark = f"median {median}; {times(factor)} smaller than the better baseline"
-        entries.append((quantity(driven[key], unit), f"{name}: the same {words[1]}", remark))
-    ratio = report["env_steps_per_cpu_second"] / report["teacher_env_steps_per_cpu_second"]
-    entries.append(
-        (
-            f"{report['env_steps_per_cpu_second']:,.0f}",
-            "robot frames per CPU-second",
-            f"{times(ratio)} the simulator's, at {report['worlds']} worlds",
-        )
-    )
-    if report["finite_fraction"] < 1:
-        entries.append((share(report["finite_fraction"]), "of roll-outs stay finite", "the others are left out"))
+Cards = list[tuple[str, str, str]]
+
+
+@singledispatch
+def _cards(result: Simulated, material: Material) -> Cards:
+    entries, end = [], str(result.about.horizon)
+    seconds = span(result.about.horizon * result.about.dt)
+    for number, (words, (_, found)) in enumerate(simulated_parts(result).items()):
+        metrics = list(shown(found.summary).items())
+        for name, metric in metrics if number == 0 else metrics[:1]:
+            median = quantity(found.summary.median(name), metric.unit)
+            remark = f"median {median}; {times(found.better(end, name))} smaller than the better baseline"
+            what = f"{metric.title}: mean error {words}, over {seconds}"
+            entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
+    ratio = result.env_steps_per_cpu_second / result.simulator_steps_per_cpu_second
+    remark = f"{times(ratio)} the simulator's, at {result.worlds} worlds"
+    entries.append((f"{result.env_steps_per_cpu_second:,.0f}", "robot frames per CPU-second", remark))
     return entries
 
 
-def _log_cards(material: Material) -> list[tuple[str, str, str]]:
-    report, table = material.report, material.report["at_horizon"]["all"]
-    units = _log_units(material)
-    entries = []
-    for mark, entry in table.items():
-        if mark == "starts":
-            continue
-        better = entry["better_than_baselines"]
-        remark = f"{times(better['q_mean'])} smaller than the better baseline; median "
-        remark += quantity(entry["model"]["q_percentiles"]["50"], units[0])
-        entries.append(
-            (quantity(entry["model"]["q_mean"], units[0]), f"joint error {entry['seconds']:.3g} s ahead", remark)
-        )
-    if report["finite_fraction"] < 1:
-        entries.append((share(report["finite_fraction"]), "of roll-outs stay finite", "the others are left out"))
+@_cards.register
+def _(result: Tossed, material: Material) -> Cards:
+    entries, end = [], str(result.about.horizon)
+    found, released = result.comparison, result.releases.comparison.summary
+    for name, metric in shown(found.summary).items():
+        first, better = quantity(released.means[name], metric.unit), times(found.better(end, name))
+        remark = f"from the first states {first}; {better} smaller than the better baseline"
+        what = f"{metric.title}: mean error over {span(result.about.horizon * result.about.dt)}"
+        entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
     return entries
 
 
-def _log_units(material: Material) -> tuple[str, str]:
-    from neurodyn.report.words import common_units
+@_cards.register
+def _(result: Logged, material: Material) -> Cards:
+    unit = log.units(result)[0]
+    entries = []
+    for entry in result.at_horizon["all"].marks.values():
+        better = times(entry.better_than_baselines["q_mean"])
+        remark = f"{better} smaller than the better baseline; median {quantity(entry.model.q_percentiles['50'], unit)}"
+        entries.append((quantity(entry.model.q_mean, unit), f"joint error {entry.seconds:.3g} s ahead", remark))
+    return entries
 
-    return common_units(material.robot)
+
+@_cards.register
+def _(result: Forecast, material: Material) -> Cards:
+    return forecast.cards(result)
 
 
 def _robot(material: Material) -> str:
     robot = material.robot
     if robot is None:
-        return material.report["robot"]
+        return material.result.about.robot
     driven = ", ".join(robot.actuated) or "none"
     return f"{robot.name}: {count(len(robot.joints), 'joint')}, driven: {driven}"
 
@@ -137,12 +146,6 @@ def _limits(material: Material) -> str:
     return f"{listed}, and {len(named) - _MOST_LIMITS} more" if len(named) > _MOST_LIMITS else listed
 
 
-def _ground(report: dict[str, Any]) -> str:
-    if "ground" not in report:
-        return ""
-    return report["ground"] or "none"
-
-
 def _data(material: Material) -> str:
     if material.config is None:
         return ""
@@ -155,22 +158,20 @@ def _data(material: Material) -> str:
     return f"{source}: {size}, {origin}{seed}"
 
 
-def _trained(last: dict[str, Any]) -> str:
-    if not last:
-        return ""
-    return f"{last['step']:,} steps, {span(last['seconds'])} ({span(last['cpu_seconds'])} of CPU time)"
+def _finite(result: Evaluation) -> float:
+    return result.comparison.finite_fraction if isinstance(result, (Simulated, Tossed)) else result.finite_fraction
 
 
-def _evaluated(report: dict[str, Any]) -> str:
-    length = f"{report['horizon']:,} frames ({span(report['horizon'] * report['dt'])})"
-    if "at_horizon" in report or "releases" in report:
-        episodes = f"{count(report['episodes'], 'episode')} ({report['split']})"
-        return f"{report['rollouts']:,} roll-outs of {length} in {episodes}"
-    return f"{report['rollouts']:,} roll-outs of {length}, seed {report['seed']}"
+def _evaluated(result: Evaluation) -> str:
+    found = result.about
+    rollouts = f"{found.rollouts:,} roll-outs of {found.horizon:,} frames ({span(found.horizon * found.dt)})"
+    if isinstance(result, OfLog):
+        return f"{rollouts} in {count(result.episodes, 'episode')} ({result.split})"
+    return f"{rollouts}, seed {found.seed}"
 
 
-def _truth(report: dict[str, Any]) -> str:
-    simulator = report.get("teacher")
-    if not simulator:
-        return "measured poses and velocities" if "releases" in report else "measured joint positions and velocities"
-    return f"Newton, {simulator['solver']}, {count(simulator['substeps'], 'substep')} a frame"
+def _truth(result: Evaluation) -> str:
+    if isinstance(result, Simulated):
+        simulator = result.simulator
+        return f"Newton, {simulator['solver']}, {count(simulator['substeps'], 'substep')} a frame"
+    return "measured poses and velocities" if isinstance(result, Tossed) else "measured joint positions and velocities"

@@ -3,6 +3,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -37,10 +38,10 @@ def section(title: str, *parts: str, lead: str = "") -> str:
     content = [part for part in parts if part]
     if not content:
         return ""
-    base_prediction = "".join(c if c.isalnum() else "-" for c in title.lower())
+    place = "".join(c if c.isalnum() else "-" for c in title.lower())
     return "\n".join(
         [
-            f'<section id="{base_prediction}">',
+            f'<section id="{place}">',
             f"<h2>{escape(title)}</h2>",
             *([paragraph(lead)] if lead else []),
             *content,
@@ -59,25 +60,43 @@ def heading(text: str) -> str:
     return f"<h3>{escape(text)}</h3>"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, strong: int | None = None) -> str:
-    """Return a table of plain text that scrolls sideways where it is too wide.
+@dataclass(frozen=True)
+class Table:
+    """A table of plain text, for pages and for the terminal.
 
-    Args:
+    Attributes:
+        title: What it shows.
         head: Names of the columns; the first column names the rows.
         rows: Cells.
         strong: Column that is set in bold.
     """
 
-    def cell(text: str, column: int) -> str:
-        if column == 0:
-            return f'<th scope="row">{escape(text)}</th>'
-        return f"<td{_class('strong' if column == strong else '')}>{escape(text)}</td>"
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    strong: int | None = None
 
-    lines = ['<div class="scroll" tabindex="0"><table>', "<thead><tr>"]
-    lines += [f'<th scope="col">{escape(name)}</th>' for name in head]
-    lines += ["</tr></thead>", "<tbody>"]
-    lines += ["<tr>" + "".join(cell(text, i) for i, text in enumerate(row)) + "</tr>" for row in rows]
-    return "\n".join([*lines, "</tbody></table></div>"])
+    def html(self, *, titled: bool = False) -> str:
+        """Return an element that scrolls sideways where it is too wide; nothing where there are no rows."""
+
+        def cell(text: str, column: int) -> str:
+            if column == 0:
+                return f'<th scope="row">{escape(text)}</th>'
+            return f"<td{_class('strong' if column == self.strong else '')}>{escape(text)}</td>"
+
+        if not self.rows:
+            return ""
+        lines = [heading(self.title)] if titled else []
+        lines += ['<div class="scroll" tabindex="0"><table>', "<thead><tr>"]
+        lines += [f'<th scope="col">{escape(name)}</th>' for name in self.head]
+        lines += ["</tr></thead>", "<tbody>"]
+        lines += ["<tr>" + "".join(cell(text, i) for i, text in enumerate(row)) + "</tr>" for row in self.rows]
+        return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def tables(found: Iterable[Table]) -> list[str]:
+    """Return tables below their titles."""
+    return [one.html(titled=True) for one in found]
 
 
 def figure(svg: str, caption: str) -> str:

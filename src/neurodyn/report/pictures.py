@@ -142,7 +142,7 @@ def _held(q: torch.Tensor) -> torch.Tensor:
 
 def _path(robot: Robot, q: torch.Tensor, interval: float) -> np.ndarray | None:
     """Return how a camera goes along with a floating robot over the ground, shape [T, 3]; None for bolted ones."""
-    if not robot.spec.floating:
+    if robot.fixed_base:
         return None
     half = max(1, round(_SMOOTH / interval / 2))
     place = q[:, :2].double().numpy()
@@ -166,10 +166,10 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
     labels = ((0, recording.predicted_label, PREDICTED), (width + _GAP, recording.truth_label, TRUTH))
     for x, label, colour in labels:
         draw.ellipse((x + size, band // 2 - size // 3, x + size + 2 * (size // 3), band // 2 + size // 3), fill=colour)
-        draw.text((x + 2.2 * size, band / 2), label, _INK, font, base_prediction="lm")
+        draw.text((x + 2.2 * size, band / 2), label, _INK, font, anchor="lm")
     middle = height + band + band / 2
     share = time / max(recording.seconds, 1e-9)
-    draw.text((size, middle), f"{time:5.2f} s", _INK, font, base_prediction="lm")
+    draw.text((size, middle), f"{time:5.2f} s", _INK, font, anchor="lm")
     begin, end = 6 * size, image.width - size
     draw.line((begin, middle, end, middle), _QUIET, 1)
     draw.line((begin, middle, begin + share * (end - begin), middle), _INK, 3)

@@ -14,18 +14,17 @@ import torch
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
-from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Split, Store
+from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.artifact import load_simulator, robot_of
-from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.interface import Trajectory, Window
+from neurodyn.dynamics.interface import Dynamics, Trajectory, Window
+from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.log import MOVING
+from neurodyn.evaluate.engine import SEED
+from neurodyn.evaluate.recorded import chosen_split, episodes_in, split_name
 from neurodyn.evaluate.scenario import Scenario, scenario
-from neurodyn.evaluate.simulator import SEED, roll_out
+from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground
-from neurodyn.identify.starts import FromPast
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_robot_data
@@ -71,7 +70,7 @@ class Recording:
 
 
 def record(
-    model: LearnedDynamics,
+    model: Dynamics,
     robot: Robot,
     *,
     frames: int,
@@ -95,25 +94,26 @@ def record(
         InputError: Newton is not installed.
     """
     where = scenario(robot) if where is None else where
-    rollouts = roll_out(model, robot, frames, worlds, seed, driven=driven, where=where)
-    held = rollouts.drive.target is not None
+    starts = Sampled.draw(robot, frames, worlds, seed, driven=driven, where=where)
+    found, truth = both(model, robot, starts)
+    held = starts.drive.target is not None
     driven_title = "driven to random targets" if held else "driven by random torques"
     passive_title = "held at its nominal pose" if held else "without torque"
     return Recording(
         robot=robot,
         title=(driven_title if driven else passive_title) + (f", ground {where.name}" if where.grounded else ""),
-        predicted=rollouts.predicted,
-        truth=rollouts.truth,
-        predicted_label="neural",
+        predicted=found.path,
+        truth=truth.path,
+        predicted_label=model.kind,
         truth_label="analytic",
         worlds=tuple(f"start {i + 1} of seed {seed}" for i in range(worlds)),
-        ground=rollouts.environment.ground,
+        ground=starts.environment.ground,
     )
 
 
 @torch.no_grad()
 def record_log(
-    model: LearnedDynamics | FromPast,
+    model: Dynamics,
     robot: Robot,
     store: Store,
     *,
@@ -135,16 +135,14 @@ def record_log(
         frames: Frames of a roll-out; shortened to what the episodes hold.
         seed: Seed of the draw.
         worlds: Number of windows; as many as there are where there are fewer.
-        split: Which episodes; None for the test episodes where there are any, else for all.
+        split: Which episodes; None for all of them.
 
     Raises:
         InputError: No episode is long enough.
     """
-    if split is None and len(store.episodes(Split.TEST)):
-        split = Split.TEST
-    floating = robot.spec.floating
+    floating = not robot.fixed_base
     context = 0 if floating else model.spec.context
-    episodes = store.episodes() if split is None else episodes_of(store, split)
+    episodes = episodes_in(store, split)
     longest = np.median(store.lengths[episodes]) if floating else store.lengths[episodes].max()
     frames = max(1, min(frames, int(longest) - context))
     total = int(np.maximum(0, store.lengths[episodes] - context - frames + 1).sum())
@@ -164,7 +162,7 @@ def record_log(
     start = np.concatenate([b.start for b in batches])[picked] + context
     return Recording(
         robot=robot,
-        title="along a recorded log" if split is None else f"along a log, {Split(split).name.lower()} episodes",
+        title="along a recorded log" if split is None else f"along a log, {split_name(split)} episodes",
         predicted=model.rollout(past if context else past.present, torque[:, context:], environment),
         truth=Trajectory(q[:, context:], qd[:, context:]),
         predicted_label="predicted",
@@ -197,7 +195,7 @@ def record_run(
         InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
     """
     from neurodyn.dynamics.same_robot import require_robot
-    from neurodyn.evaluate.run import training_log
+    from neurodyn.evaluate.run import load_along_log, training_log
     from neurodyn.learn.neural.train import require_data
 
     if seconds is not None and not seconds > 0:
@@ -215,7 +213,8 @@ def record_run(
         raise InputError("--driven draws random torques for the simulator; along a log the recorded torques drive")
     store = open_robot_data(robot, data)
     require_data(robot, store)
-    return record_log(model, robot, store, frames=_frames(robot, seconds or LOG_SECONDS), seed=seed)
+    frames, split = _frames(robot, seconds or LOG_SECONDS), chosen_split(store, None)
+    return record_log(load_along_log(run)[0], robot, store, frames=frames, seed=seed, split=split)
 
 
 def default_output(run: str | Path, stem: str, suffix: str) -> Path:

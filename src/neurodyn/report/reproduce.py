@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How to repeat a model and its evaluation: the commands, and the configuration in full."""
 
+import contextlib
 import shlex
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
+from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.evaluate.records import Simulated
 from neurodyn.learn.neural.settings import Settings, load_settings
 from neurodyn.report.gather import Material
 from neurodyn.report.page import code, folded, paragraph, section
@@ -40,50 +44,45 @@ def _generate(material: Material) -> list[str]:
 
 
 def _train(material: Material) -> list[str]:
-    config = material.config
-    if config is None:
+    config, kind = material.config, material.result.about.kind
+    if config is None or "phases" not in config.settings:  # made in another way than by training alone
         return []
     verb = ["train", config.robot] if config.base is None else ["finetune", config.base]
-    return [_command(*verb, "--data", config.data, "--out", material.name, *_settings_flags(material, config.settings))]
+    flags = ["--data", config.data, "--out", material.name]
+    return [_command(*verb, *flags, *(["--kind", kind] if config.base is None else []), *_settings_flags(material))]
 
 
-def _settings_flags(material: Material, settings: Settings) -> list[object]:
-    """Return the flags that lead to these settings; a settings file where no flags do."""
-    budget = ["--minutes", settings.minutes] if settings.minutes is not None else ["--steps", settings.steps]
-    common = [*budget, "--seed", settings.seed]
-    for size in ("small", "paper"):
-        if material.config is not None and material.config.base is None and _is(material, settings, size):
-            return [*([] if size == "small" else ["--size", size]), "--net", settings.net.kind, *common]
+def _settings_flags(material: Material) -> list[object]:
+    """Return the flags that lead to the settings of a training; a settings file where no flags do."""
+    settings, robot = material.config.settings if material.config else {}, material.robot
+    budget = ["--minutes", settings["minutes"]] if settings.get("minutes") else ["--steps", settings.get("steps")]
+    for size in ("small", "paper") if material.config and not material.config.base else ():
+        with contextlib.suppress(InputError):  # settings of another kind of model, or none of that size
+            mine = from_dict(settings, Settings)
+            preset = robot and load_settings(robot, size, mine.net.kind)
+            if (
+                preset
+                and msgspec.structs.replace(preset, minutes=mine.minutes, steps=mine.steps, seed=mine.seed) == mine
+            ):
+                named = [] if size == "small" else ["--size", size]
+                return [*named, "--net", mine.net.kind, *budget, "--seed", mine.seed]
     return ["--size", "settings.yaml"]
 
 
-def _is(material: Material, settings: Settings, size: str) -> bool:
-    if material.robot is None:
-        return False
-    try:
-        preset = load_settings(material.robot, size, settings.net.kind)
-    except InputError:
-        return False
-    preset = msgspec.structs.replace(preset, minutes=settings.minutes, steps=settings.steps, seed=settings.seed)
-    return preset == settings
-
-
 def _evaluate(material: Material) -> list[str]:
-    report = material.report
-    flags: list[object] = ["--horizon", report["horizon"]]
+    result, found = material.result, material.result.about
+    flags: list[object] = ["--horizon", found.horizon]
     # Starts along a log are thinned out to at most the number asked for, by default twice this.
-    if not material.of_log or report["rollouts"] < _FEW_STARTS:
-        flags += ["--rollouts", report["rollouts"]]
-    if material.of_log:
-        files = report.get("notes", {}).get("files") or []
-        data = report.get("data") or (material.config.data if material.config else next(iter(files), "DATA"))
-        flags += ["--data", data, "--split", report["split"]]
+    if isinstance(result, Simulated) or found.rollouts < _FEW_STARTS:
+        flags += ["--rollouts", found.rollouts]
+    if not isinstance(result, Simulated):
+        flags += ["--data", next(iter(material.logs), "DATA"), "--split", result.split]
     else:
-        flags += ["--seed", report["seed"]]
-        ground = "all" if "grounds" in report else report.get("ground")
+        flags += ["--seed", found.seed]
+        ground = "all" if result.grounds is not UNSET else result.ground
         if ground is not None and (material.robot is None or ground != material.robot.ground):
             flags += ["--ground", ground]
-        if "stability" in report:
+        if result.stability is not UNSET:
             flags += ["--stability"]
     return [_command("evaluate", material.name, *flags)]
 
@@ -92,11 +91,9 @@ def _remarks(material: Material) -> list[str]:
     config, found = material.config, []
     if config is None:
         return []
-    if _settings_flags(material, config.settings)[0] == "--size" and "settings.yaml" in map(
-        str, _settings_flags(material, config.settings)
-    ):
+    if "phases" in config.settings and "settings.yaml" in _settings_flags(material):
         found.append("settings.yaml is the part below `settings:` of the configuration, shifted to the left margin.")
-    if config.settings.minutes is not None and material.metrics:
+    if config.settings.get("minutes") and material.metrics:
         steps = material.metrics[-1]["step"]
         found.append(
             f"With a time budget the number of steps depends on the machine; this one took {steps:,}. With --steps "

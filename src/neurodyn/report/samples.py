@@ -2,11 +2,13 @@
 """Sample roll-outs: a moving picture, and coordinates over time, prediction over truth."""
 
 from neurodyn.core.spec import StateSpec
+from neurodyn.evaluate.records import Simulated
 from neurodyn.report.gather import Material
 from neurodyn.report.page import figure, grid, heading, moving_picture, section
 from neurodyn.report.pictures import still_bytes, webp_bytes
 from neurodyn.report.plots import PREDICTED, TRUTH, Curve, Span, legend_list, plot
 from neurodyn.report.recording import Recording
+from neurodyn.report.words import capital
 
 MOST_COORDINATES = 8
 
@@ -17,7 +19,7 @@ def moving(material: Material) -> str:
         return ""
     recording, frames = material.recordings[0], material.frames
     caption = (
-        f"{material.report['robot']}, {recording.title}: {recording.predicted_label} beside "
+        f"{material.result.about.robot}, {recording.title}: {recording.predicted_label} beside "
         f"{recording.truth_label}, {recording.worlds[0]}, in real time"
     )
     size = (frames.shape[2], frames.shape[1])
@@ -31,11 +33,11 @@ def trajectories(material: Material) -> str:
         return ""
     first = material.recordings[0]
     legend = legend_list([(first.predicted_label, PREDICTED), (first.truth_label, TRUTH)])
-    evaluated = material.report["horizon"] * material.report["dt"]
+    evaluated = material.result.about.horizon * material.result.about.dt
     parts = [part for k, r in enumerate(material.recordings) for part in trajectory_plots(r, f"sample-{k}", evaluated)]
     lead = (
         "The first roll-outs of the seed, not chosen by how well they went."
-        if not material.of_log
+        if isinstance(material.result, Simulated)
         else "Windows drawn by seed from those in which the robot moves, not chosen by how well they went. The model "
         "sees the recorded torques and nothing of the recorded motion after time 0."
     )
@@ -69,7 +71,7 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
                 description=f"{coordinate} over time, {where}",
             )  # fmt: skip
             plots.append(figure(svg, caption))
-        parts += [heading(f"{_capital(recording.title)}: {where}"), grid(plots)]
+        parts += [heading(f"{capital(recording.title)}: {where}"), grid(plots)]
     return parts
 
 
@@ -77,7 +79,3 @@ def _shown(spec: StateSpec) -> list[tuple[int, str, str]]:
     """Return the first coordinates that mean something to the eye: index, name, unit; no parts of quaternions."""
     named = [(i, *of) for i, of in enumerate(zip(spec.q_names, spec.q_units, strict=True)) if of[1] != "1"]
     return named[:MOST_COORDINATES]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -3,7 +3,6 @@
 
 from typing import Any
 
-from neurodyn.learn.neural.settings import Phase
 from neurodyn.report.gather import Material
 from neurodyn.report.page import figure, grid, section
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, Span, plot
@@ -14,29 +13,26 @@ _STYLES = ("-", "--", ":")
 
 
 def training(material: Material) -> str:
-    """Return the training curves."""
-    if material.model is None:
-        return ""
-    name = network_name(material.model.net.kind)
+    """Return the training curves; nothing where roll-outs were not measured as it went."""
     lines = [line for line in material.metrics if "seconds" in line]
-    if len(lines) < 2:
-        return ""
-    spans = _phases(material, lines)
     score = [line.get("rollout_score") for line in lines]
     measured = [value for value in score if value is not None]
-    plots = []
-    if measured:
-        caption = "Held-out roll-out error, in units of each coordinate's spread over the data"
-        plots.append(_figure("training-score", lines, [(None, score)], "", spans, caption))
+    if len(lines) < 2 or not measured:
+        return ""
+    spans = _phases(material, lines)
+    caption = "Held-out roll-out error, in units of each coordinate's standard deviation over the data"
+    plots = [_figure("training-score", lines, [(None, score)], "", spans, caption)]
     plots += _coordinates(material, lines, spans)
     loss = [line.get("loss") for line in lines]
     note = "; its scale differs from phase to phase" if len(spans) > 1 else ""
-    plots.append(_figure("training-loss", lines, [(None, loss)], "", spans, f"Training loss{note}"))
-    best = min(measured, default=None)
-    lead = f"A {name}, measured {len(measured)} times on held-out episodes. "
-    if best is not None:
-        at = lines[score.index(best)]
-        lead += f"The best, after {at['seconds']:.0f} s ({at['step']:,} steps), is the model that is kept."
+    negative = any(value is not None and value <= 0 for value in loss)
+    plots.append(_figure("training-loss", lines, [(None, loss)], "", spans, f"Training loss{note}", log=not negative))
+    best = min(measured)
+    at = lines[score.index(best)]
+    lead = (
+        f"A {network_name(material.result.about.network)}, measured {len(measured)} times on held-out episodes. The "
+        f"best, after {at['seconds']:.0f} s ({at['step']:,} steps), is the model that is kept."
+    )
     return section("Training", grid(plots), lead=lead)
 
 
@@ -62,24 +58,25 @@ def _figure(
     unit: str,
     spans: list[Span],
     caption: str,
+    *,
+    log: bool = True,
 ) -> str:
     seconds = [line["seconds"] for line in lines]
     curves = [
         Curve(label, seconds, y, _COLOURS[i % 4], _STYLES[i // 4 % 3], 1.3) for i, (label, y) in enumerate(values)
     ]
-    svg = plot(name, curves, x_label="training time [s]", unit=unit, log=True, spans=spans, description=caption)
+    svg = plot(name, curves, x_label="training time [s]", unit=unit, log=log, spans=spans, description=caption)
     return figure(svg, caption)
 
 
 def _phases(material: Material, lines: list[dict[str, Any]]) -> list[Span]:
-    phases: list[Phase] = list(material.config.settings.phases) if material.config else []
-    spans = []
+    phases = material.config.settings.get("phases", []) if material.config else []
+    spans: list[Span] = []
     for number in sorted({line["phase"] for line in lines if "phase" in line}):
         times = [line["seconds"] for line in lines if line.get("phase") == number]
-        begin = spans[-1].end if spans else 0.0
-        forecast = phases[number].forecast if number < len(phases) else None
+        forecast = phases[number].get("forecast") if number < len(phases) else None
         label = f"phase {number + 1}"
         if forecast is not None:
             label = f"{forecast}-frame roll-outs" if forecast else "single frames"
-        spans.append(Span(begin, max(times), label))
+        spans.append(Span(spans[-1].end if spans else 0.0, max(times), label))
     return spans

@@ -1,26 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN/report.html: one self-contained page on a model, from the plain data of an evaluation."""
+"""RUN/report.html: one self-contained page on a model, from an evaluation."""
 
+from functools import singledispatch
 from pathlib import Path
-from typing import Any
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.report import errors, log, overview, samples, tosses
+from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
+from neurodyn.report import errors, forecast, log, overview, samples
 from neurodyn.report.gather import Material, gather
-from neurodyn.report.page import page
+from neurodyn.report.page import page, section, tables
 from neurodyn.report.reproduce import reproduce
 from neurodyn.report.training import training
+from neurodyn.report.words import tossed_parts
 
 
-def write_report(run: Path, report: dict[str, Any], *, path: Path | None = None, moving: bool = True) -> Path:
+def write_report(
+    run: Path, result: Evaluation, *, path: Path | None = None, moving: bool = True, data: str | None = None
+) -> Path:
     """Write the report page of a model, atomically.
 
     Args:
         run: Run directory.
-        report: What `fit.evaluate.evaluate` or `fit.evaluate_log.evaluate_log` returned.
-        path: File to write; None for RUN/report.html, of a hybrid model, whose identification wrote that, for
-            RUN/evaluation.html.
+        result: What `evaluate.evaluate` returned.
+        path: File to write; None for the page of an evaluation with all defaults, see `report_path`.
         moving: Whether the page gets a moving picture, which takes some seconds to render.
+        data: Log that the evaluation was given.
 
     Returns:
         The file.
@@ -28,11 +32,25 @@ def write_report(run: Path, report: dict[str, Any], *, path: Path | None = None,
     Raises:
         InputError: There is no such run, or the file cannot be written.
     """
-    material = gather(Path(run), report, moving=moving)
-    name = "report.html" if material.model is not None else "evaluation.html"
-    path = Path(run) / name if path is None else path
+    material = gather(Path(run), result, moving=moving, data=data)
+    path = report_path(Path(run)) if path is None else path
     write_text(path, render_report(material))
     return path
+
+
+def report_path(run: Path, flags: tuple[str, ...] = ()) -> Path:
+    """Return where the page of an evaluation goes: RUN/report.html, or RUN/report-FLAGS.html.
+
+    Only an evaluation with all defaults owns report.html (of a run that was identified, whose identification does,
+    evaluation.html): others would replace it by less.
+
+    Args:
+        run: Run directory.
+        flags: What the evaluation was asked for beyond the defaults, as "horizon-50".
+    """
+    stem = "evaluation" if (run / "identification.json").is_file() else "report"
+    name = "".join(c if c.isalnum() or c in ".-_" else "-" for c in "-".join([stem, *flags]))
+    return run / f"{name}.html"
 
 
 def render_report(material: Material) -> str:
@@ -42,34 +60,45 @@ def render_report(material: Material) -> str:
         overview.headline(material),
         samples.moving(material),
         overview.about(material),
-        *_measured(material),
-        log.data(material) if material.of_log else "",
-        training(material),
-        "" if material.of_log else errors.speed(material),
+        *_measured(material.result, material),
         reproduce(material),
         _footer(),
     ]
-    return page(f"{material.report['robot']}: {material.report['kind']} dynamics", body)
+    about = material.result.about
+    return page(f"{about.robot}: {about.kind} dynamics", body)
 
 
-def _measured(material: Material) -> list[str]:
-    """Return the sections on errors."""
-    if material.of_tosses:
-        return [tosses.by_horizon(material), tosses.over_time(material), samples.trajectories(material)]
-    if material.of_log:
-        return [
-            log.at_horizons(material), samples.trajectories(material), log.by_group(material), log.by_joint(material)
-        ]  # fmt: skip
+@singledispatch
+def _measured(result: Simulated, material: Material) -> list[str]:
+    """Return what was measured, and how the training went."""
+    return errors.simulated_sections(result, samples.trajectories(material), training(material))
+
+
+@_measured.register
+def _(result: Tossed, material: Material) -> list[str]:
+    parts, dt = tossed_parts(result), result.about.dt
+    stride = "each one" if result.stride == 1 else f"one in {result.stride}"
+    lead = (
+        "Open loop: the model gets one recorded state, nothing before it and nothing after it. A roll-out begins at "
+        f"every recorded state ({stride}) that has enough frames behind it; first states are those of episodes. "
+    )
     return [
-        errors.by_horizon(material),
-        errors.grounds(material),
-        errors.floors(material),
-        errors.over_time(material),
-        errors.limits(material),
+        section("Errors on recorded trajectories", *tables(errors.by_horizon(parts, dt)), lead=lead + errors.LEAD),
+        errors.over_time(parts, dt),
         samples.trajectories(material),
-        errors.energy(material),
-        errors.stability(material),
+        log.recordings(result.notes),
+        training(material),
     ]
+
+
+@_measured.register
+def _(result: Logged, material: Material) -> list[str]:
+    return log.logged_sections(result, samples.trajectories(material), training(material))
+
+
+@_measured.register
+def _(result: Forecast, material: Material) -> list[str]:
+    return forecast.forecast_sections(result, material.bands, training(material))
 
 
 def _footer() -> str:

@@ -18,7 +18,7 @@ from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.neural.artifact import NEURAL
-from neurodyn.evaluate.log import evaluate_log
+from neurodyn.evaluate import beside_log
 from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
@@ -77,7 +77,7 @@ def test_training_more_than_halves_the_held_out_rollout_error(trained_run: Path,
 
 @pytest.mark.trains
 def test_the_trained_model_beats_both_baselines_on_test_episodes(trained_run: Path, plant_store: Store):
-    report = evaluate_log(NEURAL.load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30)
+    report = beside_log(NEURAL.load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30).plain()
     better = report["at_horizon"]["all"]["30"]["better_than_baselines"]
     assert better["q_mean"] > 5
     assert better["qd_mean"] > 5
@@ -361,7 +361,7 @@ def test_finetuning_improves_on_other_data(
     shifted = plant.make_store(seed=5, gravity=5.0)
     finetune(str(trained_run), "shifted", shifted, tmp_path, tuning)
     errors = [
-        evaluate_log(NEURAL.load(run), plant.robot(), shifted, split=Split.TEST, horizon=30)["joint_rad"]
+        beside_log(NEURAL.load(run), plant.robot(), shifted, split=Split.TEST, horizon=30).plain()["joint_rad"]
         for run in (trained_run, tmp_path)
     ]
     assert errors[1] < errors[0] / 2

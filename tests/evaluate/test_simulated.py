@@ -11,7 +11,7 @@ from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Step, Trajectory
 from neurodyn.evaluate.comparison import touches_limit
-from neurodyn.evaluate.simulator import evaluate, roll_out
+from neurodyn.evaluate.simulated import Sampled, beside_simulator, both
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Gains
 
@@ -36,6 +36,18 @@ class Wrapped(AnalyticDynamics):
         if self._spoil is not None:
             self._spoil(found)
         return found
+
+
+def evaluate(model: Wrapped, robot: Robot, **options) -> dict:
+    return beside_simulator(model, robot, **options).plain()
+
+
+def roll_out(
+    model: Wrapped, robot: Robot, frames: int, count: int, seed: int, *, driven: bool
+) -> tuple[Sampled, Trajectory]:
+    """Return the starts, and what the simulator does from there."""
+    starts = Sampled.draw(robot, frames, count, seed, driven=driven)
+    return starts, both(model, robot, starts)[1].path
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +91,7 @@ def test_a_coarser_integrator_has_an_error_that_grows(cartpole: Robot):
 
 
 def test_the_seed_decides_the_rollouts(cartpole: Robot):
-    first, again, other = (roll_out(Wrapped(cartpole), cartpole, 5, 3, seed, driven=True).truth.q for seed in (1, 1, 2))
+    first, again, other = (roll_out(Wrapped(cartpole), cartpole, 5, 3, seed, driven=True)[1].q for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -112,7 +124,7 @@ def test_a_model_that_diverges_everywhere_is_reported(value: float, cartpole: Ro
     json.dumps(found, allow_nan=False)
 
 
-def test_the_floors_are_the_simulators_own_errors(perfect: dict, cartpole: Robot):
+def test_the_reference_errors_are_the_simulators_own(perfect: dict, cartpole: Robot):
     floors = perfect["floors"]
     assert floors["rollouts"] == ROLLOUTS
     finer = evaluate(
@@ -122,12 +134,12 @@ def test_the_floors_are_the_simulators_own_errors(perfect: dict, cartpole: Robot
     first = floors["perturbed_1e-6"]["10"]
     assert 2e-7 < first["joint_rad"] < 2e-5
     assert 2e-7 < first["base_position_m"] < 2e-6
-    assert evaluate(Wrapped(cartpole), cartpole, horizon=5, rollouts=2, floors=0)["floors"] is None
+    assert evaluate(Wrapped(cartpole), cartpole, horizon=5, rollouts=2, references=0)["floors"] is None
 
 
 def test_a_robot_declares_its_horizon(cartpole: Robot):
     short = msgspec.structs.replace(cartpole, evaluation_horizon=13)
-    assert evaluate(Wrapped(short), short, rollouts=2, floors=0, driven=False)["horizon"] == 13
+    assert evaluate(Wrapped(short), short, rollouts=2, references=0, driven=False)["horizon"] == 13
     assert cartpole.evaluation_horizon == 1000
 
 
@@ -137,12 +149,12 @@ def test_a_robot_with_gains_is_held_by_its_own_controller(cartpole: Robot):
         gains=Gains(kp=(500.0, 900.0), kd=(80.0, 90.0), spread=0.2, hold=(700.0, 100.0)),
         nominal={"slider": 0.4},
     )
-    found = roll_out(Wrapped(held), held, 400, 4, 1, driven=False)
+    starts, found = roll_out(Wrapped(held), held, 400, 4, 1, driven=False)
     # The cart comes to rest at the nominal place; without a controller it would roll on.
-    assert found.truth.q[:, -60:, 0].sub(0.4).abs().max() < 0.35
-    free = roll_out(Wrapped(cartpole), cartpole, 400, 4, 1, driven=False)
-    assert torch.equal(free.start.q, found.start.q)
-    assert free.truth.q[:, -60:, 0].sub(0.4).abs().max() > 1.0
+    assert found.q[:, -60:, 0].sub(0.4).abs().max() < 0.35
+    same, free = roll_out(Wrapped(cartpole), cartpole, 400, 4, 1, driven=False)
+    assert torch.equal(same.start.q, starts.start.q)
+    assert free.q[:, -60:, 0].sub(0.4).abs().max() > 1.0
 
 
 def test_the_controller_sees_the_models_own_state(cartpole: Robot):
@@ -159,11 +171,11 @@ def test_the_controller_sees_the_models_own_state(cartpole: Robot):
 
     model = Still(held)
     model.torques = []
-    done = roll_out(model, held, 5, 3, 1, driven=False)
-    expected = -700.0 * done.start.q[:, :1] - 100.0 * done.start.qd[:, :1]
+    starts, done = roll_out(model, held, 5, 3, 1, driven=False)
+    expected = -700.0 * starts.start.q[:, :1] - 100.0 * starts.start.qd[:, :1]
     for torque in model.torques:
         torch.testing.assert_close(torque, expected)
-    assert not torch.allclose(done.truth.q[:, -1], done.start.q, atol=1e-3)
+    assert not torch.allclose(done.q[:, -1], starts.start.q, atol=1e-3)
 
 
 def test_touching_a_limit_is_seen_within_the_horizon_only(cartpole: Robot):

@@ -10,13 +10,13 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.evaluate.log import evaluate_log
+from neurodyn.evaluate.logged import beside_log
 from neurodyn.robots import Robot
 from tests import plant
 
 
 def score(model, store: Store, **options) -> dict:
-    return evaluate_log(model, plant.robot(), store, **{"split": Split.TEST, "horizon": 20, **options})
+    return beside_log(model, plant.robot(), store, **{"split": Split.TEST, "horizon": 20, **options}).plain()
 
 
 def with_context(frames: int) -> plant.PlantDynamics:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results on the terminal: the tables of their pages."""
+
+from collections.abc import Iterable
+from functools import singledispatch
+
+from rich.table import Table as RichTable
+
+from neurodyn.cli.console import terminal
+from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
+from neurodyn.identify.result import Identified
+from neurodyn.policy.evaluate import PolicyEvaluation
+from neurodyn.report import errors, forecast, identification, log
+from neurodyn.report.overview import in_a_sentence
+from neurodyn.report.page import Table
+from neurodyn.report.words import simulated_parts, tossed_parts
+
+_WIDTH = 120
+_MOST_ROWS = 24  # of a table by group
+
+
+def print_evaluation(result: Evaluation) -> None:
+    """Print what `evaluate.evaluate` returns."""
+    print_tables(in_a_sentence(result), evaluation_tables(result))
+
+
+def print_identification(result: Identified) -> None:
+    """Print parameters with intervals, and errors on held-out windows."""
+    found = [identification.parameters(result), *identification.errors(result)]
+    warnings = [f"warning: {text}" for text in result.warnings]
+    print_tables(identification.lead(result), found, identification.errors_lead(result), *warnings)
+
+
+def print_policy(result: PolicyEvaluation) -> None:
+    """Print the returns of a policy by dynamics, and the errors between them."""
+    from neurodyn.policy.report import returns
+
+    print_tables("", returns(result))
+
+
+def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
+    """Print tables below their titles; those without rows are left out."""
+    console = terminal(_WIDTH)
+    console.print(title, soft_wrap=True)
+    for table in tables:
+        if table.rows:
+            shown = RichTable(*table.head, title=table.title, title_justify="left")
+            shown.columns[0].no_wrap = True
+            for row in table.rows:
+                shown.add_row(*row)
+            console.print(shown)
+    for remark in remarks:
+        console.print(remark, soft_wrap=True)
+
+
+@singledispatch
+def evaluation_tables(result: Simulated) -> list[Table]:
+    """Return the tables of an evaluation that are for the terminal."""
+    found = errors.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
+    more = errors.grounds, errors.limits, errors.energy, errors.stability
+    return [*found, *(table for part in more for table in part(result)), errors.speed(result)]
+
+
+@evaluation_tables.register
+def _(result: Tossed) -> list[Table]:
+    return errors.by_horizon(tossed_parts(result), result.about.dt)
+
+
+@evaluation_tables.register
+def _(result: Logged) -> list[Table]:
+    return [*log.at_horizons(result), *(table for table in log.by_group(result) if len(table.rows) <= _MOST_ROWS)]
+
+
+@evaluation_tables.register
+def _(result: Forecast) -> list[Table]:
+    groups = [table for table in forecast.groups(result) if len(table.rows) <= _MOST_ROWS]
+    return [forecast.errors(result), *groups, *forecast.calibration(result), forecast.events(result)]

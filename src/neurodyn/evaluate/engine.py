@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roll-outs of any dynamics along batches of starts, wherever these come from.
+
+A controller acts on each one's own state: the model's torques follow from what the model predicted, the simulator's
+from what the simulator did.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Trajectory, Window, present_state
+from neurodyn.evaluate.records import About
+
+SEED = 500
+"""Seed of starts and torques, unless another is asked for."""
+
+
+@dataclass(frozen=True)
+class Drive:
+    """Torques, or the targets and gains of a PD controller, for a batch of roll-outs.
+
+    Attributes:
+        torque: Torques or forces [N m or N], shape [worlds, T, nu]; None where a controller drives.
+        target: Targets of the controller [rad or m], shape [worlds, T, nu]; None where torques drive.
+        kp: Stiffness [N m/rad or N/m], shape [worlds, 1].
+        kd: Damping [N m s/rad or N s/m], shape [worlds, 1].
+    """
+
+    torque: Tensor | None = None
+    target: Tensor | None = None
+    kp: Tensor | None = None
+    kd: Tensor | None = None
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+        values = self.target if self.torque is None else self.torque
+        return 0 if values is None else values.shape[1]
+
+    def at(self, frame: int) -> Control:
+        """Return what drives one frame."""
+        if self.target is None:
+            return Control(torque=None if self.torque is None else self.torque[:, frame])
+        return Control(target=self.target[:, frame], kp=self.kp, kd=self.kd)
+
+    def worlds(self, rows: slice) -> "Drive":
+        """Return the drive of some of the roll-outs."""
+        return Drive(*(None if x is None else x[rows] for x in (self.torque, self.target, self.kp, self.kd)))
+
+    def until(self, frame: int) -> "Drive":
+        """Return the drive of the first frames."""
+        torque, target = (None if x is None else x[:, :frame] for x in (self.torque, self.target))
+        return replace(self, torque=torque, target=target)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Starts of roll-outs, one world each.
+
+    Attributes:
+        past: First states, or histories that end in them.
+        drive: What drives the robot from there on.
+        environment: What the worlds are in; None for the dynamics' own.
+    """
+
+    past: State | Window
+    drive: Drive
+    environment: Environment | None = None
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """Roll-outs from all starts.
+
+    Attributes:
+        path: States, the first ones included.
+        seconds: Wall time [s].
+        cpu_seconds: Processor time [s].
+    """
+
+    path: Trajectory
+    seconds: float
+    cpu_seconds: float
+
+
+@torch.no_grad()
+def roll_out(dynamics: Dynamics, batches: Iterable[Batch]) -> Rolled:
+    """Roll dynamics out from all starts, batch by batch, so that memory stays bounded."""
+    paths, wall, cpu = [], 0.0, 0.0
+    for batch in batches:
+        begin = time.perf_counter(), time.process_time()
+        paths.append(follow(dynamics, batch))
+        wall, cpu = wall + time.perf_counter() - begin[0], cpu + time.process_time() - begin[1]
+    return Rolled(joined(paths), wall, cpu)
+
+
+def follow(dynamics: Dynamics, batch: Batch) -> Trajectory:
+    """Roll out as driven: under torques, or with a controller that acts on the dynamics' own state."""
+    drive = batch.drive
+    if drive.torque is not None:
+        return dynamics.rollout(batch.past, drive.torque, batch.environment)
+    # The fast step of a network uses up the carry, which nobody else holds here.
+    carry, state = dynamics.begin(batch.past, batch.environment), present_state(batch.past)
+    q, qd = [state.q], [state.qd]
+    for frame in range(drive.frames):
+        carry, step = dynamics.step_(carry, state, drive.at(frame))
+        state = step.state
+        q.append(state.q)
+        qd.append(state.qd)
+    return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+
+def joined(paths: list[Trajectory]) -> Trajectory:
+    """Return roll-outs of several batches as one."""
+
+    def cat(parts: list[Tensor | None]) -> Tensor | None:
+        there = [part for part in parts if part is not None]
+        return torch.cat(there) if there else None
+
+    return Trajectory(
+        torch.cat([path.q for path in paths]), torch.cat([path.qd for path in paths]),
+        cat([path.channels for path in paths]), cat([path.aleatoric for path in paths]),
+        cat([path.epistemic for path in paths]),
+    )  # fmt: skip
+
+
+def picked(path: Trajectory, rows: Tensor | slice) -> Trajectory:
+    """Return positions and velocities of some of the roll-outs."""
+    return Trajectory(path.q[rows], path.qd[rows])
+
+
+def about(model: Dynamics, horizon: int, rollouts: int, seed: int) -> About:
+    """Return what is evaluated."""
+    weights = sum(p.numel() for p in model.parameters())
+    return About(
+        robot=model.spec.robot, kind=model.kind, network=model.network, parameters=weights, horizon=horizon,
+        rollouts=rollouts, seed=seed, dt=model.spec.dt,
+    )  # fmt: skip

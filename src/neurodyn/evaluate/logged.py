@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model beside a log: open-loop errors from many starts, beside trivial baselines.
+
+A network with a memory first sees the recorded frames before the start. Of a floating robot (a toss), every recorded
+state is a start, the model gets that state alone, and the first states of episodes (the releases) count once more on
+their own.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.data.store import Store
+from neurodyn.dynamics.interface import Dynamics, Trajectory
+from neurodyn.dynamics.measures import (
+    MOVING,
+    constant_velocity,
+    error_names,
+    error_units,
+    finite_worlds,
+    joint_distance,
+    persistence,
+)
+from neurodyn.evaluate.comparison import compare
+from neurodyn.evaluate.engine import SEED, about, picked, roll_out
+from neurodyn.evaluate.metrics import Compared, percentiles
+from neurodyn.evaluate.recorded import Recorded, episodes_in, split_name
+from neurodyn.evaluate.records import Logged, LogMark, LogSection, PartialComparison, StateErrors, Tossed
+from neurodyn.robots import Robot
+
+SECONDS = (0.1, 0.25, 0.5)
+_TOSSES = 2048  # starts in a batch
+
+
+def beside_log(
+    model: Dynamics,
+    robot: Robot,
+    store: Store,
+    *,
+    split: int | None,
+    horizon: int | None = None,
+    rollouts: int | None = None,
+    seed: int = SEED,
+) -> Logged | Tossed:
+    """Measure a model on recorded episodes.
+
+    Args:
+        model: The model.
+        robot: The robot that the log is of.
+        store: The recorded trajectories.
+        split: Which episodes; None for all of them.
+        horizon: Frames of a roll-out; None for half a second, of a floating robot for its own horizon.
+        rollouts: Most starts, spread evenly over all possible ones; None for 20,000.
+        seed: Given back in the result; starts do not depend on it.
+
+    Raises:
+        InputError: No episode is long enough.
+    """
+    if not robot.fixed_base:
+        return _tossed(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed)
+    frames = horizon or round(SECONDS[-1] / robot.dt)
+    marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
+    context = model.spec.context
+    starts = Recorded.along(store, split, context, frames, rollouts)
+    truth, predicted = starts.truth, roll_out(model, starts.batches(context)).path
+    compared = Compared(robot, predicted, truth)
+    paths = {
+        "model": predicted,
+        "persistence": persistence(truth),
+        "constant_velocity": constant_velocity(truth, robot.dt, robot.spec),
+    }
+    finite = finite_worlds(predicted).numpy()
+
+    def section(rows: np.ndarray) -> LogSection:
+        kept = torch.from_numpy(np.flatnonzero(rows & finite))
+        found = {str(m): _at(robot, paths, truth, kept, m) for m in marks} if len(kept) else {}
+        return LogSection(starts=len(kept), marks=found)
+
+    moving = (truth.qd.abs().mean((1, 2)) > MOVING).numpy()
+    return Logged(
+        about=about(model, frames, len(finite), seed),
+        context_frames=context,
+        split=split_name(split),
+        episodes=len(episodes_in(store, split)),
+        notes=store.header.notes,
+        moving_above=MOVING,
+        summary=compared.summary(frames),
+        by_horizon=compared.by_horizon(marks),
+        finite_fraction=float(finite.mean()),
+        at_horizon={"all": section(np.ones(len(finite), bool)), "moving": section(moving)},
+        groups={name: section(rows) for name, rows in starts.groups().items()},
+        q_names=list(error_names(robot.spec)),
+        q_units=list(error_units(robot.spec)),
+        qd_names=list(robot.spec.qd_names),
+    )
+
+
+def _at(robot: Robot, paths: dict[str, Trajectory], truth: Trajectory, rows: Tensor, mark: int) -> LogMark:
+    """Return errors of model and baselines at a horizon over some of the starts."""
+    found = {}
+    for name, path in paths.items():
+        q = joint_distance(robot.spec, path.q[rows, mark], truth.q[rows, mark]).double()
+        qd = (path.qd[rows, mark] - truth.qd[rows, mark]).abs().double()
+        found[name] = StateErrors(
+            q=q.mean(0).tolist(), qd=qd.mean(0).tolist(), q_mean=float(q.mean()), qd_mean=float(qd.mean()),
+            q_percentiles=percentiles(q.mean(1)), qd_percentiles=percentiles(qd.mean(1)),
+        )  # fmt: skip
+    baselines = found["persistence"], found["constant_velocity"]
+    better = {
+        what: min(getattr(b, what) for b in baselines) / max(getattr(found["model"], what), 1e-12)
+        for what in ("q_mean", "qd_mean")
+    }
+    return LogMark(seconds=mark * robot.dt, better_than_baselines=better, **found)
+
+
+def _tossed(
+    model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int
+) -> Tossed:
+    starts = Recorded.along(store, split, 0, frames, rollouts, _TOSSES)
+    done, truth, released = roll_out(model, starts.batches(0)), starts.truth, torch.from_numpy(starts.released)
+    first = compare(robot, picked(done.path, released), picked(truth, released), simulated=False)
+    return Tossed(
+        about=about(model, frames, len(released), seed),
+        context_frames=0,
+        split=split_name(split),
+        episodes=len(episodes_in(store, split)),
+        env_steps_per_second=len(released) * frames / done.seconds,
+        notes=store.header.notes,
+        stride=starts.stride,
+        comparison=compare(robot, done.path, truth, simulated=False),
+        releases=PartialComparison(rollouts=int(released.sum()), comparison=first),
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of roll-outs beside the truth: what is measured, and its means over frames and roll-outs.
+
+Figures follow NeRD's passive-motion evaluation (arXiv 2508.15755, section 4): means over all frames up to a horizon and
+over all roll-outs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.registry import Registry
+from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.measures import Columns, finite_worlds, position_errors
+from neurodyn.evaluate.records import Curve, Curves, Percentiles, Summary
+from neurodyn.robots import Robot
+
+HORIZONS = (10, 100, 500, 1000)
+PERCENTILES = (10, 50, 90)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One error of roll-outs, from which JSON, tables and pages are made.
+
+    Attributes:
+        unit: Its unit.
+        title: Its name on pages.
+        label: Its name in tables.
+        compute: From roll-outs beside the truth to absolute errors, shape [worlds, T, n]; None where the robot has
+            none.
+    """
+
+    unit: str
+    title: str
+    label: str
+    compute: Callable[["Compared"], Tensor | None]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Roll-outs beside the truth, from the same starts.
+
+    Attributes:
+        robot: The robot.
+        predicted: What was predicted.
+        truth: What happened.
+    """
+
+    robot: Robot
+    predicted: Trajectory
+    truth: Trajectory
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Which position errors belong together."""
+        return Columns.of(self.robot)
+
+    @cached_property
+    def position_errors(self) -> Tensor:
+        """Position errors of all frames but the first, shape [worlds, T, errors]."""
+        return position_errors(self.robot.spec, self.predicted, self.truth)
+
+    @cached_property
+    def finite(self) -> Tensor:
+        """Which roll-outs are finite to their end, as is the truth, shape [worlds]."""
+        return finite_worlds(self.predicted) & finite_worlds(self.truth)
+
+    @cached_property
+    def errors(self) -> dict[str, Tensor]:
+        """Errors by metric."""
+        found = {name: metric.compute(self) for name, metric in METRICS.items()}
+        return {name: errors for name, errors in found.items() if errors is not None}
+
+    def summary(self, horizon: int, rows: Tensor | None = None) -> Summary:
+        """Return mean errors up to a horizon over some roll-outs; None for those that are finite."""
+        rows = self.finite if rows is None else rows
+        means: dict[str, float | None] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
+        spread: dict[str, Percentiles] = {}
+        for name, errors in self.errors.items():
+            by_world = errors[rows][:, :horizon].double().mean((1, 2))
+            means[name] = float(by_world.mean()) if len(by_world) else None
+            spread[name] = percentiles(by_world)
+        kept = self.position_errors[rows][:, :horizon]
+        single = kept.double().mean((0, 1)).tolist() if len(kept) else None
+        joints: dict[str, float | None] = {
+            name: None if single is None else single[i] for name, i in self.columns.joints().items()
+        }
+        return Summary(means=means, percentiles=spread, joints=joints)
+
+    def by_horizon(self, marks: list[int], rows: Tensor | None = None) -> dict[str, Summary]:
+        """Return mean errors up to each horizon."""
+        return {str(mark): self.summary(mark, rows) for mark in marks}
+
+    def curves(self, points: int = 200) -> Curves:
+        """Return mean and percentiles of the errors at single frames, for plots."""
+        length = self.truth.q.shape[1] - 1
+        frames = torch.linspace(1, length, min(points, length)).long().unique()
+        found = {}
+        for name, errors in self.errors.items():
+            at = errors[self.finite][:, frames - 1].double().mean(-1)
+            found[name] = Curve(
+                mean=at.mean(0).tolist() if len(at) else [],
+                median=at.median(0).values.tolist() if len(at) else [],
+                p90=torch.quantile(at, 0.9, dim=0).tolist() if len(at) else [],
+            )
+        return Curves(frame=frames.tolist(), by_metric=found)
+
+
+def _of_columns(part: str) -> Callable[[Compared], Tensor | None]:
+    def picked(compared: Compared) -> Tensor | None:
+        columns = getattr(compared.columns, part)
+        return compared.position_errors[..., list(columns)] if columns else None
+
+    return picked
+
+
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    base_position_m=Metric("m", "Base position", "base", _of_columns("base")),
+    base_orientation_rad=Metric("rad", "Base orientation", "base", _of_columns("orientation")),
+    joint_rad=Metric("rad", "Joint angle", "joints", _of_columns("angles")),
+    joint_m=Metric("m", "Joint position", "slides", _of_columns("slides")),
+)
+"""All errors, by their key in JSON, in the order in which they are shown."""
+
+
+def shown(summary: Summary) -> dict[str, Metric]:
+    """Return the metrics that a summary holds with percentiles."""
+    return {name: METRICS[name] for name in METRICS if name in summary.percentiles}
+
+
+def percentiles(values: Tensor) -> Percentiles:
+    """Return percentiles of a set of values, keyed by "10", "50", "90"."""
+    if not len(values):
+        return {str(p): None for p in PERCENTILES}
+    shares = torch.tensor([p / 100 for p in PERCENTILES], dtype=torch.float64)
+    found = torch.quantile(values.double(), shares).tolist()
+    return {str(p): value for p, value in zip(PERCENTILES, found, strict=True)}
+
+
+def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
+    """Return the horizons to report: the usual ones as far as the roll-outs go, and their end."""
+    return sorted({mark for mark in marks if mark <= frames} | {frames})

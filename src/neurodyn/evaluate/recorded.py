@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts along a log: windows spread evenly over all that its episodes hold, with what was measured as the truth.
+
+Prediction k of a roll-out is compared with recorded state k: it starts in the recorded state at the start of frame 0,
+and the recorded control of frame k leads from state k to state k + 1.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Split, Store
+from neurodyn.data.windows import Windows, all_windows, window_starts
+from neurodyn.dynamics.interface import Trajectory, Window
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.evaluate.engine import Batch, Drive, joined
+
+MOST = 20_000
+"""Starts along a log, unless asked for another number."""
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Windows of a log.
+
+    Attributes:
+        store: The log.
+        context: Frames of each window before its start.
+        windows: The windows, in batches.
+        stride: States between two starts.
+    """
+
+    store: Store
+    context: int
+    windows: list[Windows]
+    stride: int
+
+    @classmethod
+    def along(
+        cls, store: Store, split: int | None, context: int, frames: int, most: int | None = None, batch: int = 4096
+    ) -> "Recorded":
+        """Take windows of `context` and then `frames` frames from the episodes of a split (None: from all).
+
+        Raises:
+            InputError: No episode is long enough.
+        """
+        length = context + frames
+        total = len(window_starts(store, episodes_in(store, split), length))
+        stride = max(1, -(-total // (most or MOST)))
+        return cls(store, context, list(all_windows(store, length, split=split, stride=stride, batch=batch)), stride)
+
+    def batches(self, seen: int, *, environments: bool = True) -> Iterator[Batch]:
+        """Yield the starts, with the last `seen` recorded frames before them.
+
+        Args:
+            seen: Frames of history; 0 for the first state alone.
+            environments: Whether roll-outs take place where the log did.
+        """
+        recorded = RecordedEnvironments(self.store) if environments else None
+        for w in self.windows:
+            first, start = self.context - min(seen, self.context), self.context
+            channels = None if w.channels is None else w.channels[:, first : start + 1]
+            past = Window(w.q[:, first : start + 1], w.qd[:, first : start + 1], w.control[:, first:start], channels)
+            where = None if recorded is None else recorded.of(w)
+            yield Batch(past if first < start else past.present, Drive(torque=w.control[:, start:]), where)
+
+    @property
+    def truth(self) -> Trajectory:
+        """What was measured from the starts on."""
+        c = self.context
+        return joined(
+            [
+                Trajectory(w.q[:, c:], w.qd[:, c:], None if w.channels is None else w.channels[:, c:])
+                for w in self.windows
+            ]
+        )
+
+    @property
+    def group(self) -> np.ndarray:
+        """Group of each start, shape [starts]; -1 where there is none."""
+        return np.concatenate([w.group for w in self.windows])
+
+    @property
+    def released(self) -> np.ndarray:
+        """Which windows begin with their episode, shape [starts]."""
+        return np.concatenate([w.start == 0 for w in self.windows])
+
+    def groups(self) -> dict[str, np.ndarray]:
+        """Return which starts are in each group, by its name."""
+        group, names = self.group, self.store.header.groups
+        return {names[i] if i >= 0 else "(no group)": group == i for i in np.unique(group)}
+
+    def thinned(self, count: int) -> "Recorded":
+        """Return about `count` of the windows, spread evenly."""
+        stride = max(1, sum(len(w.group) for w in self.windows) // count)
+        return replace(self, windows=[w.rows(slice(None, None, stride)) for w in self.windows])
+
+
+def episodes_in(store: Store, split: int | None) -> np.ndarray:
+    """Return the episodes of a split; None for all."""
+    return store.episodes() if split is None else episodes_of(store, split)
+
+
+def chosen_split(store: Store, name: str | None) -> int | None:
+    """Return the split of a name; by default the test episodes, or validation episodes where there are none.
+
+    Raises:
+        InputError: There is no such split.
+    """
+    if name is None:
+        return Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+    if name != ALL and name.upper() not in Split.__members__:
+        raise InputError(f"--split is {name!r}; valid: train, validation, test or {ALL}")
+    return None if name == ALL else Split[name.upper()]
+
+
+def split_name(split: int | None) -> str:
+    """Return the name of a split."""
+    return ALL if split is None else Split(split).name.lower()

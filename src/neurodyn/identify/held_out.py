@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open-loop forecasts of held-out windows by several models side by side, and their errors by horizon.
+
+The noise floor is what the sensors' noise alone lets a model err by: its forecasts of its own motion, measured with
+that noise. Larger errors on the log come from the model, from torques that are not those logged, or from noise that is
+not white.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
+import torch
+from torch import Tensor
+
+from neurodyn.core.records import Record
+from neurodyn.core.seeds import derive_seed
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Dynamics, State, Trajectory, Window
+from neurodyn.dynamics.measures import (
+    MOVING,
+    constant_velocity,
+    displace,
+    error_names,
+    finite_worlds,
+    joint_distance,
+    persistence,
+)
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.identify.noise import Noise
+from neurodyn.identify.starts import Start, started
+from neurodyn.learn.hybrid.windows import FitWindows
+
+Forecast = Callable[[FitWindows, int], Trajectory]
+"""From windows and their frames of context to the T + 1 states from the end of the context on."""
+
+
+class Errors(Record, frozen=True):
+    """Mean absolute errors at a horizon, over coordinates and by name; None where no window counts."""
+
+    q_mean: float | None = None
+    qd_mean: float | None = None
+    q: dict[str, float] = msgspec.field(default_factory=dict)
+    qd: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+class HorizonErrors(Record, frozen=True):
+    """Errors at a horizon over all windows in which the forecast is finite, and over those of them that move."""
+
+    inline = ("errors",)
+
+    errors: Errors
+    moving: Errors
+    finite_fraction: float
+
+
+class HeldOut(Record, frozen=True):
+    """Errors by model and horizon ("0.1"), and over which windows they are means."""
+
+    by_model: dict[str, dict[str, HorizonErrors]]
+    starts: int
+    moving_starts: int
+    moving_above: float
+    seconds: list[float]
+
+
+def hybrid_forecast(
+    dynamics: HybridDynamics, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
+) -> Forecast:
+    """Return the forecasts of a hybrid model, from states as logged or estimated from `context` past frames."""
+
+    def forecast(windows: FitWindows, frames: int) -> Trajectory:
+        future = started(dynamics, windows.cut(frames - context), context, start, noise, environments)
+        where = environments.at(future.ground)
+        return dynamics.rollout(State(future.q[:, 0], future.qd[:, 0]), future.control, where)
+
+    return forecast
+
+
+def model_forecast(model: Dynamics, environments: RecordedEnvironments) -> Forecast:
+    """Return the forecasts of any other model, from the logged state and as much history as it makes use of."""
+
+    def forecast(windows: FitWindows, frames: int) -> Trajectory:
+        seen = min(model.spec.context, frames)
+        part = windows.cut(frames - seen)
+        q, qd, control = (x.float() for x in (part.q, part.qd, part.control))
+        where = environments.at(None if part.ground is None else part.ground.float())
+        past = Window(q[:, : seen + 1], qd[:, : seen + 1], control[:, :seen])
+        found = model.rollout(past if seen else past.present, control[:, seen:], where)
+        return Trajectory(found.q.double(), found.qd.double())
+
+    return forecast
+
+
+def baselines(spec: StateSpec) -> dict[str, Forecast]:
+    """Return the forecasts that need no model: persistence and constant velocity."""
+
+    def truth(windows: FitWindows, frames: int) -> Trajectory:
+        part = windows.cut(frames)
+        return Trajectory(part.q, part.qd)
+
+    return {
+        "hold-last": lambda windows, frames: persistence(truth(windows, frames)),
+        "constant-velocity": lambda windows, frames: constant_velocity(truth(windows, frames), spec.dt, spec),
+    }
+
+
+@torch.no_grad()
+def held_out_errors(
+    models: Mapping[str, Forecast], spec: StateSpec, windows: FitWindows, context: int, seconds: tuple[float, ...]
+) -> HeldOut:
+    """Measure models on windows of `context` and then more frames.
+
+    Args:
+        models: Their forecasts by name.
+        spec: Names of the coordinates.
+        windows: The windows.
+        context: Frames that are not forecast.
+        seconds: Horizons; those beyond the windows are left out.
+    """
+    truth = windows.cut(context)
+    moving = truth.qd.abs().mean((1, 2)) > MOVING
+    marks = {f"{s:g}": round(s / spec.dt) for s in seconds if 1 <= round(s / spec.dt) <= truth.frames}
+    found = {}
+    for name, forecast in models.items():
+        path = forecast(windows, context)
+        finite = finite_worlds(path)
+        found[name] = {
+            mark: HorizonErrors(
+                errors=_means(path, truth, spec, frame, finite),
+                moving=_means(path, truth, spec, frame, finite & moving),
+                finite_fraction=float(finite.double().mean()),
+            )
+            for mark, frame in marks.items()
+        }
+    return HeldOut(
+        by_model=found, starts=truth.count, moving_starts=int(moving.sum()), moving_above=MOVING,
+        seconds=[float(mark) for mark in marks],
+    )  # fmt: skip
+
+
+def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, rows: Tensor) -> Errors:
+    if not bool(rows.any()):
+        return Errors()
+    q = joint_distance(spec, path.q[rows, frame], truth.q[rows, frame]).mean(0)
+    qd = (path.qd[rows, frame] - truth.qd[rows, frame]).abs().mean(0)
+    return Errors(
+        q_mean=float(q.mean()), qd_mean=float(qd.mean()), q=dict(zip(error_names(spec), q.tolist(), strict=True)),
+        qd=dict(zip(spec.qd_names, qd.tolist(), strict=True)),
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def noise_floor(
+    dynamics: HybridDynamics,
+    windows: FitWindows,
+    past: int,
+    noise: Noise,
+    environments: RecordedEnvironments,
+    *,
+    start: Start,
+    context: int,
+    seconds: tuple[float, ...],
+    seed: int,
+) -> dict[str, HorizonErrors]:
+    """Return the errors of a model on its own motion, from the log's states under the log's torques, by horizon.
+
+    Args:
+        dynamics: The model.
+        windows: Windows of `past` frames and those to forecast.
+        past: Frames that are not forecast.
+        noise: Noise of the sensors, white.
+        environments: Where the windows took place.
+        start: How forecasts start.
+        context: Frames of the past that a starting state is estimated from.
+        seconds: Horizons.
+        seed: Seed of the noise.
+    """
+    generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
+    where = environments.at(windows.ground)
+    path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, where)
+    kept = finite_worlds(path).nonzero()[:, 0]
+    q, qd, windows = path.q[kept], path.qd[kept], windows.rows(kept)
+    drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)
+    moved, faster = drawn.chunk(2, -1)
+    measured = replace(windows, q=displace(dynamics.spec, q, moved), qd=qd + faster)
+    forecast = hybrid_forecast(dynamics, start, context, noise, environments)
+    return held_out_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]

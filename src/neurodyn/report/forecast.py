@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sections on a world model: forecasts with bands over the truth, errors by horizon, calibration, events."""
+
+from itertools import cycle
+from pathlib import Path
+
+import torch
+
+from neurodyn.data.store import Store
+from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.evaluate.forecasts import Forecasts
+from neurodyn.evaluate.recorded import Recorded
+from neurodyn.evaluate.records import PERSISTENCE, Forecast
+from neurodyn.report.log import recordings
+from neurodyn.report.numbers import MISSING, digits, share, span
+from neurodyn.report.page import Table, figure, grid, heading, section, tables
+from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, legend_list, plot
+
+_SAMPLES, _DRAWN = 3, 600
+_MOST_COLUMNS = 8
+_COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
+
+
+def cards(result: Forecast) -> list[tuple[str, str, str]]:
+    """Return the few figures that matter most."""
+    last, dt = result.at_horizon[str(result.about.horizon)], result.about.dt
+    near = str(min(result.marks, key=lambda mark: abs(mark * dt - 0.25)))
+    found = []
+    for entry in (result.at_horizon[near], last):
+        model, held = (digits(entry.by_model[name].scaled or 0.0) for name in ("model", PERSISTENCE))
+        remark = f"in standard deviations of the data; persistence baseline {held}"
+        found.append((model, f"error after {span(entry.seconds)}", remark))
+    within = (share(result.coverage[near].two_sigma), "within two sigma there", "95.4 % of a normal distribution")
+    return [found[0], within, found[1]]
+
+
+@torch.no_grad()
+def bands(model: WorldModel, store: Store, split: int | None, horizon: int) -> str:
+    """Return forecasts with bands of two standard deviations over the truth, from evenly spread starts."""
+    starts = Recorded.along(store, split, model.spec.context, horizon, _DRAWN)
+    found = Forecasts.along(model, starts)
+    count = len(found.error)
+    chosen = sorted({(2 * k + 1) * count // (2 * _SAMPLES) for k in range(_SAMPLES)})
+    legend = legend_list([("forecast, mean of the members", PREDICTED), ("recorded", TRUTH), ("two sigma", SECOND)])
+    places = [(e, s) for w in starts.windows for e, s in zip(w.episode, w.start, strict=True)]
+    parts = []
+    for world in chosen:
+        episode, start = places[world]
+        where = f"Episode {int(episode)}, from {digits((int(start) + starts.context) * model.spec.dt)} s"
+        parts.append(heading(where) + _sample(found, world))
+    lead = "Starts spread evenly over the episodes, not chosen by how well they went."
+    return section("Forecasts with bands", legend, *parts, lead=lead)
+
+
+def _sample(found: Forecasts, world: int) -> str:
+    model, path, truth = found.model, found.path, found.truth
+    mean, true = (model.observation.join(x.q, x.qd, x.channels)[world, 1:] for x in (path, truth))
+    seconds, band = [(k + 1) * model.spec.dt for k in range(len(mean))], found.std[world]
+    plots = []
+    for i in range(min(_MOST_COLUMNS, model.observation.size)):
+        curves = [
+            Curve(None, seconds, (mean[:, i] - 2 * band[:, i]).tolist(), SECOND, "--", 0.8),
+            Curve(None, seconds, (mean[:, i] + 2 * band[:, i]).tolist(), SECOND, "--", 0.8),
+            Curve(None, seconds, true[:, i].tolist(), TRUTH, "-", 4.0, 0.5),
+            Curve(None, seconds, mean[:, i].tolist(), PREDICTED, "-", 1.2),
+        ]
+        name = f"{model.observation.names[i]} [{model.observation.units[i]}]"
+        svg = plot(f"band-{world}-{i}", curves, x_label="time [s]", unit="", legend=False, description=name)
+        plots.append(figure(svg, name))
+    return grid(plots)
+
+
+def errors(result: Forecast) -> Table:
+    """Return errors at horizons beside the persistence baseline and other models."""
+    rows = []
+    for entry in result.at_horizon.values():
+        found = [entry.by_model[name] for name in _models(result)]
+        for what, values in (
+            ("positions", [one.q_mean for one in found]),
+            ("velocities", [one.qd_mean for one in found]),
+            ("all columns [standard deviations]", [one.scaled for one in found]),
+        ):
+            rows.append([f"{span(entry.seconds)}: {what}", *map(_number, values)])
+    head = ["Horizon", *map(_label, _models(result))]
+    return Table("Mean absolute errors at the horizon itself", head, rows, strong=1)
+
+
+def by_column(result: Forecast) -> Table:
+    """Return errors at horizons column by column."""
+    rows = []
+    for entry in result.at_horizon.values():
+        columns = [entry.by_model[name].columns for name in _models(result)]
+        for i, (column, unit) in enumerate(zip(result.columns, result.units, strict=True)):
+            cells = [_number(None if values is None else values[i]) for values in columns]
+            rows.append([f"{span(entry.seconds)}: {column} [{unit}]", *cells])
+    return Table("By column", ["Horizon and column", *map(_label, _models(result))], rows, strong=1)
+
+
+def groups(result: Forecast) -> list[Table]:
+    """Return position errors at the longest horizon by group of recordings, where there are several."""
+    last, rows = str(result.about.horizon), []
+    for name, group in result.groups.items() if len(result.groups) > 1 else ():
+        rows.append([name, f"{group.starts:,}", *(_number(one.q_mean) for one in group.marks[last].values())])
+    return [Table(f"Positions after {last} frames", ["Group", "Starts", "Model", "Persistence"], rows)] if rows else []
+
+
+def calibration(result: Forecast) -> list[Table]:
+    """Return coverage and rank correlations by horizon, and what is said out of distribution and with noise."""
+    rows = []
+    for mark, entry in result.coverage.items():
+        ranks = _number(result.epistemic[mark].epistemic_rank), _number(result.epistemic[mark].total_rank)
+        rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *ranks])
+    rank = "Rank correlation of error and epistemic standard deviation"
+    head = ["Horizon", "Within one sigma", "Within two", rank, "of error and total"]
+    drawn = [
+        [f"{factor} times as far from the mean", f"{digits(entry.ratio)}x", share(entry.chance_above_usual)]
+        for factor, entry in result.out_of_distribution.by_factor.items()
+    ]
+    beyond = ["States", "Epistemic standard deviation beside the usual", "Chance that it is above"]
+    noise = [
+        [f"{size} standard deviations", *(_number(found.scaled) for found in entry.marks.values())]
+        for size, entry in result.noise.items()
+    ]
+    noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]
+    return [
+        Table("Coverage and rank correlations", head, rows, strong=2),
+        Table("Out of distribution", beyond, drawn),
+        Table("Errors with noise [standard deviations]", noisy, noise),
+    ]
+
+
+def events(result: Forecast) -> Table:
+    """Return scores of contacts and termination."""
+    rows = [
+        [name, *map(share, (entry.rate, entry.recall, entry.precision, entry.balanced_accuracy))]
+        for name, entry in result.events.items()
+    ]
+    head = ["Event", "Rate", "Recall", "Precision", "Balanced accuracy"]
+    return Table("Contacts and termination", head, rows)
+
+
+def forecast_sections(result: Forecast, bands: str, training: str) -> list[str]:
+    """Return all sections of an evaluation of a world model."""
+    seconds = [(k + 1) * result.about.dt for k in range(result.about.horizon)]
+    curves = [
+        Curve(_label(name), seconds, values, colour)
+        for (name, values), colour in zip(result.by_frame.items(), cycle(_COLOURS))
+    ]
+    caption = "Mean absolute error of all columns, each in units of its standard deviation over the training data"
+    svg = plot("by-frame", curves, x_label="time [s]", unit="", log=True, description=caption)
+    lead = (
+        "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
+        "factors that were fitted on validation episodes."
+    )
+    found = tables([errors(result), *groups(result), by_column(result)])
+    return [
+        bands,
+        section("Errors by horizon", figure(svg, caption), *found),
+        section("Calibration", *tables(calibration(result)), lead=lead),
+        section("Contacts and termination", events(result).html()),
+        recordings(result.notes),
+        training,
+    ]
+
+
+def _models(result: Forecast) -> list[str]:
+    return list(next(iter(result.at_horizon.values())).by_model)
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else digits(value)
+
+
+def _label(name: str) -> str:
+    return {"model": "this model", PERSISTENCE: "persistence"}.get(name, Path(name).name)
