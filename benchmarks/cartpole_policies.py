@@ -16,8 +16,8 @@ from pathlib import Path
 
 from _common import require, single_thread, write_result
 from neurodyn.core import read_config
-from neurodyn.learn import read_metrics
-from neurodyn.policy import PolicyRecord, evaluate
+from neurodyn.learn import RunRecord, read_metrics
+from neurodyn.policy import PolicySettings, evaluate
 
 TASK = "cartpole-swingup"
 PAPER = 1212.5
@@ -71,7 +71,7 @@ def measure(kind: str, dynamics: str, folder: Path, seed: int, episodes: int) ->
         if kind == "world_model":  # it has no memory, and starts where the others do
             flags += ["--starts", "task"]
         neurodyn("policy", "train", TASK, "--dynamics", dynamics, "--out", out, *flags)
-    trained = read_config(out / "config.yaml", PolicyRecord).dynamics
+    trained = read_config(out / "config.yaml", RunRecord[PolicySettings]).dynamics
     require(trained == dynamics, f"{out} was trained in {trained}, not in {dynamics}")
     starts = "task" if kind == "world_model" else None
     result = evaluate(out, tuple(dict.fromkeys(("analytic", dynamics))), episodes=episodes, starts=starts)

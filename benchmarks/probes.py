@@ -40,7 +40,7 @@ from _shapes import torus
 from neurodyn import robots
 from neurodyn.core import Box, ContactPointLayout, Plane, Scene, Terrain
 from neurodyn.geometry import Ground, ProximityQuery, Readings
-from neurodyn.geometry.solids import matrix
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots import ContactPointSelection, Robot
 from neurodyn.sim import build, contact_point_layout, ground_of_model
 
@@ -82,7 +82,7 @@ def accuracy(worlds: int = 600) -> dict[str, float]:
             near &= ours > -0.9 * RADIUS
         if name == "heightfield":
             place = ground.shared[0].place
-            local = (q[:, :3].numpy() - place[:3]) @ matrix(place[3:])
+            local = (q[:, :3].numpy() - place[:3]) @ np.array(quaternion_matrix(place[3:]))
             near &= (np.abs(local[:, :2]) < 0.85).all(1)
         require(bool(near.sum() > 40 and np.isfinite(theirs[near]).all()), f"{name}: contacts are missing")
         errors[name] = float(np.abs(ours - theirs)[near].max())

@@ -67,7 +67,7 @@ def _fast(store: Store) -> Store:
     """Return a store without the groups that were logged too slowly."""
     from fnmatch import fnmatchcase
 
-    kept = [k for k, name in enumerate(store.group_names) if any(fnmatchcase(name, pattern) for pattern in FAST)]
+    kept = [k for k, name in enumerate(store.header.groups) if any(fnmatchcase(name, pattern) for pattern in FAST)]
     table = store.table[[int(group) in kept for group in store.table["group"]]]
     return Store(store.header, store.frames, table, store.ground)
 

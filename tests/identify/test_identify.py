@@ -21,7 +21,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.identify.identify import Given, identify
+from neurodyn.identify.identify import Problem, identify
 from neurodyn.identify.settings import IdentificationSettings, NetworkSettings, changed
 from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.loop import TrainState
@@ -80,8 +80,8 @@ def log_of(model: HybridDynamics, values: torch.Tensor, *, scale: float = 1.0, e
     return Store(header, rows.flatten(0, 1).float().numpy(), table)
 
 
-def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Given:
-    return Given(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
+def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Problem:
+    return Problem(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_a_run_that_was_stopped_and_resumed_ends_in_the_same_bits(optimiser: str
     asked = ("elbow.mass", "elbow.com.z")
     identify(given(store, asked, NETWORKS), tmp_path / "whole", settings)
     stop = SignalAt(25, signal.SIGTERM)
-    with pytest.raises(Interrupted, match="saved at step 25"):
+    with pytest.raises(Interrupted, match="interrupted at step 25"):
         identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, callbacks=[stop])
     resumed = identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, resume=True).figures
     whole = json.loads((tmp_path / "whole" / "identification.json").read_text())

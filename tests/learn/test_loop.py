@@ -143,6 +143,17 @@ def test_signals_end_it_between_two_steps(number: signal.Signals, tmp_path: Path
         TrainingLoop(One(), Budget(9), callbacks=[SignalAt(9, number)]).run()
 
 
+def test_a_training_within_another_one_is_interrupted_with_it(tmp_path: Path):
+    class Outer(One):
+        def leave(self, loop: TrainingLoop) -> bool:
+            TrainingLoop(One(), Budget(9), callbacks=[SignalAt(2, signal.SIGTERM)]).run()
+            return False
+
+    with pytest.raises(Interrupted, match="interrupted at step 3; the same command with --resume goes on") as caught:
+        TrainingLoop(Outer(), Budget(3), tmp_path).run()
+    assert caught.value.code == 143
+
+
 def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
     def resumed(steps: int) -> TrainState:
         loop = TrainingLoop(One(), Budget(steps), tmp_path, validations=4)
@@ -153,6 +164,18 @@ def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
     assert resumed(8).step == 8
     assert resumed(12).step == 12
     assert [line["step"] for line in read_metrics(tmp_path)] == [0, 2, 4, 6, 8, 9, 12, 12]
+
+
+@pytest.mark.parametrize("stop", [5, 10, 25, 30])
+def test_what_a_larger_budget_adds_goes_to_the_phases_that_are_left(stop: int, tmp_path: Path):
+    def loop(steps: int, callbacks: tuple[Callback, ...] = ()) -> TrainingLoop:
+        return TrainingLoop(One(), Budget(steps, shares=(1.0, 2.0)), tmp_path, callbacks=callbacks)
+
+    with pytest.raises(Stopped):
+        loop(30, (StopAt(stop),)).run()
+    resumed = loop(60)
+    resumed.resume()
+    assert resumed.run().step == 60
 
 
 def test_states_of_older_policies_and_hybrids_are_read():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.multibody.contact_force import DEFAULTS, NAMES, contact_force, friction_force, normal_force
+from neurodyn.multibody.contact_force import DEFAULTS, NAMES, friction_force, normal_force
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.points import Touch
 from tests.multibody import machines
@@ -22,7 +22,9 @@ def touch(depth, velocity, normal=NORMAL):
 
 def force(depth, velocity, **quantities):
     values = {**DEFAULTS, **{f"contact.{name}": value for name, value in quantities.items()}}
-    return np.array([float(x) for x in contact_force(values.__getitem__, touch(depth, velocity))])
+    at = touch(depth, velocity)
+    normal = normal_force(values.__getitem__, at)
+    return normal * np.array(at.normal) + np.array(friction_force(values.__getitem__, at, normal))
 
 
 def test_names_are_those_with_defaults():

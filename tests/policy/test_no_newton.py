@@ -43,7 +43,7 @@ settings = PolicySettings(
 )
 assert open_reference(task, where, None) is None, "a reference without a simulator"
 end = train_policy(task, where, out / "policy", settings)
-assert end.iteration == 2
+assert end.step == 2
 assert not {"newton", "mujoco", "mujoco_warp"} & set(sys.modules)
 print("trained")
 """

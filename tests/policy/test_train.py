@@ -103,7 +103,7 @@ def test_a_training_goes_on_for_longer_than_was_planned(tmp_path):
 
 def test_an_interrupted_training_loses_nothing(tmp_path):
     out = tmp_path / "policy"
-    with pytest.raises(KeyboardInterrupt, match="saved at step 3; the same command with --resume goes on"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted at step 3; the same command with --resume goes on"):
         train_policy(Hold(), here(), out, TINY, callbacks=[SignalAt(3, signal.SIGINT)])
     assert artifacts.read_tree(out / "state", "training")["position"]["step"] == 3
 

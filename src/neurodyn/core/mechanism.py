@@ -9,7 +9,7 @@ import math
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import require
 from neurodyn.core.joint_kinds import is_floating
 from neurodyn.core.scene import Vector3
 
@@ -74,8 +74,7 @@ class Link(Config, frozen=True):
                 raise ValueError(f"link {name!r}: {what} is {value}; valid: a finite number of at least 0")
         for what in ("com", "inertia"):
             values = getattr(self, what)
-            if not all(map(math.isfinite, values)):
-                raise ValueError(f"link {name!r}: {what} is {list(values)}; valid: finite numbers")
+            require(all(map(math.isfinite, values)), f"link {name!r}: {what}", list(values), "finite numbers")
         if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
             raise ValueError(f"link {name!r}: lower is {self.lower}; valid: at most the upper limit, {self.upper}")
         axis = self.joint.axis
@@ -113,8 +112,7 @@ class Mechanism(Config, frozen=True):
                 raise ValueError(
                     f"point {point.name!r}: its link is number {point.joint}; valid: 0 to {len(self.links) - 1}"
                 )
-        if not all(map(math.isfinite, self.gravity)):
-            raise ValueError(f"gravity is {list(self.gravity)}; valid: finite numbers [m/s^2]")
+        require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -156,9 +154,3 @@ class Mechanism(Config, frozen=True):
             if joint.scalar:
                 found |= {f"{name}.axis.{part}": float(x) for part, x in zip("xyz", joint.axis, strict=True)}
         return found | {f"gravity.{part}": float(x) for part, x in zip("xyz", self.gravity, strict=True)}
-
-    def check_quantity(self, name: str, others: tuple[str, ...] = ()) -> None:
-        """Refuse a name that is no quantity of this mechanism, nor one of `others`."""
-        known = {*self.quantities(), *others}
-        if name not in known:
-            raise InputError(f"there is no quantity {name!r}; valid: {choices(known)}")

@@ -16,6 +16,7 @@ from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
 
 
@@ -100,10 +101,12 @@ class BaseDynamics(ABC):
         return self.step(carry, state, control)
 
     @abstractmethod
-    def reset(self, carry: Carry, context: State | Window, mask: Tensor) -> Carry:
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]."""
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         Takes the fast step (`step_`) unless something asks for gradients: the context, the controls, or weights that

@@ -16,8 +16,7 @@ from neurodyn.dynamics.quantities import Maker
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots import Robot
-from neurodyn.robots.patterns import matching
-from neurodyn.robots.sections import EndEffector
+from neurodyn.robots.sections import EndEffector, matching
 
 
 def reach(robot: Robot | None, state: State) -> dict[str, Maker]:

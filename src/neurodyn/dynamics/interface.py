@@ -15,6 +15,7 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import Robot
 
 __all__ = [
@@ -106,11 +107,13 @@ class Dynamics(Protocol):
         """Predict one frame without gradients, as fast as possible; the carry that is passed in is used up."""
         ...
 
-    def reset(self, carry: Carry, context: State | Window, mask: Tensor) -> Carry:
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone."""
         ...
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         ...
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Positions, Velocities, WorldMask
 from neurodyn.robots import Robot
 
 HORIZONS = (10, 100, 500, 1000)
@@ -83,12 +85,12 @@ def error_units(spec: StateSpec) -> tuple[str, ...]:
     return tuple("m" if kind in ("position", "prismatic") else "rad" for _, kind in _kinds(spec))
 
 
-def position_errors(spec: StateSpec, predicted: Trajectory, truth: Trajectory) -> Tensor:
+def position_errors(spec: StateSpec, predicted: Trajectory, truth: Trajectory) -> Float[Tensor, "worlds frames errors"]:
     """Return the position errors of all frames but the first [m or rad], shape [worlds, T, errors]."""
     return joint_distance(spec, predicted.q[:, 1:], truth.q[:, 1:])
 
 
-def joint_distance(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
+def joint_distance(spec: StateSpec, q: Positions, reference: Positions) -> Float[Tensor, "*#batch errors"]:
     """Return how far positions are apart, joint by joint, in the order of `error_names` [m or rad].
 
     Args:
@@ -124,17 +126,17 @@ def _unit(spec: StateSpec, q: Tensor) -> Tensor:
     return q
 
 
-def velocity_errors(predicted: Trajectory, truth: Trajectory) -> Tensor:
+def velocity_errors(predicted: Trajectory, truth: Trajectory) -> Float[Tensor, "worlds frames nv"]:
     """Return |qd - qd_true| of all frames but the first, shape [worlds, T, nv]."""
     return (predicted.qd - truth.qd)[:, 1:].abs()
 
 
-def finite_worlds(trajectory: Trajectory) -> Tensor:
+def finite_worlds(trajectory: Trajectory) -> WorldMask:
     """Return which roll-outs are finite to their end, shape [worlds]."""
     return torch.isfinite(trajectory.q).all(-1).all(-1) & torch.isfinite(trajectory.qd).all(-1).all(-1)
 
 
-def summarise(errors: Tensor, columns: Columns, horizon: int) -> dict[str, Any]:
+def summarise(errors: Float[Tensor, "worlds frames errors"], columns: Columns, horizon: int) -> dict[str, Any]:
     """Return mean errors up to a horizon, and their percentiles over the roll-outs.
 
     Args:
@@ -158,7 +160,7 @@ def summary_keys(summary: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in names if name in summary)
 
 
-def percentiles(values: Tensor) -> dict[str, float | None]:
+def percentiles(values: Float[Tensor, " values"]) -> dict[str, float | None]:
     """Return percentiles of a set of values, keyed by "10", "50", "90"."""
     if not len(values):
         return {str(p): None for p in PERCENTILES}
@@ -193,7 +195,7 @@ def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = Non
     return Trajectory(displace(spec, truth.q[:, :1], moved), qd)
 
 
-def displace(spec: StateSpec, q: Tensor, tangent: Tensor) -> Tensor:
+def displace(spec: StateSpec, q: Positions, tangent: Velocities) -> Positions:
     """Return positions that `position_difference` says are `tangent` away from `q`, shape [..., nq].
 
     Args:

@@ -2,6 +2,7 @@
 """Pushing a floating base: a sudden change of its velocity, in a simulator's state or in what a robot measures."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
@@ -12,7 +13,7 @@ from neurodyn.geometry import rotation
 _CHANNEL = "base_linear_velocity"
 
 
-def pushed(spec: StateSpec, state: State, change: Tensor) -> State:
+def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> State:
     """Return states whose base moves on with another velocity.
 
     Args:

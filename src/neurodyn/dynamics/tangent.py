@@ -4,18 +4,20 @@
 from functools import lru_cache
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Positions, Velocities
 
 
-def wrap_angle(angle: Tensor) -> Tensor:
+def wrap_angle(angle: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Wrap angles [rad] to [-pi, pi)."""
     return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
 
 
-def position_difference(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
+def position_difference(spec: StateSpec, q: Positions, reference: Positions) -> Velocities:
     """Return q - reference by degree of freedom, shape [..., nv].
 
     Revolute and prismatic joints: the difference [rad or m], wrapped where continuous. Free joints: the shift of

@@ -185,7 +185,7 @@ def _score_windows(
 def _by_group(store: Store, scored: _Scored, marks: list[int], dt: float) -> dict[str, Any]:
     found = {}
     for index in np.unique(scored.group):
-        name = store.group_names[index] if index >= 0 else "(no group)"
+        name = store.header.groups[index] if index >= 0 else "(no group)"
         found[name] = _table(scored, scored.group == index, marks, dt)
     return found
 

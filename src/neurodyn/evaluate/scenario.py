@@ -50,13 +50,13 @@ class Scenario:
 
     def begin(self, robot: Robot, worlds: int, rng: np.random.Generator) -> tuple[State, Environment]:
         """Draw the first states of a batch of roll-outs, and what they are in."""
-        from neurodyn.sim.sampling import sample_resets, sample_states
+        from neurodyn.sim.sampling import sample_states
 
-        draw = sample_resets if self.starts == "reset" else sample_states
+        reset = self.starts == "reset"
         if self.scene is None or not self.grounded:
-            return State(*draw(robot, worlds, rng)), Environment()
+            return State(*sample_states(robot, worlds, rng, reset=reset)), Environment()
         ground = Ground(self.scene, self._poses(robot, worlds, rng))
-        return State(*draw(robot, worlds, rng, ground)), Environment(ground=ground)
+        return State(*sample_states(robot, worlds, rng, ground, reset=reset)), Environment(ground=ground)
 
     def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
         """Shift declared grounds under floating robots, so that these do not all fall onto the same spot."""

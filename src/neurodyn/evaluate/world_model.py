@@ -169,7 +169,7 @@ def _by_group(model: WorldModel, store: Store, found: Forecasts, marks: list[int
     groups = {}
     for index in np.unique(found.group):
         rows = torch.from_numpy(found.group == index) & found.finite
-        name = store.group_names[index] if index >= 0 else "(no group)"
+        name = store.header.groups[index] if index >= 0 else "(no group)"
         groups[name] = {
             "starts": int(rows.sum()),
             **{

@@ -14,7 +14,8 @@ from neurodyn.core.joint_kinds import places
 from neurodyn.geometry.heights import block_ranges
 from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
 from neurodyn.geometry.meshes import pseudo_normals
-from neurodyn.geometry.solids import Solid, matrix
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.geometry.solids import Solid
 from neurodyn.geometry.surfaces import BLOCK
 
 
@@ -40,12 +41,8 @@ PRECISIONS = {
 def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
     """Return start, chain_start ... joint_centre of the kernels.
 
-    Args:
-        layout: The contact points.
-        device: Warp device.
-        precision: Types of the arrays.
-        one_by_one: Whether every contact point is reached from the root, rather than from the body of the one before it
-            where that is on the way, or else from the body of joint 0.
+    With `one_by_one` every contact point's chain starts at the root, else at the body of the contact point before it
+    where that is on the way, or at the body of joint 0.
     """
     chains, start = [], []
     before = [-1]
@@ -136,7 +133,7 @@ class ShapeArrays:
             array(starts.astype(np.int32), wp.int32),
             array(kind, wp.int32),
             array(place[:, :3], precision.vec3),
-            array(np.stack([matrix(quaternion) for quaternion in place[:, 3:]]), precision.mat33),
+            array(np.array([quaternion_matrix(quaternion) for quaternion in place[:, 3:]]), precision.mat33),
             array(size, precision.vec3),
             array(ball, precision.vec4),
             array(mesh_ids, wp.uint64),

@@ -14,6 +14,7 @@ from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.discover import DiscoverySettings, Report, discover
+from neurodyn.identify.identify import built
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.train import require_data
@@ -43,19 +44,19 @@ def discover_run(
         robot_name: Name or path by which the robot is found again.
         store: The log.
         out: Run directory.
-        settings: How to search.
+        settings: Settings of the search.
         base: Run of an identification whose parameters are taken; None for the nominal ones.
         candidates: Networks to choose among; None for one on the torque of each joint.
-        progress: Told about every point on the path.
-        data: Where the log came from, for the record.
-        resume: Go on where a discovery of the same run was stopped.
+        progress: Shown every point on the path.
+        data: Origin of the log, for the record.
+        resume: Whether to continue a stopped discovery of the same run.
         callbacks: Called as all candidates are trained together.
 
     Returns:
-        What discovery.json holds.
+        The contents of discovery.json.
 
     Raises:
-        InputError: The data or the base are of another robot, the run exists, or a candidate names what is not there.
+        InputError: The data or the base are of another robot, the run exists, or a candidate names an unknown quantity.
     """
     require_data(robot, store)
     record = RunRecord(
@@ -68,13 +69,13 @@ def discover_run(
     frames = settings.horizon
     train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
     held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
-    found = discover(
+    discovery = discover(
         dynamics, train, held_out, settings, candidates, progress,
         run=out, record=record, resume=going_on, callbacks=callbacks,
     )  # fmt: skip
-    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **found.summary()}
-    HYBRID.save(out, found.dynamics)
-    artifacts.write_text(out / "blueprint.yaml", to_yaml(found.chosen.blueprint))
+    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
+    HYBRID.save(out, discovery.dynamics)
+    artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
     artifacts.write_json(out / "discovery.json", result)
     return result
 
@@ -82,17 +83,11 @@ def discover_run(
 def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamics:
     """Return the hybrid dynamics of a robot as declared, without contacts and networks.
 
-    Args:
-        robot: The robot.
-        substeps: Steps in a frame; None for those of its simulator.
+    `substeps` are steps in a frame; None for those of its simulator.
     """
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.mechanism import mechanism
-
-    model = build(robot)
+    tree, fingerprint, _ = built(robot, None)
     config = EngineConfig(substeps=robot.simulator.substeps if substeps is None else substeps)
-    return HybridDynamics(robot.spec, mechanism(model, robot), config, fingerprint=fingerprint(model))
+    return HybridDynamics(robot.spec, tree, config, fingerprint=fingerprint)
 
 
 def _base(base: str, robot: Robot) -> HybridDynamics:

@@ -53,12 +53,12 @@ _NETWORKS_FROM = 100_000
 
 @dataclass(frozen=True)
 class Identification:
-    """What was found.
+    """Result of an identification.
 
     Attributes:
         figures: "parameters" (name, value, interval, nominal, standard deviation), "errors" by model and horizon on
             held-out windows, the "noise_floor" below them, "singular_values", "insensitive" directions, "warnings" and
-            what they were found with; plain data, as identification.json holds it.
+            the settings; plain data, as identification.json holds it.
         sample: One held-out window: "dt", "names" of positions, "logged" and "paths" of models by position.
     """
 
@@ -67,15 +67,15 @@ class Identification:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What an identification is about.
+class Problem:
+    """The problem that an identification solves.
 
     Attributes:
         robot: The robot.
         name: Name or path by which it is found again.
-        data: Where the trajectories came from.
+        data: Origin of the trajectories.
         store: The trajectories.
-        parameters: What the user asked for; see `core.parameter.select_parameters`.
+        parameters: Free parameters as the user names them; see `core.parameter.select_parameters`.
         blueprint: Networks of the second stage; None for none.
         beside: Runs that are measured on the same windows.
     """
@@ -90,7 +90,7 @@ class Given:
 
 
 def identify(
-    given: Given,
+    problem: Problem,
     out: Path,
     settings: IdentificationSettings,
     *,
@@ -101,39 +101,40 @@ def identify(
     """Identify the parameters of a robot, and train the networks of a blueprint, from its logs.
 
     Args:
-        given: The robot, its logs, and what is free.
+        problem: The robot, its logs, and the free quantities.
         out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json.
-        settings: How.
-        resume: Go on where a killed identification of the same run stopped.
-        progress: Shown how far it is.
+        settings: Settings.
+        resume: Whether to continue a killed identification of the same run.
+        progress: Progress display.
         callbacks: Called as the networks are trained.
 
     Raises:
         InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, the data
             do not depend on a parameter, roll-outs are not finite, or the run exists or cannot be resumed.
     """
-    return _Identification(given, out, settings, progress, callbacks).run(resume)
+    return _Identification(problem, out, settings, progress, callbacks).run(resume)
 
 
 class _Identification:
     def __init__(
         self,
-        given: Given,
+        problem: Problem,
         out: Path,
         settings: IdentificationSettings,
         progress: Progress | None,
         callbacks: Sequence[Callback],
     ) -> None:
-        require_data(given.robot, given.store)
-        self.given, self.out, self.settings, self.progress = given, out, settings, progress
+        require_data(problem.robot, problem.store)
+        self.problem, self.out, self.settings, self.progress = problem, out, settings, progress
         self.callbacks = callbacks
-        self.mechanism, self.fingerprint, self.scene = _built(given.robot, settings.contact)
-        self.specs = select_parameters(nominal(self.mechanism, settings.contact), given.parameters)
-        self.hybrid = self.model(given.blueprint) if given.blueprint and given.blueprint.augmentations else None
-        self.beside = {name: load_simulator(name) for name in given.beside}
-        self.environments = RecordedEnvironments(given.store)
-        self.start: Start = start_of(given.store, settings.start)
-        self.frames = max(1, round(settings.horizon / given.robot.spec.dt))
+        self.mechanism, self.fingerprint, self.scene = built(problem.robot, settings.contact)
+        self.specs = select_parameters(nominal(self.mechanism, settings.contact), problem.parameters)
+        self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
+        self.beside = {name: load_simulator(name) for name in problem.beside}
+        self.environments = RecordedEnvironments(problem.store)
+        self.start: Start = start_of(problem.store, settings.start)
+        self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
+        self.context = settings.context if self.start == "past" else 0
         self.warnings: list[str] = []
         self.began = time.perf_counter()
 
@@ -142,14 +143,14 @@ class _Identification:
         settings = self.settings
         config = EngineConfig(substeps=settings.substeps, contact=settings.contact, blueprint=blueprint or Blueprint())
         return HybridDynamics(
-            self.given.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
-            declaration=self.given.name, threads=settings.threads, seed=settings.seed,
+            self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
+            declaration=self.problem.name, threads=settings.threads, seed=settings.seed,
         )  # fmt: skip
 
     def run(self, resume: bool) -> Identification:
         record = IdentificationRecord(
-            kind="hybrid", robot=self.given.name, data=self.given.data, parameters=self.specs,
-            blueprint=self.given.blueprint or Blueprint(), settings=self.settings,
+            kind="hybrid", robot=self.problem.name, data=self.problem.data, parameters=self.specs,
+            blueprint=self.problem.blueprint or Blueprint(), settings=self.settings,
             versions=package_versions("torch", "newton", "scipy"),
         )  # fmt: skip
         going_on = check_run(self.out, record, resume, _DATA)
@@ -160,12 +161,12 @@ class _Identification:
         else:
             require_finite(residuals, residuals.start(residuals.space.nominal[None]))
             self._check_start(residuals)
-            crc = checksum(self.given.store)
+            crc = checksum(self.problem.store)
             artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
         artifacts.write_text(self.out / "config.yaml", to_yaml(record))
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
             residuals, point = self._parameters(residuals, metrics, going_on)
-            found = identifiability(residuals, point)
+            analysis = identifiability(residuals, point)
             values = residuals.space.values(point.x)[0].detach()
             _set(identified, values)
             if self.hybrid is None:
@@ -173,12 +174,12 @@ class _Identification:
             else:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
-        result = self._result(identified, residuals, found, values)
+        result = self._result(identified, residuals, analysis, values)
         artifacts.write_json(self.out / "identification.json", result)
         return Identification(result, self._sample(identified, residuals.noise))
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
-        settings, store = self.settings, self.given.store
+        settings, store = self.settings, self.problem.store
         windows = fit_windows(
             store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving
         )
@@ -190,9 +191,9 @@ class _Identification:
         return Residuals(model, windows, noise, options, environments=self.environments)
 
     def _check_start(self, residuals: Residuals) -> None:
-        found = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
-        require_seen(found, self.given.robot.name)
-        text = warning(found)
+        analysis = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
+        require_seen(analysis, self.problem.robot.name)
+        text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the start, {text}")
 
@@ -270,14 +271,13 @@ class _Identification:
 
     def _started(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
-        context = self.settings.context if self.start == "past" else 0
-        windows = fit_windows(self.given.store, split, self.frames + context, most=most, moving=moving)
-        return started(model, windows, context, self.start, noise, self.environments)
+        windows = fit_windows(self.problem.store, split, self.frames + self.context, most=most, moving=moving)
+        return started(model, windows, self.context, self.start, noise, self.environments)
 
     def _result(
-        self, identified: HybridDynamics, residuals: Residuals, found: Identifiability, values: Tensor
+        self, identified: HybridDynamics, residuals: Residuals, analysis: Identifiability, values: Tensor
     ) -> dict[str, Any]:
-        text = warning(found)
+        text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the solution, {text}")
         lower, upper = (
@@ -285,7 +285,7 @@ class _Identification:
             for name, default in (("lower", -torch.inf), ("upper", torch.inf))
         )
         together = values if self.hybrid is None else self.hybrid.physical().detach()
-        intervals = found.intervals(values, lower, upper)
+        intervals = analysis.intervals(values, lower, upper)
         parameters = [
             {
                 "name": spec.name,
@@ -297,70 +297,69 @@ class _Identification:
             for k, spec in enumerate(self.specs)
         ]
         return {
-            "robot": self.given.robot.name,
+            "robot": self.problem.robot.name,
             "kind": "hybrid",
             "parameters": parameters,
             **self._errors(identified, residuals.noise),
-            "singular_values": list(found.singular_values),
-            "condition": found.condition,
-            "insensitive": [{"direction": d.text, "deviation": d.deviation} for d in found.insensitive],
-            "residual_deviation": found.variance**0.5,
+            "singular_values": list(analysis.singular_values),
+            "condition": analysis.condition,
+            "insensitive": [{"direction": d.text, "deviation": d.deviation} for d in analysis.insensitive],
+            "residual_deviation": analysis.variance**0.5,
             "noise": dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
             "scale": dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
             "windows": residuals.windows.count,
             "logs": len(residuals.windows.logs),
-            "horizon_s": self.frames * self.given.robot.spec.dt,
+            "horizon_s": self.frames * self.problem.robot.spec.dt,
             "weights": 0 if self.hybrid is None else self.hybrid.weights.numel(),
-            "blueprint": to_dict(self.given.blueprint or Blueprint()),
+            "blueprint": to_dict(self.problem.blueprint or Blueprint()),
             "warnings": self.warnings,
             "seconds": time.perf_counter() - self.began,
             "seed": self.settings.seed,
         }
 
     def _channels(self) -> list[str]:
-        spec = self.given.robot.spec
+        spec = self.problem.robot.spec
         return [*(f"q.{name}" for name in spec.tangent_names), *(f"qd.{name}" for name in spec.qd_names)]
 
     def _forecasts(self, identified: HybridDynamics, noise: Noise) -> dict[str, Forecast]:
-        context = self.settings.context if self.start == "past" else 0
         hybrids = {"nominal": self.model(), "identified": identified}
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
         return {
-            **{name: hybrid_forecast(m, self.start, context, noise, self.environments) for name, m in hybrids.items()},
+            **{n: hybrid_forecast(m, self.start, self.context, noise, self.environments) for n, m in hybrids.items()},
             **{name: model_forecast(m, self.environments) for name, m in self.beside.items()},
-            **baselines(self.given.robot.spec),
+            **baselines(self.problem.robot.spec),
         }
 
     def _errors(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
-        store, dt, seconds = self.given.store, self.given.robot.spec.dt, self.settings.seconds
-        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+        store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
+        split = self._held_out()
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
-        found = forecast_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds)
+        errors = forecast_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
-            context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,
+            context=self.context, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
         return {
-            "errors": found.pop("by_model"),
+            "errors": errors.pop("by_model"),
             "noise_floor": floor,
-            "held_out": {**found, "split": split.name.lower(), "start": self.start, "context_frames": past},
+            "held_out": {**errors, "split": split.name.lower(), "start": self.start, "context_frames": past},
         }
 
+    def _held_out(self) -> Split:
+        return Split.TEST if len(self.problem.store.episodes(Split.TEST)) else Split.VALIDATION
+
     def _past(self) -> int:
-        """Return the frames before a held-out forecast, as many as any of the models makes use of."""
-        own = self.settings.context if self.start == "past" else 0
-        return max([own, *(model.spec.context for model in self.beside.values())])
+        """Return the frames before a held-out forecast, as many as any of the models uses."""
+        return max([self.context, *(model.spec.context for model in self.beside.values())])
 
     def _sample(self, identified: HybridDynamics, noise: Noise) -> dict[str, Any]:
-        """Return one held-out window that moves, and what each model forecasts for it."""
-        store, spec = self.given.store, self.given.robot.spec
-        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
-        past = self._past()
-        windows = fit_windows(store, split, past + self.frames, most=200)
+        """Return one held-out window that moves, and the forecasts of each model for it."""
+        store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
+        windows = fit_windows(store, self._held_out(), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
         row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
@@ -384,7 +383,7 @@ class _Identification:
 
     def _require_same_data(self) -> None:
         saved = artifacts.read_json(self.out / "state" / f"{_DATA}.json")
-        if saved.get("crc") != checksum(self.given.store):
+        if saved.get("crc") != checksum(self.problem.store):
             raise InputError(
                 f"{self.out}: --resume needs the data that the run was started with, and these differ; give the same "
                 "--data, or another --out"
@@ -393,7 +392,7 @@ class _Identification:
 
 
 def _metrics_step(out: Path) -> int:
-    """Return the step up to which the metrics of a killed run stand."""
+    """Return the last step in the metrics of a killed run."""
     if has_state(out, NETWORKS):
         saved = artifacts.read_tree(out / "state", NETWORKS)
         return _NETWORKS_FROM + TrainState.read(saved.get("position", saved.get("standing"))).step
@@ -410,7 +409,8 @@ def _set(model: HybridDynamics, values: Tensor) -> None:
         model.physical.raw.copy_(model.physical.raw_of(values))
 
 
-def _built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
+def built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
+    """Return the mechanism of a robot, its fingerprint, and the ground that it has contacts with."""
     from neurodyn.sim.build import build
     from neurodyn.sim.fingerprint import fingerprint
     from neurodyn.sim.mechanism import mechanism

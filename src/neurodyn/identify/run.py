@@ -10,8 +10,8 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
-from neurodyn.identify.identify import Given, Identification, Progress
-from neurodyn.identify.identify import identify as identify_given
+from neurodyn.identify.identify import Identification, Problem, Progress
+from neurodyn.identify.identify import identify as identify_problem
 from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
@@ -72,5 +72,5 @@ def identify(
     store = data if isinstance(data, Store) else open_robot_data(declared, data)
     require_same_simulator(declared, store)
     source = "a store in memory" if isinstance(data, Store) else str(data)
-    given = Given(declared, locate(robot), source, store, asked, blueprint, beside)
-    return identify_given(given, Path(out), chosen, resume=resume, progress=progress)
+    problem = Problem(declared, locate(robot), source, store, asked, blueprint, beside)
+    return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)

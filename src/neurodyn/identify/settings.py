@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, require
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.presets import load_preset
 from neurodyn.learn.run_folder import RunRecord
@@ -98,8 +98,7 @@ class IdentificationSettings(Config, frozen=True):
             raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
             raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
-        if not 0 < self.parameter_share < 1:
-            raise ValueError(f"parameter_share is {self.parameter_share}; valid: between 0 and 1")
+        require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
         if self.contact is not None:
             CONTACT_MODELS.require(self.contact)
         require_counts(

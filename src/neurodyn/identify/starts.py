@@ -56,7 +56,7 @@ def started(
         context: Frames of the past.
         start: "logged" leaves states as they are.
         noise: Noise of the sensors.
-        environments: Where the windows took place.
+        environments: Environments of the windows.
     """
     future = windows.cut(context)
     if start == "logged" or context == 0:
@@ -65,12 +65,12 @@ def started(
     velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
     qd = past.qd.clone()
     qd[:, 0] = velocity
-    # Accelerations within a frame, and the noise of two positions, are what the first velocity may be off by.
-    spread = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    # The prior on the first velocity: accelerations within a frame, and the noise of two positions.
+    std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
     residuals = Residuals(
         dynamics,
         replace(past, qd=qd),
-        Noise(noise.q, spread),
+        Noise(noise.q, std),
         ResidualOptions(velocities=False, huber=5.0),
         environments=environments,
         space=FixedSpace(dynamics.physical().detach()),
@@ -83,20 +83,14 @@ def started(
 
 
 class FromPast(nn.Module):
-    """A hybrid model whose roll-outs start where past positions make it likely, for evaluations that hand over history.
+    """A hybrid model whose roll-outs start from states estimated from past positions, given as a window of history.
 
     Attributes:
-        spec: That of the model, with the frames of history that are made use of.
+        spec: That of the model, with the frames of history that are used.
     """
 
     def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
-        """Wrap a model.
-
-        Args:
-            dynamics: The model.
-            context: Frames of the past that a starting state is estimated from.
-            noise: Noise of the sensors.
-        """
+        """Wrap a model, whose starting states are estimated from `context` frames with the sensors' noise."""
         super().__init__()
         self.dynamics, self.noise = dynamics, noise
         self.spec = dynamics.spec.with_context(context)

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from neurodyn.learn.neural.settings import Settings, load_settings
     from neurodyn.learn.optimiser import OPTIMISERS, Method
     from neurodyn.learn.plan import with_budget
+    from neurodyn.learn.run_folder import RunRecord
     from neurodyn.learn.train import finetune, train
 
 __all__ = [
-    "OPTIMISERS", "Callback", "FitWindows", "Method", "Settings", "TrainState", "finetune", "fit_windows",
+    "OPTIMISERS", "Callback", "FitWindows", "Method", "RunRecord", "Settings", "TrainState", "finetune", "fit_windows",
     "load_settings", "read_metrics", "split_weights", "train", "with_budget",
 ]  # fmt: skip
 

@@ -6,6 +6,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+KEPT = "interrupted; what was finished is kept"
+
 
 class Interrupted(KeyboardInterrupt):
     """A training was asked to stop.
@@ -14,9 +16,9 @@ class Interrupted(KeyboardInterrupt):
         code: Exit code of the process: 130 for Ctrl-C, 143 for SIGTERM.
     """
 
-    def __init__(self, message: str, number: int) -> None:
+    def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
-        self.code = 128 + number
+        self.code = code
 
 
 class Interruption:
@@ -41,11 +43,11 @@ class Interruption:
     ) -> None:
         self._release()
         if self.signal is not None and kind is None:  # too late for the training, but not for what follows it
-            raise self.error("interrupted; what was finished is kept")
+            raise self.error(KEPT)
 
     def error(self, message: str) -> Interrupted:
         """Return what ends the process."""
-        return Interrupted(message, self.signal or signal.SIGINT)
+        return Interrupted(message, 128 + (self.signal or signal.SIGINT))
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number

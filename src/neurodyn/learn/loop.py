@@ -4,7 +4,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.learn.devices import threads
-from neurodyn.learn.interruption import Interruption
+from neurodyn.learn.interruption import KEPT, Interrupted, Interruption
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
@@ -38,6 +38,7 @@ class TrainState:
         measured: Validations in this phase so far.
         skipped: Steps left out because their gradient was not finite.
         stale: Validations in a row that brought nothing better.
+        carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
     """
 
     phase: int = 0
@@ -50,6 +51,7 @@ class TrainState:
     measured: int = 0
     skipped: int = 0
     stale: int = 0
+    carried: float = 0.0
 
     def saved(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
@@ -140,7 +142,7 @@ class TrainingLoop:
         learner.enter(0)
 
     def resume(self) -> None:
-        """Go on from RUN/state. A training that was over goes on in its last phase, if the budget is larger now.
+        """Go on from RUN/state; what a larger budget adds goes to the present phase and those that follow.
 
         Raises:
             InputError: The state is missing or damaged, or the data are others than before.
@@ -158,6 +160,7 @@ class TrainingLoop:
             over, at.phase = at.phase > last, min(at.phase, last)
             self.learner.enter(at.phase)
             self.learner.load(saved)
+            at.carried = self.budget.carried(at, replace(self.budget, **saved.get("budget", {})))
             done = self.budget.done(at)
             if over and (done >= 1.0 or not at.phase_step):
                 at.phase = last + 1
@@ -183,19 +186,15 @@ class TrainingLoop:
         with ExitStack() as stack:
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
-            own = log is None and self.folder is not None
             self.log = log
-            if own and self.folder is not None:
+            if log is None and self.folder is not None:
                 self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))
             self._interruption = stack.enter_context(Interruption())
-            if self.state.step == 0 and self._validations and self._validate_first:
-                self._write(self._validate())
-            self._wall, self._cpu = time.perf_counter(), time.process_time()
-            self.learner.begin(self.state)
-            while self.state.phase < len(self.budget.shares):
-                self._run_phase()
-            self.learner.finish(self.state)
-            if own and self.log is not None:
+            try:
+                self._train()
+            except Interrupted as stop:  # here, or in a training within this one
+                raise Interrupted(self._interrupted(), stop.code) from None
+            if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
                 self.log.write(self.state.step, finished=True, **self.learner.closing(self.state), **times)
         return self.state
@@ -204,7 +203,8 @@ class TrainingLoop:
         """Write a checkpoint to RUN/state."""
         if self.folder is None:
             return
-        tree = {"position": self.state.saved(), **self.learner.state()}
+        limits = {"steps": self.budget.steps, "minutes": self.budget.minutes}
+        tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
         artifacts.write_tree(self.folder / "state", self._name, tree)
@@ -213,6 +213,15 @@ class TrainingLoop:
 
     def _checks(self, phase: int) -> int:
         return self.budget.validations(phase, self._validations)
+
+    def _train(self) -> None:
+        if self.state.step == 0 and self._validations and self._validate_first:
+            self._write(self._validate())
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self.learner.begin(self.state)
+        while self.state.phase < len(self.budget.shares):
+            self._run_phase()
+        self.learner.finish(self.state)
 
     def _run_phase(self) -> None:
         at, checks, saved = self.state, self._checks(self.state.phase), time.perf_counter()
@@ -232,12 +241,14 @@ class TrainingLoop:
             for callback in self.callbacks:
                 callback.on_step(self)
             if self._interruption.signal is not None:
-                self._interrupt()
+                self.save()
+                raise self._interruption.error(self._interrupted())
         over = self.learner.leave(self) or at.phase + 1 == len(self.budget.shares)
         if over:  # what this phase used is kept: with a larger budget it goes on
             at.phase = len(self.budget.shares)
         else:
             at.phase, at.phase_step, at.phase_seconds, at.measured, at.stale = at.phase + 1, 0, 0.0, 0, 0
+            at.carried = 0.0
             self.learner.enter(at.phase)
         self.save()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
@@ -272,12 +283,10 @@ class TrainingLoop:
         if text is not None and self._progress is not None:
             self._progress.update(self.budget.overall(self.state), text)
 
-    def _interrupt(self) -> None:
-        self.save()
-        kept = "what was finished is kept"
-        if self.folder is not None:
-            kept = f"{self.folder} is saved at step {self.state.step}; the same command with --resume goes on"
-        raise self._interruption.error(f"interrupted; {kept}")
+    def _interrupted(self) -> str:
+        if self.folder is None:
+            return KEPT
+        return f"{self.folder}: interrupted at step {self.state.step}; the same command with --resume goes on"
 
 
 def has_state(run: Path, name: str = "training") -> bool:

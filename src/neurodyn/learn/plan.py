@@ -95,6 +95,7 @@ class Spent(Protocol):
     phase: int
     phase_step: int
     phase_seconds: float
+    carried: float
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,19 @@ class Budget:
 
     def done(self, at: Spent) -> float:
         """Return the share of the present phase that is done."""
-        share, done = self.shares[at.phase] / sum(self.shares), 0.0
+        share, done = self.shares[at.phase] / sum(self.shares) + at.carried, 0.0
         if self.steps is not None:
             done = at.phase_step / max(1, round(self.steps * share))
         if self.minutes is not None:
             done = max(done, at.phase_seconds / (60.0 * self.minutes * share))
         return done
+
+    def carried(self, at: Spent, former: "Budget") -> float:
+        """Return the share of this budget that phases which ended under a smaller one leave to the present one."""
+        limits = ((former.steps, self.steps), (former.minutes, self.minutes))
+        ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)
+        before = sum(self.shares[: at.phase]) / sum(self.shares)
+        return at.carried if ratio == 1.0 else before - ratio * (before - at.carried)
 
     def overall(self, at: Spent) -> float:
         """Return the share of the whole training that is done."""

@@ -75,23 +75,9 @@ def finetune(
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> TrainState:
-    """Adapt a trained model to other data of the same robot and write it to a new run directory.
+    """Adapt the model of a run, or of "pretrained:NAME", to other data of the same robot, in a new run directory.
 
-    Args:
-        run: Run directory, or "pretrained:NAME".
-        data: As of `train`.
-        out: Run directory of the adapted model.
-        size: Settings: "finetune", or the path of a settings file.
-        minutes: Time budget [min]; None for that of the settings.
-        steps: Optimiser steps instead of a time budget.
-        seed: Seed of the batches; None for that of the settings.
-        device: Torch device that trains.
-        resume: Go on with a fine-tuning that was stopped.
-        progress: Shown how far it is.
-        callbacks: Called as it goes.
-
-    Returns:
-        Where the training ended.
+    Arguments are those of `train`; `size` is "finetune", or the path of a settings file.
 
     Raises:
         InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.

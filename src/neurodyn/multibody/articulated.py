@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forward dynamics of a tree by the articulated-body algorithm, on floats or traced values.
+r"""Forward dynamics of a tree by the articulated-body algorithm, on floats or traced values.
 
-Featherstone, Rigid Body Dynamics Algorithms (2008), table 7.1. Every link has a frame at its joint: the origin and
-axes of the joint's frame in the child body. Velocities, accelerations and forces of links are in these frames, and
-the dynamics' own velocity coordinates are constant there; Newton's coordinates (`rigid.chain`) are turned into them
-and back.
+Featherstone, Rigid Body Dynamics Algorithms (2008), table 7.1. With the spatial velocity $v_i$, the joint's motion
+subspace $S_i$ and the transform ${}^iX_{p}$ from the parent p of link i, three passes over the links compute
+
+$$v_i = {}^iX_p v_p + S_i \dot q_i, \qquad c_i = v_i \times S_i \dot q_i \qquad \text{(outward)}$$
+
+$$U_i = I^A_i S_i, \quad D_i = S_i^T U_i, \quad u_i = \tau_i - S_i^T p^A_i, \quad
+I^a_i = I^A_i - U_i D_i^{-1} U_i^T, \quad p^a_i = p^A_i + I^a_i c_i + U_i D_i^{-1} u_i \qquad \text{(inward)}$$
+
+$$a'_i = {}^iX_p a_p + c_i, \qquad \ddot q_i = D_i^{-1}(u_i - U_i^T a'_i), \qquad a_i = a'_i + S_i \ddot q_i
+\qquad \text{(outward, } a_0 = -g)$$
+
+Every link has a frame at its joint: the origin and axes of the joint's frame in the child body. Velocities,
+accelerations and forces of links are in these frames, and the dynamics' own velocity coordinates are constant there;
+Newton's coordinates (`geometry.chain`) are converted into them and back.
 """
 
 from collections.abc import Callable
@@ -13,6 +23,7 @@ from typing import Any
 
 from neurodyn.core.joint_kinds import places
 from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.joint_equations import ZERO, Articulated, BallJoint, FreeJoint, SingleJoint
 from neurodyn.multibody.vectors import (
     IDENTITY,
@@ -30,7 +41,6 @@ from neurodyn.multibody.vectors import (
     outer,
     plus,
     product,
-    quaternion_matrix,
     scale,
     skew,
     subtract,
@@ -43,14 +53,14 @@ Quantity = Callable[[str], Any]
 
 @dataclass
 class LinkMotion:
-    """Where a link is and how it moves; vectors in the link's frame unless said otherwise.
+    r"""Pose and velocity of a link relative to its parent; vectors in the link's frame unless said otherwise.
 
     Attributes:
         turn: Rotation from the link's frame to its parent's (the world's at the root).
         offset: Origin of the link's frame in its parent's frame.
         spin: Angular velocity.
         velocity: Velocity of the frame's origin.
-        spin_bias: Angular part of the velocity product S' qd (Featherstone's c).
+        spin_bias: Angular part of the velocity product $c = v \times S \dot q$.
         velocity_bias: Linear part of it.
     """
 
@@ -63,15 +73,9 @@ class LinkMotion:
 
 
 class Tree:
-    """A mechanism whose quantities are known: constants folded with the frames of its links."""
+    """A mechanism with the values of its quantities, and constants folded with the frames of its links."""
 
     def __init__(self, mechanism: Mechanism, quantity: Quantity) -> None:
-        """Prepare the frames.
-
-        Args:
-            mechanism: The mechanism.
-            quantity: Values of its quantities.
-        """
         self.mechanism = mechanism
         self.links = mechanism.links
         self.quantity = quantity
@@ -133,7 +137,7 @@ class Tree:
             q: Positions in Newton's convention, `mechanism.nq` scalars; quaternions of unit length.
             qd: Velocities, `mechanism.nv` scalars.
         """
-        found: list[LinkMotion] = []
+        motions: list[LinkMotion] = []
         for index, link in enumerate(self.links):
             rest_turn, rest_origin = self.base(index)
             turn, shift, spin, velocity = self._joint_motion(index, link, self.q_of(index, q), self.v_of(index, qd))
@@ -141,14 +145,14 @@ class Tree:
             turn = product(rest_turn, turn)
             bias = (ZERO, ZERO)
             if link.joint.parent >= 0:
-                parent = found[link.joint.parent]
+                parent = motions[link.joint.parent]
                 carried_spin = apply_transposed(turn, parent.spin)
                 carried = apply_transposed(turn, add(parent.velocity, cross(parent.spin, offset)))
                 own_spin, own = spin, velocity
                 spin, velocity = add(carried_spin, spin), add(carried, velocity)
                 bias = cross(spin, own_spin), add(cross(spin, own), cross(velocity, own_spin))
-            found.append(LinkMotion(turn, offset, spin, velocity, *bias))
-        return found
+            motions.append(LinkMotion(turn, offset, spin, velocity, *bias))
+        return motions
 
     def _joint_motion(
         self, index: int, link: Link, q: list[Any], qd: list[Any]
@@ -180,18 +184,17 @@ class Tree:
         Args:
             motions: What `motions` returned.
             q: Positions.
-            torque: Generalised forces, `mechanism.nv` scalars: of actuators, friction, springs and limits. Those of
-                free and ball joints act along the axes of the joint's frame in the parent; of a free joint the force
-                acts at the centre of mass.
-            wrenches: External moment (about the origin of the link's frame) and force by number of the link, in
-                its frame.
+            torque: Generalised forces of actuators, friction, springs and limits, `mechanism.nv` scalars. Those of free
+                and ball joints are along the axes of the joint's frame in the parent; the force of a free joint acts at
+                the centre of mass.
+            wrenches: External moment (about the origin of the link's frame) and force by link index, in its frame.
         """
         bodies = [self._body(index, motion, (wrenches or {}).get(index)) for index, motion in enumerate(motions)]
         solved: list[Any] = [None] * len(bodies)
         for index in range(len(bodies) - 1, -1, -1):
             motion, parent = motions[index], self.links[index].joint.parent
             own = self._own_torque(index, motion, self.v_of(index, torque))
-            solved[index] = _solve(self.links[index], self, index, bodies[index], own)
+            solved[index] = self._joint_equation(index, bodies[index], own)
             if parent >= 0:
                 _carry(bodies[parent], _reduced(bodies[index], solved[index], motion), motion)
         return self._outward(motions, q, solved)
@@ -256,18 +259,19 @@ class Tree:
         centre = add(add(own[3:], cross(w, motion.velocity)), add(cross(angular, c), cross(w, cross(w, c))))
         return [*apply(turn, centre), *apply(turn, angular)]
 
-
-def _solve(link: Link, tree: Tree, index: int, body: Articulated, torque: list[Any]) -> Any:
-    """Return the joint's part of the equations of motion, ready for the acceleration that the parent gives."""
-    kind = link.joint.kind
-    if kind == "free":
-        return FreeJoint(body, torque)
-    if kind == "ball":
-        return BallJoint(body, torque, tree.quantity(f"{link.joint.name}.armature"))
-    return SingleJoint(kind, tree.axis(index), body, torque[0], tree.quantity(f"{link.joint.name}.armature"))
+    def _joint_equation(self, index: int, body: Articulated, torque: list[Any]) -> Any:
+        """Return the joint's part of the equations of motion, ready for the acceleration that the parent gives."""
+        joint = self.links[index].joint
+        if joint.kind == "free":
+            return FreeJoint(body, torque)
+        armature = self.quantity(f"{joint.name}.armature")
+        if joint.kind == "ball":
+            return BallJoint(body, torque, armature)
+        return SingleJoint(joint.kind, self.axis(index), body, torque[0], armature)
 
 
 def _reduced(body: Articulated, solved: Any, motion: LinkMotion) -> Articulated:
+    """Return the inertia and bias that the parent feels, $I^a$ and $p^a$."""
     reduced = solved.reduce(body)
     c, d = motion.spin_bias, motion.velocity_bias
     reduced.moment = add(reduced.moment, add(apply(reduced.rotational, c), apply(reduced.coupling, d)))

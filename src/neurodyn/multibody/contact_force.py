@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact as a force that follows from the state: Hunt and Crossley's spring-damper with smooth friction.
+r"""Contact as a force that follows from the state: Hunt and Crossley's spring-damper with smooth friction.
 
-Normal force (Hunt and Crossley 1975, "Coefficient of restitution interpreted as damping in vibroimpact"), with depth d
-and its rate v:
+Normal force at depth d with rate $\dot d$ (Hunt and Crossley 1975, "Coefficient of restitution interpreted as damping
+in vibroimpact"), and friction against the sliding velocity u (Brown and McPhee 2016, "A continuous velocity-based
+friction model for dynamics and control with physically meaningful parameters", without its static and viscous parts):
 
-    f_n = max(k d^(3/2) (1 + c v), 0)
-
-Friction against the sliding velocity u of size s (Brown and McPhee 2016, "A continuous velocity-based friction
-model for dynamics and control with physically meaningful parameters", without its static and viscous parts):
-
-    f_t = -mu f_n tanh(4 s / v0) u / s
+$$f_n = \max(k\,d^{3/2} (1 + c\,\dot d),\ 0), \qquad f_t = -\mu f_n \tanh(4 |u|/v_0)\,\frac{u}{|u|}$$
 """
 
 from typing import Any
@@ -18,7 +14,7 @@ from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
 from neurodyn.multibody.points import Touch, wrenches
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
-from neurodyn.multibody.vectors import Vector, add, dot, scale, subtract
+from neurodyn.multibody.vectors import Vector, dot, scale, subtract
 
 NAMES = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed")
 """Quantities of the model: k [N/m^1.5], c [s/m], mu, v0 [m/s]."""
@@ -40,12 +36,6 @@ def friction_force(quantity: Quantity, touch: Touch, normal: Any) -> Vector:
     speed = safe_sqrt(dot(slip, slip))
     size = quantity("contact.friction") * normal * tanh(4.0 * speed / quantity("contact.slip_speed"))
     return scale(-1.0 * size / speed, slip)
-
-
-def contact_force(quantity: Quantity, touch: Touch) -> Vector:
-    """Return the whole force on the point, world axes [N]."""
-    normal = normal_force(quantity, touch)
-    return add(scale(normal, touch.normal), friction_force(quantity, touch, normal))
 
 
 class Force(ContactModel):

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hybrid engine: the step of a mechanism, with contacts and networks, traced and compiled.
 
-A step is: joint torques (actuators, friction, springs, limits), contact forces, accelerations by the articulated-body
-algorithm, velocities, impulses of the contacts where these are solved as impulses, positions (semi-implicit Euler).
+A step computes joint torques (actuators, friction, springs, limits), contact forces, accelerations by the
+articulated-body algorithm, velocities, contact impulses where contacts are impulses, and positions (semi-implicit
+Euler).
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
@@ -45,7 +46,7 @@ class EngineConfig(Config, frozen=True):
     Attributes:
         substeps: Steps in a frame.
         contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity); None for no contacts.
-        ground: "plane" for one plane under all points, "contact points" for a point and a normal for each, held over a
+        ground: "plane" for one plane under all points, "contact_points" for a point and a normal for each, held over a
             frame.
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
@@ -64,8 +65,7 @@ class EngineConfig(Config, frozen=True):
             CONTACT_MODELS.require(self.contact)
         if self.integrator is not UNSET:
             INTEGRATORS.require(self.integrator)
-        if self.substeps < 1:
-            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
+        require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
 
 
 class Engine:
@@ -75,7 +75,7 @@ class Engine:
         mechanism: The mechanism.
         config: What is computed.
         program: The recurrence: state [q, qd], control, ground as what is held, parameters, weights.
-        names: Names of all quantities that the step makes use of, in that order: those that a blueprint may act on.
+        names: Names of all quantities that the step uses, in order of use: those that a blueprint may act on.
     """
 
     def __init__(self, mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int = 1) -> None:
@@ -88,8 +88,8 @@ class Engine:
             threads: CPU threads among which worlds are split.
 
         Raises:
-            InputError: A free quantity or a blueprint names what is not there, the blueprint forms a cycle, or the
-                state is that of another mechanism.
+            InputError: A free quantity or a blueprint names an unknown one, the blueprint forms a cycle, or the state
+                is that of another mechanism.
         """
         _require_joints(mechanism, spec)
         if config.contact is not None and not mechanism.points:
@@ -144,10 +144,7 @@ class Engine:
 
     def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope]:
         mechanism, config = self.mechanism, self.config
-        constants: dict[str, Scalar] = {
-            **self._nominal,
-            **dict(zip(config.free, inputs.parameters, strict=True)),
-        }
+        constants: dict[str, Scalar] = {**self._nominal, **dict(zip(config.free, inputs.parameters, strict=True))}
         scope = Scope(inputs.graph, constants, blueprint)
         q, qd, control = (
             [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
@@ -176,14 +173,7 @@ class Engine:
             acceleration = self._contact.accelerations(contacts, acceleration)
         return [x for part in self._advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
 
-    def _torques(
-        self,
-        scope: Scope,
-        tree: Tree,
-        q: list,
-        qd: list,
-        control: list,  # type: ignore[type-arg]
-    ) -> list[Scalar]:
+    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], control: list[Any]) -> list[Scalar]:
         names = self._spec.qd_names
         torque: list[Scalar] = [0.0] * len(names)
         for dof, value in zip(self._spec.control_dofs, control, strict=True):
@@ -230,8 +220,8 @@ def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
 
 
 def _merged(a: Wrenches, b: Wrenches) -> Wrenches:
-    found = dict(a)
+    merged = dict(a)
     for index, (moment, force) in b.items():
-        known = found.get(index, ([0.0] * 3, [0.0] * 3))
-        found[index] = (add(known[0], moment), add(known[1], force))
-    return found
+        known = merged.get(index, ([0.0] * 3, [0.0] * 3))
+        merged[index] = (add(known[0], moment), add(known[1], force))
+    return merged

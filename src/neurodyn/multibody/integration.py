@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-implicit Euler in Newton's coordinates."""
+r"""Semi-implicit Euler in Newton's coordinates.
+
+$$\dot q_{t+1} = \dot q_t + dt\,\ddot q_t, \qquad q_{t+1} = q_t \oplus dt\,\dot q_{t+1}$$
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.vectors import add, apply, quaternion_matrix, scale, subtract, turned
+from neurodyn.multibody.vectors import add, apply, scale, subtract, turned
 
 Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
 """From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
-    """Return positions and velocities after a step: velocities first, then positions with the new velocities.
+    """Return positions and velocities after a step.
 
     A free body's centre of mass moves in a straight line and its rotation by the exponential of its angular velocity.
 

@@ -38,7 +38,7 @@ class Articulated:
 
 
 class SingleJoint:
-    """A revolute or prismatic joint: U = IA S, D = S^T U + armature, u = tau - S^T pA."""
+    r"""A revolute or prismatic joint: $U = I^A S$, $D = S^T U$ + armature, $u = \tau - S^T p^A$."""
 
     def __init__(self, kind: str, axis: Vector, body: Articulated, torque: Any, armature: Any) -> None:
         self.revolute, self.axis, self.torque = kind == "revolute", axis, torque
@@ -115,7 +115,7 @@ class BallJoint:
 
 
 class FreeJoint:
-    """A floating base: [[I, H], [H^T, M]] [dw; dv] = rest, by the Schur complement of M; gravity is left in."""
+    r"""A floating base: $[I, H; H^T, M] [\dot w; \dot v] = rest$, by the Schur complement of M; gravity is left in."""
 
     def __init__(self, body: Articulated, torque: list[Any]) -> None:
         self.body = body

@@ -94,16 +94,6 @@ def symmetric_inverse(m: Matrix) -> Matrix:
     return [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
 
 
-def quaternion_matrix(q: list[Any]) -> Matrix:
-    """Return the rotation of a unit quaternion, scalar last."""
-    x, y, z, w = q
-    return [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
-
-
 def normalised(a: list[Any]) -> list[Any]:
     """Return a / |a|."""
     inverse = 1.0 / safe_sqrt(sum((x * x for x in a[1:]), start=a[0] * a[0]))

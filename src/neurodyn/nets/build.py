@@ -23,7 +23,7 @@ class NetConfig(Config, frozen=True):
         warmup: Frames of history that suffice to build up the hidden state (GRU).
         skip: Whether the predictor has a linear short cut from input to output.
         clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
-            has inputs that are zero most of the time and far beyond their spread when they are not.
+            has inputs that are zero most of the time and far beyond their standard deviation when they are not.
     """
 
     kind: str = "mlp"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ensemble that predicts a distribution: members with a memory of their own, all computed in one batched pass.
 
-Each member has a trunk (recurrent, or none with a memory) and heads for the mean, for the logarithm of the standard
+Each member has a trunk (recurrent, or without memory) and heads for the mean, for the logarithm of the standard
 deviation, and for events (logits). With a shared trunk only the heads are the members' own, which costs less and
 disagrees less.
 
 Hidden states have the axes [streams, rows, width]. There is one stream per member where members follow paths of their
-own or have trunks of their own, and a single one where a shared trunk reads what all of them read.
+own or have trunks of their own, and a single one where a shared trunk reads the same inputs for all of them.
 """
 
 import itertools
@@ -109,7 +109,7 @@ class Ensemble(nn.Module):
             hidden: Hidden states before it.
 
         Returns:
-            What the heads read, shape [streams, time, rows, width], and the hidden states after it.
+            Inputs of the heads, shape [streams, time, rows, width], and the hidden states after it.
         """
         x = x.expand(self.trunks, -1, -1, -1) if x.shape[0] == 1 else x
         if not self.recurrent:
@@ -121,15 +121,7 @@ class Ensemble(nn.Module):
         return x, tuple(last)
 
     def advance(self, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
-        """Read one input.
-
-        Args:
-            x: Inputs, shape [streams, rows, inputs]; one stream where all members read the same.
-            hidden: Hidden states before it.
-
-        Returns:
-            What the heads read, shape [streams, rows, width], and the hidden states after it.
-        """
+        """Read one input; as `warm` with a single frame, shapes [streams, rows, inputs] and [streams, rows, width]."""
         if not self.recurrent:
             return self._feed(x), ()
         streams = hidden[0].shape[0]
@@ -142,7 +134,7 @@ class Ensemble(nn.Module):
         return x, tuple(after)
 
     def means(self, x: Tensor, top: Tensor) -> Tensor:
-        """Return the members' means, shape [members, rows, outputs], from inputs and what the trunk made of them."""
+        """Return the members' means, shape [members, rows, outputs], from inputs and the top of the trunk."""
         mean = self.mean(functional.silu(self.mean_hidden(top)))
         return mean if self.skip is None else mean + self.skip(x)
 

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 
 class GRU(SequenceNet):
-    """Layers of gated recurrent units and a small head.
+    r"""Layers of gated recurrent units and a small head.
 
     Per layer, with input x and hidden state h:
-        r = sigmoid(W_ir x + b_ir + W_hr h + b_hr),  z likewise,
-        n = tanh(W_in x + b_in + r (W_hn h + b_hn)),
-        h' = (1 - z) n + z h.
+
+    $$r = \sigma(W_{ir} x + b_{ir} + W_{hr} h + b_{hr}), \quad z \text{ likewise}, \quad
+    n = \tanh(W_{in} x + b_{in} + r \odot (W_{hn} h + b_{hn}))$$
+
+    $$h' = (1 - z) \odot n + z \odot h$$
     """
 
     def __init__(

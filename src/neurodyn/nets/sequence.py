@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol of all sequence networks: one training pass over chunks, one step at a time in a roll-out.
 
-A network maps a sequence of inputs to a sequence of outputs, causally. `forward` does so for whole chunks
-that start from an empty history; `begin`, `step` and `reset` do the same one frame at a time, with the
-history in a carry that the caller holds. Both give the same numbers, which the tests of every kind hold.
+A network maps a sequence of inputs to a sequence of outputs, causally. `forward` does so for whole chunks that start
+from an empty history; `begin`, `step` and `reset` do the same one frame at a time, with the history in a carry that the
+caller holds. Both give the same numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -58,8 +58,7 @@ class SequenceNet(nn.Module, ABC):
     def context(self) -> int:
         """How many earlier frames an output can depend on; 0 for a net without memory.
 
-        Where the memory fades instead of ending (a recurrent net), this is the declared number of frames
-        after which what came before no longer matters.
+        Where the memory fades instead of ending (a recurrent net), the declared number of frames after which it has.
         """
 
     @property

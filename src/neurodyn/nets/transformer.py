@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A causal transformer that is trained on chunks and run one frame at a time, with the same numbers.
 
-Attention slides: in every layer a frame sees the last `window` frames. Because no frame is ever recomputed
-under another history, keys and values can be kept, and a step costs one frame instead of a window. It is
-trained on chunks longer than the window, so that training sees what a long roll-out sees.
+Attention slides: in every layer a frame sees the last `window` frames. Because no frame is ever recomputed under
+another history, keys and values can be kept, and a step costs one frame instead of a window. It is trained on chunks
+longer than the window, so that training sees the same histories as a long roll-out.
 """
 
 from dataclasses import dataclass, replace
@@ -30,10 +30,10 @@ class RingCarry:
     Attributes:
         rings: One ring a layer, shape [window, 2, heads, channels, worlds] each.
         filled: Number of frames of each world's history, at most `window`, shape [worlds].
-        frame: Number of the next frame; all worlds share it, it says nothing about their histories.
-        settled: Number of steps since any world began anew; from `window` on all slots are everybody's.
-        stale: Whether slots outside of a world's history may hold what it left behind, instead of zeros.
-        scratch: Room for the products of the fast path, once it was used; its content means nothing.
+        frame: Number of the next frame; all worlds share it, whatever their histories.
+        settled: Number of steps since any world began anew; from `window` on all slots are valid for all worlds.
+        stale: Whether slots outside of a world's history may hold older values, instead of zeros.
+        scratch: Memory for the products of the fast path, once it was used.
     """
 
     rings: tuple[Tensor, ...]
@@ -102,9 +102,7 @@ class Transformer(SequenceNet):
         """
         super().__init__()
         if heads < 1 or width % (2 * heads):
-            raise InputError(
-                f"a transformer of width {width} with {heads} heads; width must be a multiple of 2 x heads"
-            )
+            raise InputError(f"a transformer of width {width} with {heads} heads; valid: a multiple of 2 x heads")
         if window < 1:
             raise InputError(f"a transformer with a window of {window} frames; expected at least 1")
         self.inputs, self.outputs, self.window = inputs, outputs, window

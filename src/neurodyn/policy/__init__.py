@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from neurodyn.policy.play import record_policy
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
     from neurodyn.policy.starts import LoggedStarts, SampledStarts
-    from neurodyn.policy.train import PolicyRecord
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [
-    "LoggedStarts", "NetworkSettings", "PolicyEnvironment", "PolicyRecord", "PolicySettings", "SampledStarts",
+    "LoggedStarts", "NetworkSettings", "PolicyEnvironment", "PolicySettings", "SampledStarts",
     "evaluate", "export_policy", "load_policy", "load_settings", "record_policy", "train",
 ]  # fmt: skip
 

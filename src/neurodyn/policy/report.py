@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POLICY/report.html: return where the policy was trained beside return in a reference, and what it does in each."""
+"""POLICY/report.html: return where the policy was trained beside return in a reference, and recordings of each."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -40,13 +40,14 @@ def write_policy_report(folder: Path, result: Mapping[str, Any], *, starts: str 
 
 def render_policy_report(folder: Path, result: Mapping[str, Any], motion: Sequence[str] = ()) -> str:
     """Return the page as HTML; `motion` are moving pictures, or remarks why there is none."""
-    lines = read_metrics(folder)
+    names = ", ".join(row["dynamics"] for row in result["results"])
+    lead = f"{result['episodes']} episodes each, seed {result['seed']}, without exploration noise, in: {names}."
     body = [
         f"<header><h1>A policy for {result['task']}</h1></header>",
-        paragraph(_lead(result)),
+        paragraph(lead),
         cards(_headline(result)),
         _results(result),
-        _training(lines),
+        _training(read_metrics(folder)),
         section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
         _config(folder),
     ]
@@ -70,11 +71,6 @@ def moving(folder: Path, result: Mapping[str, Any], starts: str | None = None) -
         still = still_bytes(frames[len(frames) // 3])
         parts.append(moving_picture(webp_bytes(frames, interval), still, size, caption))
     return parts
-
-
-def _lead(result: Mapping[str, Any]) -> str:
-    names = ", ".join(row["dynamics"] for row in result["results"])
-    return f"{result['episodes']} episodes each, seed {result['seed']}, without exploration noise, in: {names}."
 
 
 def _headline(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a policy is trained: PPO of rsl_rl in our own configuration; presets by task."""
+"""Settings of policy training: PPO of rsl_rl in our own configuration; presets by task."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from neurodyn.core.config import Config, from_dict, to_dict
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, require
 from neurodyn.learn.presets import load_preset
 
 _PRESETS = Path(__file__).resolve().parent / "presets"
@@ -46,8 +46,7 @@ class CloneSettings(Config, frozen=True):
         for name, least in (("steps", 1), ("batch", 1), ("critic", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"clone: {name} is {getattr(self, name)}; valid: at least {least}")
-        if not self.rate > 0:
-            raise ValueError(f"clone: rate is {self.rate}; valid: above 0")
+        require(self.rate > 0, "clone: rate", self.rate, "above 0")
 
 
 class PolicySettings(Config, frozen=True):
@@ -110,24 +109,15 @@ class PolicySettings(Config, frozen=True):
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "worlds",
-            "horizon",
-            "frames",
-            "iterations",
-            "epochs",
-            "minibatches",
-            "evaluation_worlds",
-            "keep_every",
-        ):
+        counts = ("worlds", "horizon", "frames", "iterations", "epochs", "minibatches", "evaluation_worlds")
+        for name in (*counts, "keep_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; valid: at least 1")
         if self.iterations is None and self.minutes is None:
             raise ValueError("neither iterations nor minutes are given; valid: at least one of the two")
         for name in ("seed", "evaluations", "penalty"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 0")
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.worlds * self.horizon < self.minibatches:
@@ -145,14 +135,13 @@ class PolicySettings(Config, frozen=True):
             "activation": self.network.activation,
             "obs_normalization": self.network.normalise,
         }
-        distribution = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std,
-                        "std_type": "log"}  # fmt: skip
+        std = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std}
         return {
             "num_steps_per_env": self.horizon,
             "save_interval": 10**9,
             "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
             "check_for_nan": True,
-            "actor": {**network, "distribution_cfg": distribution},
+            "actor": {**network, "distribution_cfg": {**std, "std_type": "log"}},
             "critic": dict(network),
             "algorithm": {
                 "class_name": "rsl_rl.algorithms.PPO",

@@ -42,7 +42,7 @@ class SampledStarts:
 
 
 class LoggedStarts:
-    """Windows of a log: an episode goes on where the window ends, with all of it as the model's past.
+    """Windows of a log: an episode continues where the window ends, with all of it as the model's past.
 
     States in which an episode of the log ended in a failure are left out, and those in which the task would end.
     """

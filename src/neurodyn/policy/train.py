@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a policy by PPO in any dynamics; a killed training goes on where it last saved.
+"""Train a policy by PPO in any dynamics.
 
-rsl_rl's runner learns; everything around it is ours: no pickle is written, metrics are JSON lines, and while the
-policy trains in one dynamics it is played, without noise, there and in a reference, so that a policy which only
-exploits its model is seen to. The policy that is kept is the best one *in the dynamics that it is trained in*: the
-reference is watched, never used.
+rsl_rl's runner learns, in the training loop of the library: no pickle is written, and while the policy trains in one
+dynamics it is played, without noise, there and in a reference, so that a policy which only exploits its model is seen
+to. The best policy *in the dynamics that it is trained in* is kept: the reference is watched, never used.
 """
 
 import contextlib
@@ -71,18 +70,7 @@ class PolicyLearner(Learner):
         settings: PolicySettings,
         reference: ResolvedDynamics | None = None,
     ) -> None:
-        """Build worlds, network and learner.
-
-        Args:
-            out: Folder of the policy.
-            task: What is to be learnt.
-            where: Dynamics that it is trained in.
-            settings: How to train.
-            reference: Dynamics in which the policy is played beside them while it trains; None for none.
-
-        Raises:
-            InputError: Task and dynamics do not fit together.
-        """
+        """Build worlds, network and learner; arguments and errors are those of `train_policy`."""
         self._out, self._task, self._where, self._settings = out, task, where, settings
         self._reference = reference
         seed = settings.seed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts of worlds in imagination, their full warm-up read for many at a time.
+"""Starts of worlds in imagination, warmed up many at a time.
 
 Worlds start anew a few at a time, and a warm-up of a few rows costs nearly as much as one of many.
 """
@@ -15,7 +15,7 @@ COUNT = 128
 
 
 class WarmStartPool:
-    """Starts with the model's memory of what came before them, each used once."""
+    """Warmed-up starts with the model's memory of what came before them, each used once."""
 
     def __init__(self, model: MeasuredDynamics, starts: Starts, count: int = COUNT) -> None:
         self._model, self._starts, self._count = model, starts, count

@@ -231,5 +231,5 @@ def _frames(robot: Robot, seconds: float) -> int:
 
 def _where(store: Store, episode: int, start: int, dt: float) -> str:
     run = int(store.run[episode])
-    name = store.run_names[run] if run >= 0 else f"episode {episode}"
+    name = store.header.runs[run] if run >= 0 else f"episode {episode}"
     return f"{name}, episode {episode} from {start * dt:.2f} s"

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.scene import Heightfield, Mesh, Scene
 from neurodyn.core.spec import JointSpec, StateSpec
@@ -178,21 +178,16 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"end_effector: joints are {chain}; valid: all of the robot's joints, in order")
 
     def _check_scalars(self) -> None:
-        if not (math.isfinite(self.dt) and self.dt > 0):
-            raise ValueError(f"dt is {self.dt}; valid: the length of a frame in seconds, above 0")
-        if self.frames < 1:
-            raise ValueError(f"frames is {self.frames}; valid: at least 1")
-        if self.evaluation_horizon < 1:
-            raise ValueError(f"evaluation_horizon is {self.evaluation_horizon}; valid: at least 1")
+        require(math.isfinite(self.dt) and self.dt > 0, "dt", self.dt, "the length of a frame in seconds, above 0")
+        require(self.frames >= 1, "frames", self.frames, "at least 1")
+        require(self.evaluation_horizon >= 1, "evaluation_horizon", self.evaluation_horizon, "at least 1")
         for name in ("passive_fraction", "reset_fraction"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: between 0 and 1")
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
         if not all(math.isfinite(component) for component in self.gravity):
             raise ValueError(f"gravity is {list(self.gravity)}; valid: three finite numbers [m/s^2]")
         if not (math.isfinite(self.density) and self.density > 0):
             raise ValueError(f"density is {self.density}; valid: a number above 0 [kg/m^3]")
-        if not 0 < self.mass_scale < math.inf:
-            raise ValueError(f"mass_scale is {self.mass_scale}; valid: a finite number above 0")
+        require(0 < self.mass_scale < math.inf, "mass_scale", self.mass_scale, "a finite number above 0")
         if not self.asset.lower().endswith(ASSET_SUFFIXES):
             raise ValueError(f"asset {self.asset!r} is of no known kind; valid: {', '.join(ASSET_SUFFIXES)}")
         if self.locked and not self.asset.lower().endswith((".urdf", ".xml")):
@@ -241,8 +236,7 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"{what}: height and tilt have a meaning for floating bases only; remove them")
             if ranges.height is not None:
                 check_interval(f"{what}.height", ranges.height)
-            if not 0 <= ranges.tilt <= math.pi:
-                raise ValueError(f"{what}.tilt is {ranges.tilt}; valid: between 0 and pi [rad]")
+            require(0 <= ranges.tilt <= math.pi, f"{what}.tilt", ranges.tilt, "between 0 and pi [rad]")
 
     def _check_grounds(self) -> None:
         if self.ground is not None and self.ground not in self.grounds:
@@ -258,8 +252,7 @@ class Robot(Config, frozen=True):
         for name, value in self.nominal.items():
             if name not in scalar:
                 raise ValueError(f"nominal names the unknown joint {name!r}; valid: {choices(scalar)}")
-            if not math.isfinite(value):
-                raise ValueError(f"nominal of {name!r} is {value}; valid: a finite number")
+            require(math.isfinite(value), f"nominal of {name!r}", value, "a finite number")
         if self.gains is not None and not self.actuated:
             raise ValueError("gains drive the actuated joints, of which there are none; remove gains")
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from neurodyn.sim.model_ground import ground_of_model
     from neurodyn.sim.pictures import render
     from neurodyn.sim.reference import ReferenceSimulator
-    from neurodyn.sim.sampling import sample_resets, sample_states, sample_torques
+    from neurodyn.sim.sampling import sample_states, sample_torques
 
 __all__ = [
     "ReferenceSimulator", "build", "build_world", "contact_point_layout", "energy", "fingerprint", "generate",
-    "ground_of_model", "mechanism", "render", "sample_resets", "sample_states", "sample_torques",
+    "ground_of_model", "mechanism", "render", "sample_states", "sample_torques",
 ]  # fmt: skip
 
 lazy(__name__)

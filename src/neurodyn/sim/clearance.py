@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ground is: its height below a place, and how deep a robot lies in it."""
+"""Clearance between a robot and the ground: height of the ground below a place, depth of a robot in it."""
 
 import torch
 from torch import Tensor
@@ -55,9 +55,7 @@ class Clearance:
     def depth(self, ground: Ground, q: Tensor) -> Tensor:
         """Return the depth of each robot's deepest contact point, radius included [m]; negative above the ground.
 
-        Args:
-            ground: The shapes around each world.
-            q: Positions [rad or m], shape [worlds, nq].
+        `q` are positions, shape [worlds, nq].
         """
         readings = self._proximity(ground, q, torch.zeros(len(q), self._proximity.nv), base_frame=False)
         depth = torch.where(readings.valid, self._radius - readings.distance, -torch.inf)

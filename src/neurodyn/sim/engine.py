@@ -6,7 +6,7 @@ from types import ModuleType
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.joint_kinds import COORDINATES, JointKind
-from neurodyn.geometry.start_warp import start_warp
+from neurodyn.geometry.launching import start_warp
 
 
 def import_newton() -> ModuleType:

@@ -61,12 +61,12 @@ def _own(name: str) -> Task:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever the user's file raises is about that file
         raise InputError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
-    found = getattr(module, kind, None)
-    if not (isinstance(found, type) and issubclass(found, Task)):
+    own = getattr(module, kind, None)
+    if not (isinstance(own, type) and issubclass(own, Task)):
         valid = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Task)]
         raise InputError(f"{path}: has no task {kind!r}; valid: {choices(key for key in valid if key != 'Task')}")
     try:
-        task = found()
+        task = own()
     except TypeError as error:  # an abstract method is missing, or the constructor asks for arguments
         raise InputError(f"{path}: task {kind!r} cannot be made ({error})") from None
     task.name = f"{path}:{kind}"

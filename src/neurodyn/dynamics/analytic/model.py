@@ -13,6 +13,7 @@ from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
@@ -93,12 +94,14 @@ class AnalyticDynamics(BaseDynamics):
         contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
         return carry, Step(State(q, qd), contacts=contacts)
 
-    def reset(self, carry: Worlds, context: State | Window, mask: Tensor) -> Worlds:
+    def reset(self, carry: Worlds, context: State | Window, mask: WorldMask) -> Worlds:
         """Return the carry as it is: the state is complete and nothing is remembered."""
         return carry
 
     @torch.no_grad()
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
         state = present_state(context)

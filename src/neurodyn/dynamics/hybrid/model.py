@@ -20,6 +20,7 @@ from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.multibody.engine import CONTACT_MODELS, GROUND, Engine, EngineConfig
@@ -141,11 +142,13 @@ class HybridDynamics(LearnedDynamics):
         path = self._run(carry.environment, state, torque[:, None])
         return carry, Step(State(path.q[:, 1], path.qd[:, 1]))
 
-    def reset(self, carry: HybridCarry, context: State | Window, mask: Tensor) -> HybridCarry:
+    def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
         """Begin anew in some worlds; there is nothing to forget."""
         return carry
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         On planes the loop over time is compiled; on other grounds the contact points find the ground anew in every
@@ -157,7 +160,7 @@ class HybridDynamics(LearnedDynamics):
     def simulate(
         self,
         state: State,
-        controls: Tensor,
+        controls: Controls,
         parameters: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
@@ -195,7 +198,7 @@ class HybridDynamics(LearnedDynamics):
         self,
         environment: Environment,
         state: State,
-        controls: Tensor,
+        controls: Controls,
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Trajectory:

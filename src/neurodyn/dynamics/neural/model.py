@@ -15,6 +15,7 @@ from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.neural.encoding import GRAVITY, BasePrediction, Encoding
+from neurodyn.geometry.array_shapes import WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor
 
@@ -118,7 +119,7 @@ class NeuralDynamics(LearnedDynamics):
         output, memory = self.predictor.step_(inputs, carry.memory)
         return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
-    def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
+    def reset(self, carry: NeuralCarry, context: State | Window, mask: WorldMask) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
 
         The worlds stay in the environment that they were begun in.

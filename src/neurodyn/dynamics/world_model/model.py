@@ -22,6 +22,7 @@ from neurodyn.dynamics.interface import Control, Environment, State, Step, Traje
 from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed
 from neurodyn.dynamics.world_model.observation import Observation
 from neurodyn.dynamics.world_model.uncertainty import MARKS, between_marks, deviation, softly_bounded
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
 
@@ -161,14 +162,14 @@ class WorldModel(LearnedDynamics):
         return replace(carry, hidden=hidden), step
 
     def reset(
-        self, carry: WorldCarry, context: State | Window, mask: Tensor, *, members: Tensor | None = None
+        self, carry: WorldCarry, context: State | Window, mask: WorldMask, *, members: Tensor | None = None
     ) -> WorldCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
 
         Args:
             carry: History of all worlds; it stays valid.
             context: As of `begin`, for all worlds; rows outside of `mask` are ignored.
-            mask: Worlds that begin anew.
+            mask: WorldMask that begin anew.
             members: The member that each world follows from now on, read where `mask` is true, shape [worlds]; None for
                 the member after the one that it followed.
         """
@@ -197,7 +198,9 @@ class WorldModel(LearnedDynamics):
             return WorldCarry(hidden, None)
         return WorldCarry(hidden, carry.member.index_copy(0, rows, (carry.member[rows] + 1) % self.members))
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under controls of the spec's control_kind, shape [worlds, T, nu].
 
         Every member follows its own mean. The trajectory is the mean over the members; its epistemic part is their

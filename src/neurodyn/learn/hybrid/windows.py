@@ -87,7 +87,7 @@ def fit_windows(
     poses = [part.ground for part in parts if part.ground is not None]
     ground = torch.cat(poses).double() if poses else None
     keys = [
-        store.run_names[run] if run >= 0 else f"episode {episode}"
+        store.header.runs[run] if run >= 0 else f"episode {episode}"
         for run, episode in zip(store.run[places[:, 0]], places[:, 0], strict=True)
     ]
     names = tuple(dict.fromkeys(keys))

@@ -37,7 +37,8 @@ class Phase(Stage, frozen=True, kw_only=True):
         context: Forecasting: true frames that the network sees before it predicts from its own states.
         loss: "squared" or "absolute" error.
         balance: Windows are weighed by the inverse of how much happens in them (mean change of velocity over its
-            spread) plus this number, so that quiet motion is learned as well as violent; None for equal weights.
+            standard deviation) plus this number, so that slow motion is learned as well as fast; None for equal
+            weights.
     """
 
     forecast: int = 0

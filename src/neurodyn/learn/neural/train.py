@@ -61,17 +61,13 @@ def train(
         store: The trajectories.
         out: Run directory.
         settings: How to train.
-        resume: Go on where a killed training of the same run stopped.
-        progress: Shown how far the training is.
-        device: Torch device that trains.
-        callbacks: Called as the training goes.
-
-    Returns:
-        Where the training ended.
+        resume: These are those of `learn.train`.
+        progress: Likewise.
+        device: Likewise.
+        callbacks: Likewise.
 
     Raises:
-        InputError: The data are another robot's or too short, the run exists (and `resume` is not asked
-            for), or it cannot be resumed.
+        InputError: The data are another robot's or too short, or the run exists or cannot be resumed.
     """
     require_data(robot, store)
     record = RunConfig(
@@ -125,18 +121,8 @@ def finetune(
     """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
 
     Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the
-    base model itself included, so that the result is not worse on the validation episodes.
-
-    Args:
-        base: Run directory, or "pretrained:NAME".
-        data: Where the trajectories came from, for the record.
-        store: The trajectories.
-        out: Run directory of the adapted model.
-        settings: How to train; the network is the base model's.
-        resume: Go on where a killed fine-tuning of the same run stopped.
-        progress: Shown how far the fine-tuning is.
-        device: Torch device that trains.
-        callbacks: Called as the training goes.
+    base model itself included, so that the result is not worse on the validation episodes. Arguments are those of
+    `train`; the network is that of the run `base`.
 
     Raises:
         InputError: The data are another robot's, or the run exists, or it cannot be resumed.

@@ -21,9 +21,9 @@ class WorldPhase(Stage, frozen=True, kw_only=True):
         context: Measured frames that a member reads before it forecasts from its own predictions.
         forecast: Frames of the forecast; 1 for one-step training.
         loss: What the mean is trained by. "likelihood": the likelihood, each error weighed by the predicted variance to
-            the power of `beta`; "absolute": the absolute error, in units of one frame's change. The spread is trained
-            by the likelihood in either case.
-        teach: Weight of the one-frame predictions that are made on the way through the context.
+            the power of `beta`; "absolute": the absolute error, in units of one frame's change. The standard
+            deviation is trained by the likelihood in either case.
+        teach: Weight of the teacher-forced one-frame predictions along the context.
     """
 
     context: int = 32

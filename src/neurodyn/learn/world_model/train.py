@@ -48,21 +48,11 @@ def train_world_model(
 ) -> TrainState:
     """Train a world model of a robot and write it to a run directory.
 
-    Args:
-        robot: The robot.
-        robot_name: Name or path by which the robot is found again.
-        data: Where the trajectories came from, for the record.
-        store: The trajectories; what they measure is what the model predicts.
-        out: Run directory.
-        settings: How to train.
-        resume: Go on where a killed training of the same run stopped.
-        progress: Shown how far the training is.
-        device: Torch device that trains.
-        callbacks: Called as the training goes.
+    What the store measures is what the model predicts. Arguments are those of `learn.neural.train.train`.
 
     Raises:
-        InputError: The data are another robot's, too short, or hold columns that do not vary; the run exists (and
-            `resume` is not asked for), or it cannot be resumed.
+        InputError: The data are another robot's, too short, or hold columns that do not vary; or the run exists or
+            cannot be resumed.
     """
     require_log(robot, store)
     record = WorldRunConfig(
@@ -121,7 +111,7 @@ def require_long_enough(store: Store, settings: WorldSettings) -> None:
 
 @torch.no_grad()
 def fit_statistics(model: WorldModel, store: Store, settings: WorldSettings) -> Tensor:
-    """Fit normalisation and linear short cut of a model to training frames.
+    """Fit normalisation and linear skip of a model to training frames.
 
     Returns:
         Standard deviation of one frame's change, shape [size].

@@ -244,13 +244,9 @@ class Graph:
         return None
 
 
-def _graph(*values: Scalar) -> Graph | None:
-    return next((value.graph for value in values if isinstance(value, Expression)), None)
-
-
 def _apply(name: str, *values: Scalar) -> Any:
     """Trace an operation where an argument is traced, compute it where all are numbers."""
-    graph = _graph(*values)
+    graph = next((value.graph for value in values if isinstance(value, Expression)), None)
     return _FOLD[name](*map(float, values)) if graph is None else graph.operation(name, *values)
 
 

@@ -17,7 +17,7 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.geometry.start_warp import start_warp
+from neurodyn.geometry.launching import start_warp
 from neurodyn.multibody.trace.native import TableLaunch, native_kernel
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_ARRAYS,
