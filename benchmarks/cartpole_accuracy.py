@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _common import require, single_thread, write_result
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.artifact import load
 from neurodyn.evaluate import beside_simulator
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train

@@ -15,7 +15,8 @@ from PIL import Image
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.neural.artifact import NEURAL, load
+from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
 from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4

@@ -10,7 +10,7 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.artifact import load
 from neurodyn.evaluate import beside_log, beside_simulator
 from neurodyn.evaluate.records import Comparison, Logged, LongRun, Simulated, Stability
 from neurodyn.evaluate.records import Curve as ErrorCurve
