@@ -2,19 +2,23 @@
 # Every verb works on a fresh machine with Python >= 3.11: it makes .venv and installs what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test test-variant lint types layers bench docs figures-check clean
+.PHONY: demo test test-variant coverage lint types layers bench docs figures-check clean
 
 demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
 	$(BIN)/neurodyn demo
 
-test: .venv/dev.stamp  ## Run the tests.
-	$(BIN)/python -m pytest
+test: .venv/dev.stamp  ## Run the tests, in as many processes as WORKERS says.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine: other rounding, two threads, random order.
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \
 	    $(BIN)/python -m pytest -m trains --random-order
+
+coverage: .venv/dev.stamp  ## Run the tests and report the branches that none takes; htmlcov/index.html shows them.
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-report=html
 
 lint: .venv/dev.stamp  ## Check style and formatting.
 	$(BIN)/ruff check .
@@ -39,7 +43,7 @@ figures-check: .venv/dev.stamp  ## Measure the cheap figures of docs/benchmarks.
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/check_figures.py
 
 clean:  ## Remove what the other verbs made.
-	rm -rf .venv demo build dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo build dist site htmlcov .coverage .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("neurodyn needs Python >= 3.11, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 from torch import Tensor
 
-from neurodyn.core.seeds import generator
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import Environment, State, Trajectory, Window, present_state
+from neurodyn.core import generator
+from neurodyn.data import Split, Store
+from neurodyn.dynamics import AnalyticDynamics, Environment, State, Trajectory, Window
+from neurodyn.dynamics.interface import present_state
 from neurodyn.evaluate import beside_log
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 import warp as wp
 
-from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.scene import IDENTITY, Terrain
-from neurodyn.geometry.terrain import terrain_heights
+from neurodyn.core import ChainJoint, ContactPoint, ContactPointLayout, Terrain
+from neurodyn.core.scene import IDENTITY
+from neurodyn.geometry import terrain_heights
 from neurodyn.sim.engine import import_newton
 
 newton = import_newton()

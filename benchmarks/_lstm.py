@@ -7,17 +7,15 @@ velocities change, first with the true states as inputs, then on its own roll-ou
 """
 
 import math
-import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-from swimmer import DT, Data, windows
-
 Memory = tuple[Tensor, Tensor]
+Data = tuple[Tensor, Tensor, Tensor]
+"""Positions, velocities and controls, shapes [n, T + 1, 4], [n, T + 1, 4] and [n, T, 1]."""
 
 
 def _turned(vector: Tensor, heading: Tensor) -> Tensor:
@@ -40,8 +38,9 @@ def _changes(q: Tensor, qd: Tensor) -> Tensor:
 class Lstm(nn.Module):
     """A recurrent network with a linear layer on it, normalised by its training data."""
 
-    def __init__(self, data: Data, hidden: int = 17) -> None:
+    def __init__(self, data: Data, dt: float, hidden: int = 17) -> None:
         super().__init__()
+        self._dt = dt
         q, qd, control = data
         self.lstm, self.out = nn.LSTM(7, hidden, batch_first=True), nn.Linear(hidden, 4)
         self.double()
@@ -71,16 +70,27 @@ class Lstm(nn.Module):
             seen, memory = self.lstm(self._inputs(q, qd, u)[:, None], memory)
             change = self.out(seen[:, 0]) * self._change
             qd = qd + torch.cat([_turned(change[:, :2], q[:, 2]), change[:, 2:]], -1)
-            q = q + DT * qd
+            q = q + self._dt * qd
             paths[0].append(q)
             paths[1].append(qd)
         return torch.stack(paths[0], 1), torch.stack(paths[1], 1)
 
 
-def trained(data: Data, seconds: float, rate: float, seed: int = 0) -> Lstm:
-    """Train a network within a budget of CPU time."""
+def trained(
+    data: Data, seconds: float, rate: float, *, dt: float, windows: Callable[[Data, int, int], Data], seed: int = 0
+) -> Lstm:
+    """Train a network within a budget of CPU time.
+
+    Args:
+        data: Trajectories.
+        seconds: CPU time.
+        rate: Learning rate.
+        dt: Length of a frame [s].
+        windows: Cuts trajectories into windows of so many frames that begin every so many.
+        seed: Seed of weights and batches.
+    """
     torch.manual_seed(seed)
-    model = Lstm(data)
+    model = Lstm(data, dt)
     optimiser = torch.optim.Adam(model.parameters())
     whole = data[2].shape[1]
     for frames, share, batch, part in ((0, 0.4, 0, 1.0), (20, 0.3, 64, 0.5), (whole, 0.3, 10, 0.3)):

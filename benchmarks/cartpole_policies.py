@@ -15,10 +15,9 @@ import tempfile
 from pathlib import Path
 
 from _common import require, single_thread, write_result
-from neurodyn.core.config import read_config
-from neurodyn.learn.metrics import read_metrics
-from neurodyn.policy.evaluation import evaluate_policy
-from neurodyn.policy.train import PolicyRecord
+from neurodyn.core import read_config
+from neurodyn.learn import RunRecord, read_metrics
+from neurodyn.policy import PolicySettings, evaluate
 
 TASK = "cartpole-swingup"
 PAPER = 1212.5
@@ -72,12 +71,11 @@ def measure(kind: str, dynamics: str, folder: Path, seed: int, episodes: int) ->
         if kind == "world_model":  # it has no memory, and starts where the others do
             flags += ["--starts", "task"]
         neurodyn("policy", "train", TASK, "--dynamics", dynamics, "--out", out, *flags)
-    trained = read_config(out / "config.yaml", PolicyRecord).dynamics
+    trained = read_config(out / "config.yaml", RunRecord[PolicySettings]).dynamics
     require(trained == dynamics, f"{out} was trained in {trained}, not in {dynamics}")
     starts = "task" if kind == "world_model" else None
-    result = evaluate_policy(
-        out, tuple(dict.fromkeys(("analytic", dynamics))), episodes=episodes, starts=starts
-    ).plain()
+    names = tuple(dict.fromkeys(("analytic", dynamics)))
+    result = evaluate(out, names, episodes=episodes, starts=starts).plain()
     by_name = {one["dynamics"]: one for one in result["results"]}
     real = by_name["analytic"]
     end = next(line for line in reversed(read_metrics(out)) if line.get("finished"))

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from _common import require, single_thread, write_result
-from neurodyn.core.contact_points import ChainJoint, ContactPoint
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.multibody.articulated import Tree
+from neurodyn.core import ChainJoint, ContactPoint, Link, Mechanism
+from neurodyn.multibody import Tree
 from neurodyn.multibody.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
 from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.points import link_poses, touches

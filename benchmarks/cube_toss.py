@@ -14,11 +14,11 @@ from typing import Any
 
 from _analytic_cube import Candidate, dynamics, search
 from _common import require, single_thread, write_result
-from neurodyn.data.store import Split
-from neurodyn.dynamics.loading import load
+from neurodyn.data import Split
+from neurodyn.dynamics import load
 from neurodyn.evaluate import beside_log
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import open_robot_data
+from neurodyn.robots import open_robot_data
 
 TOSSES = Path(__file__).resolve().parents[2] / "shared/data/cube_toss/cube_toss.npz"
 ERRORS = ("base_position_m", "base_orientation_rad")

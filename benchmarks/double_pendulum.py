@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 
 from _common import require, single_thread, write_result
-from neurodyn.data.store import Split
-from neurodyn.dynamics.loading import load
+from neurodyn.data import Split
+from neurodyn.dynamics import load
 from neurodyn.evaluate import beside_log
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import open_robot_data
+from neurodyn.robots import open_robot_data
 
 LOGS = Path(__file__).resolve().parents[2] / "shared/data/dfki_double_pendulum/dfki_double_pendulum.npz"
 

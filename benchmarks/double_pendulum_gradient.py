@@ -18,9 +18,8 @@ import numpy as np
 import torch
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.core.contact_points import ChainJoint
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.multibody.articulated import Tree
+from neurodyn.core import ChainJoint, Link, Mechanism
+from neurodyn.multibody import Tree
 from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 
@@ -144,7 +143,7 @@ def first_call(cached: bool) -> float:
     """Return the seconds of the first gradient in a new process, imports excluded."""
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); import torch, warp, double_pendulum_gradient as b;"
-        "from neurodyn.geometry.start_warp import start_warp; start_warp();"
+        "from neurodyn.geometry.launching import start_warp; start_warp();"
         "t = time.perf_counter(); b.Ours(1)(); print(time.perf_counter() - t)"
     )
     environment = dict(os.environ)

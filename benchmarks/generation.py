@@ -16,9 +16,8 @@ import torch
 
 from _common import require, single_thread, write_result
 from neurodyn import robots
-from neurodyn.data.store import Store
-from neurodyn.sim.generate import generate
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.data import Store
+from neurodyn.sim import ReferenceSimulator, generate
 
 FRAMES, ROUNDS = 100, 5
 WORK = {"cartpole": (512, 20), "pendulum": (512, 2), "cube": (256, 1), "ant": (128, 1), "anymal-c": (128, 1)}

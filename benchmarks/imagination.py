@@ -18,15 +18,12 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.data.header import Status, StoreHeader
-from neurodyn.data.store import Store, StoreWriter
+from neurodyn.data import Status, Store, StoreHeader, StoreWriter
+from neurodyn.dynamics import WorldModel
 from neurodyn.dynamics.interface import present_state
-from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.nets import EnsembleConfig
+from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
-from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.starts import LoggedStarts
 from neurodyn.tasks import Task, load
 
 PEER_RATE = 14_900.0

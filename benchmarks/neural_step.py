@@ -18,19 +18,14 @@ import torch
 from torch import Tensor
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.core.scene import Plane, Scene
+from neurodyn.core import Plane, Scene
+from neurodyn.dynamics import Control, Environment, NeuralDynamics, State
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.dynamics.neural.encoding import fit_encoding
-from neurodyn.dynamics.neural.model import NeuralDynamics
-from neurodyn.geometry.ground import Ground
-from neurodyn.nets.build import NetConfig, build_predictor
-from neurodyn.nets.transformer import Transformer
-from neurodyn.robots import load
-from neurodyn.robots.sections import ContactPointSelection
-from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.mechanism import mechanism
+from neurodyn.geometry import Ground
+from neurodyn.nets import NetConfig, Transformer, build_predictor
+from neurodyn.robots import ContactPointSelection, load
+from neurodyn.sim import build, contact_point_layout, mechanism
 from rollout_cache import WindowRecompute
 
 NETWORK = NetConfig(kind="transformer", width=384, depth=6, heads=12, window=10, head=64)

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from _common import require, single_thread, write_result
-from neurodyn.core.scene import Box, Plane, Scene, Terrain
-from neurodyn.dynamics.neural.artifact import load, read_model_config
+from neurodyn.core import Box, Plane, Scene, Terrain
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.evaluate.engine import SEED
 from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
@@ -70,7 +70,7 @@ def main() -> None:
     figures: dict[str, float] = {}
     pages = []
     for run in arguments.runs:
-        model, robot = load(run), load_robot(read_model_config(run)[0].robot)
+        model, robot = NEURAL.load(run), load_robot(NEURAL.read(run)[0].robot)
         require_robot(model, robot)
         grounds = measure(model, robot, arguments)
         unseen = generalise(model, robot, arguments)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contact points beside Newton's collision pipeline: how near their distances are, what they miss, and what they cost.
 
-Usage: python benchmarks/contact points.py [--worlds 512] [--json FILE]
+Usage: python benchmarks/probes.py [--worlds 512] [--json FILE]
 
 Accuracy: a free ball with one contact point at its centre, over a tilted ground of each kind; `error_m_KIND` is the
 greatest difference between the contact point's distance less the radius and the pipeline's nearest contact. Where the
@@ -38,16 +38,11 @@ from _contacts import (
 )
 from _shapes import torus
 from neurodyn import robots
-from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.scene import Box, Plane, Scene, Terrain
-from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import ProximityQuery, Readings
-from neurodyn.geometry.solids import matrix
-from neurodyn.robots import Robot
-from neurodyn.robots.sections import ContactPointSelection
-from neurodyn.sim.build import build
-from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.model_ground import ground_of_model
+from neurodyn.core import Box, ContactPointLayout, Plane, Scene, Terrain
+from neurodyn.geometry import Ground, ProximityQuery, Readings
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.robots import ContactPointSelection, Robot
+from neurodyn.sim import build, contact_point_layout, ground_of_model
 
 _TOLERANCE = {"convex": 5e-6}  # the hull's own faces, in float32; all others 1e-6
 _LEG = 0.08
@@ -87,7 +82,7 @@ def accuracy(worlds: int = 600) -> dict[str, float]:
             near &= ours > -0.9 * RADIUS
         if name == "heightfield":
             place = ground.shared[0].place
-            local = (q[:, :3].numpy() - place[:3]) @ matrix(place[3:])
+            local = (q[:, :3].numpy() - place[:3]) @ np.array(quaternion_matrix(place[3:]))
             near &= (np.abs(local[:, :2]) < 0.85).all(1)
         require(bool(near.sum() > 40 and np.isfinite(theirs[near]).all()), f"{name}: contacts are missing")
         errors[name] = float(np.abs(ours - theirs)[near].max())

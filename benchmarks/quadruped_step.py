@@ -12,11 +12,9 @@ from pathlib import Path
 import torch
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.multibody.engine import Engine, EngineConfig
-from neurodyn.robots import Joint, Robot
-from neurodyn.robots.sections import ContactPointSelection, Ranges
-from neurodyn.sim.build import build
-from neurodyn.sim.mechanism import mechanism
+from neurodyn.multibody import Engine, EngineConfig
+from neurodyn.robots import ContactPointSelection, Joint, Ranges, Robot
+from neurodyn.sim import build, mechanism
 
 FRAMES, WORLDS = 50, 256
 DT = 1e-3

@@ -16,14 +16,10 @@ from typing import Any
 import msgspec
 
 from _common import require, single_thread, write_result
-from neurodyn.core.artifacts import read_json, write_json
-from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import read_config
-from neurodyn.data.readers import open_data
-from neurodyn.data.store import Store
-from neurodyn.identify.identify import Given, identify
-from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
-from neurodyn.learn.neural.settings import load_settings, with_budget
+from neurodyn.core import read_json, write_json
+from neurodyn.data import Store, open_data
+from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
+from neurodyn.learn import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
@@ -71,7 +67,7 @@ def _fast(store: Store) -> Store:
     """Return a store without the groups that were logged too slowly."""
     from fnmatch import fnmatchcase
 
-    kept = [k for k, name in enumerate(store.group_names) if any(fnmatchcase(name, pattern) for pattern in FAST)]
+    kept = [k for k, name in enumerate(store.header.groups) if any(fnmatchcase(name, pattern) for pattern in FAST)]
     table = store.table[[int(group) in kept for group in store.table["group"]]]
     return Store(store.header, store.frames, table, store.ground)
 
@@ -92,12 +88,9 @@ def _measured(robot: Robot, store: Store, data: str, out: Path, options: argpars
         settings = with_budget(load_settings(robot, "small", None, log=True), None, options.neural_steps, 0)
         cpu = train(robot, robot.name, data, store, out / "neural", settings).cpu_seconds
         beside = [str(out / "neural")]
-    given = Given(
-        robot, robot.name, data, store, load_identification(robot).parameters,
-        read_config(Path(robot.folder) / "blueprint.yaml", Blueprint), beside,
-    )  # fmt: skip
     start = time.process_time()
-    found = identify(given, out / "hybrid", _settings(robot, options.steps)).figures.plain()
+    settings = _settings(robot, options.steps)
+    found = identify(robot, store, out / "hybrid", blueprint="robot", settings=settings, beside=beside).figures.plain()
     found["cpu_s"], found["neural_cpu_s"] = time.process_time() - start, cpu
     write_json(out / "found.json", found)
     return found

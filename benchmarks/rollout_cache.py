@@ -14,10 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.nets.build import NetConfig, build_net
+from neurodyn.nets import NetConfig, SequenceNet, Transformer, build_net
 from neurodyn.nets.rotary import rotate
-from neurodyn.nets.sequence import SequenceNet
-from neurodyn.nets.transformer import Block, Transformer
+from neurodyn.nets.transformer import Block
 
 INPUTS, OUTPUTS = 9, 4
 LARGE = NetConfig(kind="transformer", width=192, depth=6, heads=12, window=10)

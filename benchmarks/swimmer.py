@@ -14,10 +14,11 @@ import torch
 from _common import require, single_thread, write_result
 from _lstm import trained
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-from neurodyn.core.blueprint import Blueprint
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from examples.swimmer import DT, MEDIA, Data, drag, error, fit, record, swimmer, windows
+
+from neurodyn.core import Blueprint
 from neurodyn.dynamics import HybridDynamics, State
-from swimmer import MEDIA, Data, drag, error, fit, record, swimmer
 
 STEPS, TRAINED = 900, 200
 
@@ -41,7 +42,7 @@ def measured(medium: str, seconds: float, rates: list[float], count: int = 10) -
         found[f"{what}_hybrid"] = float(hybrid_errors(model, logs).mean())
         found[f"{what}_rigid"] = float(hybrid_errors(bare, logs).mean())
     for rate in rates:
-        lstm = trained(data, seconds, rate)
+        lstm = trained(data, seconds, rate, dt=DT, windows=windows)
         found["weights_lstm"] = float(sum(p.numel() for p in lstm.parameters()))
         for what, logs in (("unseen", test), ("continued", long)):
             with torch.no_grad():

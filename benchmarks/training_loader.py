@@ -10,12 +10,11 @@ import msgspec
 import torch
 
 from _common import require, single_thread, write_result
-from neurodyn.data.store import Store
-from neurodyn.data.windows import WindowSampler
-from neurodyn.learn.neural.settings import load_settings, with_budget
+from neurodyn.data import Store, WindowSampler
+from neurodyn.learn import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.generate import generate
+from neurodyn.sim import generate
 
 STEPS = 300
 

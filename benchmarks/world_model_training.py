@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from _common import compare, require, single_thread, write_result
-from neurodyn.core.spec import Channel, JointSpec, StateSpec
-from neurodyn.data.windows import Batch
-from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.core import Channel, JointSpec, StateSpec
+from neurodyn.data import Batch
+from neurodyn.dynamics import WorldModel
 from neurodyn.learn.world_model.loss import EventWeights, negative_log_likelihood, world_model_loss
 from neurodyn.learn.world_model.member_parameters import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
-from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.nets import EnsembleConfig
 from neurodyn.nets.members import MemberGRU, MemberLinear
 
 CONTEXT, FORECAST, BATCH, MEMBERS = 32, 8, 256, 5

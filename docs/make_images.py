@@ -19,13 +19,11 @@ MOST_BYTES = {"cartpole": 1_500_000}
 
 def main(runs: list[str]) -> None:
     """Write the pictures."""
-    from neurodyn.dynamics.artifact import read_model_config
-
-    from neurodyn.report.recording import record_run
-    from neurodyn.report.recording_files import readme_gif
+    import neurodyn
+    from neurodyn.report import readme_gif, record_run
 
     for run in runs:
-        robot = Path(read_model_config(run)[0].robot).stem
+        robot = neurodyn.load(run).spec.robot
         recording = record_run(run, seconds=SECONDS.get(robot, 4.0))
         path = IMAGES / f"{robot}.gif"
         size = readme_gif(recording, path, most_bytes=MOST_BYTES.get(robot, 500_000))
@@ -36,7 +34,7 @@ def imagined(policies: list[str]) -> None:
     """Draw the returns of policies in imagination and in the simulator."""
     from matplotlib.figure import Figure
 
-    from neurodyn.learn.metrics import read_metrics
+    from neurodyn.learn import read_metrics
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()

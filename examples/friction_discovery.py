@@ -16,13 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.contact_points import ChainJoint
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core import ChainJoint, JointSpec, Link, Mechanism, StateSpec
 from neurodyn.dynamics import HybridDynamics, State
-from neurodyn.identify.discover import Discovery, DiscoverySettings, discover
-from neurodyn.learn.hybrid.windows import FitWindows
-from neurodyn.multibody.engine import EngineConfig
+from neurodyn.identify import Discovery, DiscoverySettings, discover
+from neurodyn.learn import FitWindows
+from neurodyn.multibody import EngineConfig
 
 DT, FRAMES, LONG, FRICTION = 0.02, 15, 100, 0.3
 KAPPAS = (0.01, 0.1, 0.3, 1.0)

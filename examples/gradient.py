@@ -14,8 +14,7 @@ import sys
 import torch
 
 import neurodyn
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import State
+from neurodyn.dynamics import AnalyticDynamics, State
 
 
 def cost(q, qd, force):

@@ -16,17 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.contact_points import ChainJoint
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core import ChainJoint, JointSpec, Link, Mechanism, StateSpec, select_parameters
 from neurodyn.dynamics import HybridDynamics, State
-from neurodyn.identify.basin_hopping import basin_hopping
-from neurodyn.identify.least_squares import levenberg_marquardt
-from neurodyn.identify.noise import Noise
-from neurodyn.identify.residuals import ResidualOptions, Residuals
-from neurodyn.learn.hybrid.windows import FitWindows
-from neurodyn.multibody.engine import EngineConfig, nominal
+from neurodyn.identify import Noise, ResidualOptions, Residuals, basin_hopping, levenberg_marquardt
+from neurodyn.learn import FitWindows
+from neurodyn.multibody import EngineConfig, nominal
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -17,17 +17,21 @@ import matplotlib
 import torch
 
 import neurodyn
-from neurodyn.core.artifacts import read_json
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics import HybridDynamics
-from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.held_out import held_out_errors, hybrid_forecast, noise_floor
-from neurodyn.identify.identify import Given, identify
-from neurodyn.identify.noise import Noise
-from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
-from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
-from neurodyn.robots import Robot
-from neurodyn.robots.data import open_robot_data
+from neurodyn.core import read_json
+from neurodyn.data import Split, Store
+from neurodyn.dynamics import HybridDynamics, RecordedEnvironments
+from neurodyn.identify import (
+    IdentificationSettings,
+    Noise,
+    changed,
+    forecast_errors,
+    hybrid_forecast,
+    identify,
+    load_identification,
+    noise_floor,
+)
+from neurodyn.learn import FitWindows, fit_windows
+from neurodyn.robots import Robot, open_robot_data
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -47,7 +51,7 @@ def forecasts(
     nowhere = RecordedEnvironments(store)
     models = {"nominal": as_declared(model), "hybrid" if found["weights"] else "identified": model}
     made = {name: hybrid_forecast(m, "past", past, noise, nowhere) for name, m in models.items()}
-    by_model = held_out_errors(made, robot.spec, windows, past, seconds).by_model
+    by_model = forecast_errors(made, robot.spec, windows, past, seconds).by_model
     by_model["the camera's noise alone"] = noise_floor(
         model, windows, past, noise, nowhere, start="past", context=past, seconds=seconds, seed=0
     )
@@ -56,7 +60,7 @@ def forecasts(
 
 def as_declared(model: HybridDynamics) -> HybridDynamics:
     """Return the model without networks and with the parameters of the robot's declaration."""
-    from neurodyn.multibody.engine import EngineConfig
+    from neurodyn.multibody import EngineConfig
 
     config = EngineConfig(substeps=model.config.substeps)
     return HybridDynamics(model.spec, model.mechanism, config, (), model.fingerprint)
@@ -96,7 +100,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = options.run or Path(scratch) / "run"
         if options.run is None:
-            found = identify(Given(robot, robot.name, options.data, store, settings.parameters), run, settings).figures
+            found = identify(robot, options.data, run, settings=settings).figures
             for entry in found.parameters:
                 print(f"{entry.name:24s} {entry.value:.5g}")
         curves = forecasts(run, robot, store, settings, marks, options.windows)

@@ -18,13 +18,10 @@ import torch
 from pytorch_optimizer import SOAP
 from torch import Tensor
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.contact_points import ChainJoint
-from neurodyn.core.mechanism import Link, Mechanism
-from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.core import Augmentation, Blueprint, ChainJoint, JointSpec, Link, Mechanism, StateSpec
 from neurodyn.dynamics import HybridDynamics, State
-from neurodyn.learn.hybrid.trainer import split_weights
-from neurodyn.multibody.engine import EngineConfig
+from neurodyn.learn import split_weights
+from neurodyn.multibody import EngineConfig
 
 MEDIA = {"water5": (1000.0, 1.518e-3), "water25": (997.0, 8.9e-4), "air25": (1.184, 1.849e-5), "vacuum": (0.0, 0.0)}
 """Density [kg/m^3] and viscosity [Pa s]."""

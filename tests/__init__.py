@@ -1,1 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Tests of neurodyn.
+
+With NEURODYN_CHECK_SHAPES=1 functions whose annotations name shapes of arrays check them whenever they are called.
+"""
+
+import os
+
+CHECKED = (
+    "neurodyn.dynamics.analytic.model", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
+    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures",
+    "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes", "neurodyn.dynamics.tangent",
+    "neurodyn.dynamics.world_model.model", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
+    "neurodyn.multibody.free_motion", "neurodyn.multibody.pd",
+)  # fmt: skip
+"""Modules whose public functions are annotated with shapes."""
+
+if os.environ.get("NEURODYN_CHECK_SHAPES"):
+    from jaxtyping import install_import_hook
+
+    install_import_hook(CHECKED, "beartype.beartype")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from neurodyn.cli.main import VERBS, _function, _parse, run
+from neurodyn.cli.main import VERBS, _parse, run
 from neurodyn.cli.policy import ACTIONS
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
@@ -75,6 +75,7 @@ def make_logs(folder: Path) -> None:
     subprocess.run([sys.executable, script, "--out", folder, "--runs", "4", "--seconds", "4"], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem)
 def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch):
     texts = [text for _, text in blocks(page, "python")]
@@ -88,6 +89,7 @@ def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.
         exec(compile(text, f"{page.name}, block {index}", "exec"), names)
 
 
+@pytest.mark.slow
 def test_a_run_is_evaluated_from_any_folder(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert run(["evaluate", str(workplace / "runs/arm"), "--horizon", "5", "--rollouts", "4"]) == 0
@@ -132,8 +134,8 @@ def test_every_key_is_in_a_table(page: str, kind: type):
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
 def test_commands_parse(page: Path):
     for verb, *arguments in commands(page):
-        function = _function(verb) if verb != "policy" else ACTIONS[arguments.pop(0)]
-        _parse(function, verb, arguments)  # raises InputError where a flag does not exist
+        called = VERBS[verb] if verb != "policy" else ACTIONS[arguments.pop(0)]
+        _parse(called.load(), f"neurodyn {verb}", arguments)  # raises InputError where a flag does not exist
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
@@ -150,7 +152,7 @@ def test_verbs_and_flags_in_the_text_exist(page: Path):
 
 
 def flags(verb: str) -> set[str]:
-    functions = ACTIONS.values() if verb == "policy" else [_function(verb)]
+    functions = [called.load() for called in (ACTIONS.values() if verb == "policy" else [VERBS[verb]])]
     return {f"--{name.replace('_', '-')}" for f in functions for name in inspect.signature(f).parameters}
 
 
@@ -179,6 +181,7 @@ def test_benchmarks_on_the_page_are_the_benchmarks_there_are():
     assert there == set(re.findall(r"benchmarks/(\w+\.py)`", text))
 
 
+@pytest.mark.slow
 def test_an_error_of_every_kind_on_the_page_is_what_is_said(workplace: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
     shutil.copytree(ROOT / "examples/own_ground", tmp_path / "robot")

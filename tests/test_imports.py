@@ -122,6 +122,7 @@ print("learned")
 )
 
 
+@pytest.mark.slow
 def test_learning_from_logs_works_where_newton_cannot_be_imported(plant_file: Path, tmp_path: Path):
     assert python(LEARN_FROM_LOGS, plant_file, tmp_path).splitlines()[-1] == "learned"
 

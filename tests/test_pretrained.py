@@ -43,6 +43,7 @@ def test_more_than_memory_holds_is_refused_at_once():
         evaluate("pretrained:cartpole", horizon=10**9, rollouts=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", pretrained_names())
 def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""

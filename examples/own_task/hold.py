@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics import Control
-from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics import Control, Quantities
 from neurodyn.tasks import Memory, Task
 
 TORQUE = 2.0

@@ -11,8 +11,9 @@
 Rooms are imported when they are first used, so that importing the package is fast and needs no simulator.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
     from neurodyn import (
@@ -31,36 +32,17 @@ if TYPE_CHECKING:
         sim,
         solvers,
         tasks,
-    )
-    from neurodyn.dynamics.loading import load
+    )  # fmt: skip
+    from neurodyn.core.errors import InputError
+    from neurodyn.dynamics.artifact import load
+    from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
+    from neurodyn.dynamics.interface import Dynamics
+    from neurodyn.version import __version__
 
 __all__ = [
-    "core",
-    "data",
-    "dynamics",
-    "evaluate",
-    "geometry",
-    "identify",
-    "learn",
-    "load",
-    "multibody",
-    "nets",
-    "policy",
-    "report",
-    "robots",
-    "sim",
-    "solvers",
-    "tasks",
-]
+    "Control", "Dynamics", "Environment", "InputError", "State", "Step", "Trajectory", "Window", "__version__",
+    "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody", "nets", "policy",
+    "report", "robots", "sim", "solvers", "tasks",
+]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name == "load":
-        return importlib.import_module("neurodyn.dynamics.loading").load
-    if name in __all__:
-        return importlib.import_module(f"neurodyn.{name}")
-    raise AttributeError(f"module 'neurodyn' has no attribute {name!r}; it has {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+lazy(__name__)

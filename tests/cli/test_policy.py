@@ -44,7 +44,7 @@ def test_a_recording_is_written(policy, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["fly"], "unknown action 'fly' of policy; valid: evaluate"),
+        (["fly"], "unknown policy action 'fly'; valid: evaluate"),
         (["train", "hover", "--dynamics", "analytic", "--out", "x"], "unknown task 'hover'"),
         (["train", "cartpole-swingup", "--dynamics", "moon", "--out", "x"], "'moon': no such dynamics"),
         (["train", "cartpole-swingup", "--dynamics", "analytic", "--out", "x", "--penalty", "-1"],

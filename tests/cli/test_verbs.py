@@ -9,7 +9,7 @@ import pytest
 
 from neurodyn.cli.main import run
 from neurodyn.data.store import Store
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.learn.neural.train import read_run_config
 from tests import plant
 from tests.cli.calls import call
@@ -83,7 +83,7 @@ def test_train_writes_a_run_that_says_what_it_is(log_run: Path, plant_file: Path
     assert (config.robot, config.data, config.settings.seed, config.settings.steps) == (
         "cartpole", str(plant_file), 4, 30,
     )  # fmt: skip
-    assert load(log_run).spec.robot == "cartpole"
+    assert NEURAL.load(log_run).spec.robot == "cartpole"
     for name in ("model/model.safetensors", "model/config.json", "model/spec.json", "metrics.jsonl", "config.yaml"):
         assert (log_run / name).is_file()
 
@@ -115,7 +115,7 @@ def test_finetune_writes_a_run_of_its_own(log_run: Path, settings: Path, tmp_pat
     config = read_run_config(tmp_path / "run")
     assert config.base == str(log_run)
     assert config.settings.net == read_run_config(log_run).settings.net
-    assert load(tmp_path / "run").spec.robot == "cartpole"
+    assert NEURAL.load(tmp_path / "run").spec.robot == "cartpole"
     assert {path: path.read_bytes() for path in log_run.rglob("*") if path.is_file()} == before
 
 

@@ -57,13 +57,6 @@ def test_every_number_is_a_quantity_with_a_name():
     assert list(found) == list(from_dict(to_dict(MECHANISM), Mechanism).quantities())
 
 
-def test_an_unknown_quantity_is_refused_with_the_known():
-    MECHANISM.check_quantity("knee.mass")
-    MECHANISM.check_quantity("ground.mu", others=("ground.mu",))
-    with pytest.raises(InputError, match=r"no quantity 'knee.weight'; valid: .*knee.mass"):
-        MECHANISM.check_quantity("knee.weight", others=("ground.mu",))
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

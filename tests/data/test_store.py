@@ -227,7 +227,7 @@ def test_no_space_left_is_one_line_and_keeps_the_old_file(tmp_path, limit):
     write(path, batches=1)
     before = path.read_bytes()
     process = run_python(NO_SPACE, path, limit)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=600)
     assert process.returncode == 0, error
     assert re.fullmatch(r".*x\.h5: cannot be written \(File too large\); give a path .*\n", out)
     assert error == ""

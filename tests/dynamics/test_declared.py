@@ -4,10 +4,10 @@
 import torch
 
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.declared import reach
 from neurodyn.dynamics.interface import Control, Environment, State
-from neurodyn.dynamics.loading import load
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.build import build

@@ -7,8 +7,8 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.interface import Environment, State, Step
-from neurodyn.dynamics.loading import load
 from neurodyn.dynamics.quantities import Quantities, state_quantities
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground

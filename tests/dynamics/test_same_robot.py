@@ -65,7 +65,7 @@ def test_data_and_models_with_other_contact_points_are_refused(
         require_same_simulator(changed, store)
     model = untrained(pendulum, store)
     require_robot(model, pendulum)
-    with pytest.raises(MismatchError, match=rf"robot 'pendulum' is probed elsewhere.*{message}"):
+    with pytest.raises(MismatchError, match=rf"robot 'pendulum' has other contact points.*{message}"):
         require_robot(model, changed)
 
 

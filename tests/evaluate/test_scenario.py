@@ -8,10 +8,7 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Plane, Scene
-from neurodyn.dynamics.interface import Environment
-from neurodyn.evaluate.scenario import Scenario, of_worlds, scenario, scenarios
-from neurodyn.geometry.ground import Ground
+from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
 from neurodyn.robots import Robot, load
 
 
@@ -75,11 +72,6 @@ def test_floating_robots_stand_on_different_parts_of_a_ground(ant: Robot):
     assert pose[:, :2].std(0).min() > 2.0
     assert pose[:, :2].abs().max() <= 7.0  # three metres from the edge of a terrain of twenty
     assert torch.equal(pose[:, 2:], torch.tensor([0.0, 0, 0, 0, 1]).expand(32, 5))
-    part = of_worlds(environment, slice(4, 6)).ground
+    part = environment.rows(slice(4, 6)).ground
     assert part is not None
     assert torch.equal(part.pose, pose[4:6])
-
-
-def test_what_is_the_same_for_all_worlds_stays(ant: Robot):
-    plain = Environment(ground=Ground(Scene(shapes=(Plane(),))))
-    assert of_worlds(plain, slice(0, 1)) is plain

@@ -7,8 +7,7 @@ import torch
 
 from neurodyn.geometry import rotation
 
-torch.manual_seed(0)
-A, B = (rotation.normalise(torch.randn(50, 4, dtype=torch.float64)) for _ in range(2))
+A, B = rotation.normalise(torch.randn(2, 50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
 
 
 def test_a_quarter_turn_about_z_takes_x_to_y():

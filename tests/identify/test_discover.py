@@ -16,7 +16,9 @@ from neurodyn.identify.candidates import default_candidates, torque_sizes
 from neurodyn.identify.discover import DiscoverySettings, discover
 from neurodyn.identify.sparsity import first_layers, shrink_, strengths
 from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.multibody.engine import EngineConfig
+from tests.learn.callbacks import StopAt, Stopped
 
 SPEC = StateSpec(
     robot="double",
@@ -105,3 +107,16 @@ def test_refuses_candidates_that_cannot_be_told_apart(logs):
     shared = Blueprint((Augmentation(("torque.joint1", "torque.joint2"), ("qd.joint1",)),))
     with pytest.raises(InputError, match="one quantity for each"):
         discover(pendulum(0.0), *logs, candidates=shared)
+
+
+@pytest.mark.slow
+def test_a_discovery_that_was_stopped_goes_on_bitwise(logs, tmp_path):
+    settings = DiscoverySettings(hidden=(3,), steps=4, refit=6, polish=2, kappas=(0.3, 30.0))
+    whole = discover(pendulum(0.0), *logs, settings)
+    with pytest.raises(Stopped):  # at the second strength, with a refit behind it
+        discover(pendulum(0.0), *logs, settings, run=tmp_path, callbacks=[StopAt(18)])
+    found = discover(pendulum(0.0), *logs, settings, run=tmp_path, resume=True)
+    assert found.summary() == whole.summary()
+    assert torch.equal(found.dynamics.weights, whole.dynamics.weights)
+    refits = [line["pairs"] for line in read_metrics(tmp_path) if "pairs" in line]
+    assert refits == [len(candidate.pairs) for candidate in whole.path]

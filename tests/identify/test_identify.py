@@ -3,25 +3,31 @@
 
 import dataclasses
 import json
+import signal
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
 from neurodyn.cli.main import run
+from neurodyn.core.artifacts import read_tree
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.loading import load
-from neurodyn.identify.identify import Given, identify
+from neurodyn.identify.identify import Problem, identify
 from neurodyn.identify.settings import IdentificationSettings, NetworkSettings, changed
+from neurodyn.learn.interruption import Interrupted
+from neurodyn.learn.loop import TrainState
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot
+from tests.learn.callbacks import SignalAt
 
 pytest.importorskip("newton")
 
@@ -74,8 +80,8 @@ def log_of(model: HybridDynamics, values: torch.Tensor, *, scale: float = 1.0, e
     return Store(header, rows.flatten(0, 1).float().numpy(), table)
 
 
-def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Given:
-    return Given(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
+def given(store: Store, asked=ASKED, blueprint: Blueprint | None = None) -> Problem:
+    return Problem(ROBOT, str(ARM), "log.h5", store, asked, blueprint)
 
 
 @pytest.fixture(scope="module")
@@ -151,25 +157,13 @@ def test_a_network_learns_the_friction_that_parameters_leave_out(store: Store, t
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "soap"])
-def test_a_run_that_was_killed_and_resumed_ends_in_the_same_bits(
-    optimiser: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    from neurodyn.learn.hybrid import trainer as augment
-
+def test_a_run_that_was_stopped_and_resumed_ends_in_the_same_bits(optimiser: str, store: Store, tmp_path: Path):
     settings = networks(optimiser=optimiser)
     asked = ("elbow.mass", "elbow.com.z")
-    monkeypatch.setattr(augment, "SAVE_SECONDS", 0.0)
     identify(given(store, asked, NETWORKS), tmp_path / "whole", settings)
-    descend, calls = augment.Augmenter._descend, iter(range(1000))
-
-    def killed(self: augment.Augmenter) -> float:
-        if next(calls) == 25:
-            raise KeyboardInterrupt
-        return descend(self)
-
-    monkeypatch.setattr(augment.Augmenter, "_descend", killed)
-    with pytest.raises(KeyboardInterrupt):
-        identify(given(store, asked, NETWORKS), tmp_path / "killed", settings)
+    stop = SignalAt(25, signal.SIGTERM)
+    with pytest.raises(Interrupted, match="interrupted at step 25"):
+        identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, callbacks=[stop])
     resumed = identify(given(store, asked, NETWORKS), tmp_path / "killed", settings, resume=True).figures.plain()
     whole = json.loads((tmp_path / "whole" / "identification.json").read_text())
     for key in ("parameters", "errors", "singular_values"):
@@ -178,6 +172,9 @@ def test_a_run_that_was_killed_and_resumed_ends_in_the_same_bits(
     assert torch.equal(*weights)
     steps = [json.loads(line)["step"] for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(steps)
+    longer = changed(settings, network=msgspec.structs.replace(settings.network, steps=80))
+    identify(given(store, asked, NETWORKS), tmp_path / "killed", longer, resume=True)
+    assert TrainState.read(read_tree(tmp_path / "killed" / "state", "networks")["position"]).step == 80
 
 
 def call(*arguments: object) -> int:

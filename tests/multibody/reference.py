@@ -238,3 +238,8 @@ def random_motion(rng, mechanism):
             else [*rng.normal(size=1)]
         )
     return np.array(q), rng.normal(size=mechanism.nv), 3 * rng.normal(size=mechanism.nv)
+
+
+def close(found, expected, **tolerances):
+    """Assert that numbers agree, whatever kind of arrays they are in."""
+    np.testing.assert_allclose(np.array(found, float), np.array(expected, float), **tolerances)

@@ -12,7 +12,7 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.trace import Graph, pull_back
 from tests.multibody import reference
-from tests.multibody.reference import Configuration, random_mechanism, random_motion, trees
+from tests.multibody.reference import Configuration, close, random_mechanism, random_motion, trees
 from tests.multibody.trace.interpreter import differences, evaluate
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -44,7 +44,7 @@ def test_trees_at_random_obey_the_equations_of_motion(tree):
     assert error(found, reference.accelerations(mechanism, q, qd, torque)) < 1e-6
     # The same the other way round, without a solution: M qdd + h = tau.
     inertial, h = Configuration(mechanism, q).mass_matrix() @ found, reference.bias(mechanism, q, qd)
-    np.testing.assert_allclose(inertial + h, torque, atol=1e-7 * max(np.abs(h).max(), np.abs(torque).max()))
+    close(inertial + h, torque, atol=1e-7 * max(np.abs(h).max(), np.abs(torque).max()))
 
 
 def test_accelerations_are_those_of_newtons_conventions_of_a_free_joint():
@@ -56,10 +56,10 @@ def test_accelerations_are_those_of_newtons_conventions_of_a_free_joint():
     q = np.array([0.3, -0.2, 0.5, *reference.unit(rng, 4)])
     force, moment = rng.normal(size=3), rng.normal(size=3)
     pushed = accelerations(mechanism, q, np.zeros(6), [*force, 0, 0, 0])
-    np.testing.assert_allclose(pushed, [*(force / link.mass), 0, 0, 0], atol=1e-12)
+    close(pushed, [*(force / link.mass), 0, 0, 0], atol=1e-12)
     turned = accelerations(mechanism, q, np.zeros(6), [0, 0, 0, *moment])
     inertia = base.T @ Configuration(mechanism, q).inertia(0) @ base
-    np.testing.assert_allclose(turned, [0, 0, 0, *np.linalg.solve(inertia, moment)], atol=1e-12)
+    close(turned, [0, 0, 0, *np.linalg.solve(inertia, moment)], atol=1e-12)
 
 
 def test_everything_falls_alike_in_free_fall():
@@ -69,7 +69,7 @@ def test_everything_falls_alike_in_free_fall():
     q, _, _ = random_motion(rng, mechanism)
     found = accelerations(mechanism, q, np.zeros(mechanism.nv), np.zeros(mechanism.nv))
     base = reference.matrix(mechanism.links[0].joint.parent_frame[3:])
-    np.testing.assert_allclose(found, [*(base.T @ gravity), *np.zeros(mechanism.nv - 3)], atol=1e-11)
+    close(found, [*(base.T @ gravity), *np.zeros(mechanism.nv - 3)], atol=1e-11)
 
 
 def test_gravity_turns_with_the_mechanism():
@@ -87,7 +87,7 @@ def test_gravity_turns_with_the_mechanism():
         gravity=tuple(float(x) for x in turn @ mechanism.gravity),
     )
     found = accelerations(mechanism, q, qd, torque)
-    np.testing.assert_allclose(accelerations(other, q, qd, torque), found, rtol=1e-10, atol=1e-10)
+    close(accelerations(other, q, qd, torque), found, rtol=1e-10, atol=1e-10)
     weightless = msgspec.structs.replace(mechanism, gravity=(0.0, 0.0, 0.0))
     assert error(accelerations(weightless, q, qd, torque), found) > 0.01
 
@@ -132,11 +132,11 @@ def test_links_are_and_move_where_jacobians_say():
         turns.append(turn @ np.array(motion.turn))
         places.append(place + turn @ np.array(motion.offset))
         child, origin = reference.pose(mechanism.links[index].joint.child_frame)
-        np.testing.assert_allclose(turns[index], at.turns[index] @ child, atol=1e-12)
-        np.testing.assert_allclose(places[index], at.origins[index] + at.turns[index] @ origin, atol=1e-12)
-        np.testing.assert_allclose(turns[index] @ motion.spin, at.spin_jacobians[index] @ qd, atol=1e-12)
+        close(turns[index], at.turns[index] @ child, atol=1e-12)
+        close(places[index], at.origins[index] + at.turns[index] @ origin, atol=1e-12)
+        close(turns[index] @ motion.spin, at.spin_jacobians[index] @ qd, atol=1e-12)
         velocity = at.point(index, places[index]) @ qd
-        np.testing.assert_allclose(turns[index] @ motion.velocity, velocity, atol=1e-12)
+        close(turns[index] @ motion.velocity, velocity, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["revolute", "prismatic"])
@@ -153,7 +153,7 @@ def test_the_length_of_an_axis_means_nothing(kind):
         tree = tree_of(mechanism, **axis)
         found = tree.accelerations(tree.motions(q, qd), q, torque)
         values = evaluate(found, {"x": list(long.values())}) if axis is traced else found
-        np.testing.assert_allclose(values, expected, rtol=1e-12)
+        close(values, expected, rtol=1e-12)
 
 
 # --- conservation --------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_a_torque_free_spin_keeps_energy_and_momentum():
     assert coarse.max() < 1e-2 * scale
     assert coarse.max() > 1e-7 * scale  # there is something that converges
     assert fine.max() < 0.3 * coarse.max()
-    np.testing.assert_allclose(fine[1:4], 0.0, atol=1e-12)
+    close(fine[1:4], 0.0, atol=1e-12)
 
 
 def test_a_floating_tree_without_forces_keeps_energy_and_momentum():
@@ -223,10 +223,10 @@ def test_traced_accelerations_and_their_gradients_by_everything():
     graph = Graph()
     inputs = graph.inputs("x", len(point))
     traced = outputs(inputs)
-    np.testing.assert_allclose(evaluate(traced, {"x": point}), outputs(point), rtol=1e-10)
+    close(evaluate(traced, {"x": point}), outputs(point), rtol=1e-10)
     gradient = evaluate(pull_back(traced, seeds, inputs), {"x": point})
     expected = differences(lambda *x: float(np.dot(seeds, outputs(x))), point)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
+    close(gradient, expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
     by_name = dict(zip(names, gradient[-len(names) :], strict=True))
     for name in ("free0.mass", "ball1.com.y", "revolute3.inertia.xy", "revolute4.origin.z", "prismatic2.axis.x"):
         assert by_name[name] != 0.0

@@ -22,7 +22,7 @@ from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.points import link_poses, touches
 from neurodyn.multibody.trace import Graph
 from neurodyn.multibody.trace.program import Program, Sizes
-from tests.multibody.reference import Configuration, matrix, random_frame, random_mechanism, random_motion, unit
+from tests.multibody.reference import Configuration, close, matrix, random_frame, random_mechanism, random_motion, unit
 
 F64 = torch.float64
 STILL = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -81,9 +81,9 @@ def test_impulses_change_velocities_as_the_mass_matrix_says_and_meet_the_conditi
     values = {"contact.friction": 0.4, "contact.baumgarte": 0.1, "contact.restitution": 0.3, "contact.cfm": 0.1}
     rows, impulses, after = after_impulses(mechanism, grounds, q, qd, values, ImpulseSettings(sweeps=4000, push=20.0))
     jacobian = of_points(mechanism, q, rows)
-    np.testing.assert_allclose(rows.jacobian, jacobian, atol=1e-11)
+    close(rows.jacobian, jacobian, atol=1e-11)
     change = Configuration(mechanism, q).mass_matrix() @ (after - qd)
-    np.testing.assert_allclose(change, jacobian.T @ impulses, atol=1e-9 * np.abs(impulses).max())
+    close(change, jacobian.T @ impulses, atol=1e-9 * np.abs(impulses).max())
     speeds, first = jacobian @ after + 0.1 * impulses, 0
     for number, count in enumerate(rows.tangents):
         n, t, slip = impulses[first], *(x[first + 1 : first + 1 + count] for x in (impulses, speeds))
@@ -96,7 +96,7 @@ def test_impulses_change_velocities_as_the_mass_matrix_says_and_meet_the_conditi
             assert speeds[first] >= wanted - 1e-8
             assert n * (speeds[first] - wanted) == pytest.approx(0, abs=1e-8)
             assert np.linalg.norm(t) <= 0.4 * n + 1e-9
-            np.testing.assert_allclose(t * np.linalg.norm(slip), -0.4 * n * slip, atol=1e-6)
+            close(t * np.linalg.norm(slip), -0.4 * n * slip, atol=1e-6)
         first += 1 + count
     assert np.count_nonzero(impulses) > 3
 
@@ -115,8 +115,8 @@ def test_momentum_changes_by_the_impulses():
     places = [np.array(poses[touch.link].origin) + touch.arm for touch in owner]
     reference = Configuration(mechanism, q)
     linear, angular = (b - a for a, b in zip(reference.momentum(qd), reference.momentum(after), strict=True))
-    np.testing.assert_allclose(linear, sum(pushed), atol=1e-10)
-    np.testing.assert_allclose(angular, sum(np.cross(r, p) for r, p in zip(places, pushed, strict=True)), atol=1e-10)
+    close(linear, sum(pushed), atol=1e-10)
+    close(angular, sum(np.cross(r, p) for r, p in zip(places, pushed, strict=True)), atol=1e-10)
 
 
 def test_above_the_ground_nothing_happens():
@@ -135,7 +135,7 @@ def test_tangents_are_orthonormal_for_every_normal():
     for normal in [*normals, [1e-9, 0.0, -1.0], [0.6, 0.8, 0.0]]:
         for rigid in ((), (0,), (1,), (2,)):
             found = np.array([normal, *tangent_axes(normal, rigid)])
-            np.testing.assert_allclose(found @ found.T, np.eye(3), atol=1e-12)
+            close(found @ found.T, np.eye(3), atol=1e-12)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -292,7 +292,7 @@ def test_a_thrown_box_comes_to_rest_without_drift_and_gains_no_energy(cube):
     assert (path[-1, :7] - path[-1000, :7]).abs().max() < 1e-5
     corners = matrix(path[-1, 3:7].numpy()) @ np.array(list(product((-HALF, HALF), repeat=3))).T
     heights = np.sort(corners[2] + path[-1, 2].item())
-    np.testing.assert_allclose(heights, [0.0] * 4 + [2 * HALF] * 4, atol=2e-4)
+    close(heights, [0.0] * 4 + [2 * HALF] * 4, atol=2e-4)
 
 
 @pytest.mark.parametrize("restitution", [0.0, 0.5, 0.8])
@@ -326,9 +326,9 @@ def test_the_place_of_frames_does_not_matter(cube):
     path = run(program, [*q, *base.T @ velocity, *base.T @ spin], 600, restitution=0.2)
     for time in (0, 150, 300, 600):
         reference = Configuration(mechanism, path[time, :7].numpy())
-        np.testing.assert_allclose(reference.centres[0], plain[time, :3], atol=1e-6)
-        np.testing.assert_allclose(reference.turns[0], matrix(plain[time, 3:7].numpy()), atol=1e-5)
-        np.testing.assert_allclose(base @ path[time, 7:10].numpy(), plain[time, 7:10], atol=1e-4)
+        close(reference.centres[0], plain[time, :3], atol=1e-6)
+        close(reference.turns[0], matrix(plain[time, 3:7].numpy()), atol=1e-5)
+        close(base @ path[time, 7:10].numpy(), plain[time, 7:10], atol=1e-4)
 
 
 def quaternion_of(turn):

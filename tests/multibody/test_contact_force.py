@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.multibody.contact_force import DEFAULTS, NAMES, contact_force, friction_force, normal_force
+from neurodyn.multibody.contact_force import DEFAULTS, NAMES, friction_force, normal_force
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.points import Touch
+from neurodyn.multibody.vectors import ZERO, array
 from tests.multibody import machines
 
 NORMAL = [0.6, 0.0, 0.8]
@@ -17,12 +18,14 @@ FRICTION = DEFAULTS["contact.friction"]
 
 
 def touch(depth, velocity, normal=NORMAL):
-    return Touch("p", 0, [0.0, 0.0, 0.0], normal, depth, list(velocity))
+    return Touch("p", 0, ZERO, array(normal), depth, array(velocity))
 
 
 def force(depth, velocity, **quantities):
     values = {**DEFAULTS, **{f"contact.{name}": value for name, value in quantities.items()}}
-    return np.array([float(x) for x in contact_force(values.__getitem__, touch(depth, velocity))])
+    at = touch(depth, velocity)
+    normal = normal_force(values.__getitem__, at)
+    return np.array(normal * at.normal + friction_force(values.__getitem__, at, normal), float)
 
 
 def test_names_are_those_with_defaults():
@@ -66,7 +69,7 @@ def test_friction_of_fast_slip_is_coulombs_and_of_slow_slip_viscous():
     fast, slow = (friction_force(DEFAULTS.__getitem__, touch(1e-3, [0, v, 0]), 10.0) for v in (1.0, 1e-4))
     assert fast[1] == pytest.approx(-FRICTION * 10.0, rel=1e-9)
     assert slow[1] == pytest.approx(-FRICTION * 10.0 * 4 * 1e-4 / DEFAULTS["contact.slip_speed"], rel=1e-4)
-    assert friction_force(DEFAULTS.__getitem__, touch(1e-3, [0, 0, 0]), 10.0) == [0.0, 0.0, 0.0]
+    assert friction_force(DEFAULTS.__getitem__, touch(1e-3, [0, 0, 0]), 10.0).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_the_normal_force_is_smooth_where_contact_begins():

@@ -9,7 +9,7 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.trace import Graph
-from tests.multibody.reference import Configuration, random_mechanism, random_motion, trees
+from tests.multibody.reference import Configuration, close, random_mechanism, random_motion, trees
 
 ALL_KINDS = (("free", "ball", "prismatic", "revolute", "revolute"), (-1, 0, 1, 2, 0))
 TWO_TREES = (("free", "revolute", "ball", "revolute"), (-1, 0, -1, 2))
@@ -31,9 +31,9 @@ def test_matrix_and_solutions_are_those_of_the_sum_over_bodies(drawn):
     expected = Configuration(mechanism, q).mass_matrix()
     inertia, _ = inertia_of(mechanism, q)
     found = np.array([row + [0.0] * (mechanism.nv - len(row)) for row in inertia.matrix])
-    np.testing.assert_allclose(found, np.tril(expected), atol=1e-11 * np.abs(expected).max())
+    close(found, np.tril(expected), atol=1e-11 * np.abs(expected).max())
     solved = inertia.velocities(inertia.halfway(force.tolist()))
-    np.testing.assert_allclose(expected @ solved, force, atol=1e-9 * np.abs(force).max())
+    close(expected @ solved, force, atol=1e-9 * np.abs(force).max())
 
 
 def test_half_solutions_make_the_quadratic_form():
@@ -56,7 +56,7 @@ def test_rows_are_the_jacobian_of_a_points_velocity(kinds):
     for link, pose in enumerate(poses):
         place, direction = rng.normal(size=3), rng.normal(size=3)
         expected = direction @ reference.point(link, np.array(pose.origin) + place)
-        np.testing.assert_allclose(inertia.row(link, place.tolist(), direction.tolist()), expected, atol=1e-12)
+        close(inertia.row(link, place.tolist(), direction.tolist()), expected, atol=1e-12)
 
 
 def test_what_belongs_to_different_branches_stays_a_constant_zero():

@@ -11,7 +11,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.points import link_poses, touches, wrenches
 from tests.multibody import machines, reference
-from tests.multibody.reference import Configuration, random_mechanism, random_motion
+from tests.multibody.reference import Configuration, close, random_mechanism, random_motion
 
 TILT = 0.3
 NORMAL = [math.sin(TILT), 0.0, math.cos(TILT)]
@@ -51,7 +51,7 @@ def test_depth_of_a_ball_on_a_tilted_plane(height):
     centre = [0.2 + 3 * along[0] + height * NORMAL[0], 1.7, 0.3 + 3 * along[2] + height * NORMAL[2]]
     (touch,), _ = touch_all(machines.sphere(radius=0.1), [*centre, 0, 0, 0, 1], [0] * 6)
     assert touch.depth == pytest.approx(0.1 - height, abs=1e-12)
-    np.testing.assert_allclose(touch.arm, -0.1 * np.array(NORMAL), atol=1e-12)
+    close(touch.arm, -0.1 * np.array(NORMAL), atol=1e-12)
 
 
 def test_places_are_those_of_the_links(tangle):
@@ -61,10 +61,10 @@ def test_places_are_those_of_the_links(tangle):
     for touch, point, pose in zip(found, mechanism.points, poses, strict=True):
         place = at.origins[point.joint] + at.turns[point.joint] @ np.array(point.point)
         child, origin = reference.pose(mechanism.links[point.joint].joint.child_frame)
-        np.testing.assert_allclose(pose.origin, at.origins[point.joint] + at.turns[point.joint] @ origin, atol=1e-12)
-        np.testing.assert_allclose(np.array(pose.turn), at.turns[point.joint] @ child, atol=1e-12)
+        close(pose.origin, at.origins[point.joint] + at.turns[point.joint] @ origin, atol=1e-12)
+        close(np.array(pose.turn), at.turns[point.joint] @ child, atol=1e-12)
         lowest = place - point.radius * np.array(NORMAL)
-        np.testing.assert_allclose(np.array(pose.origin) + touch.arm, lowest, atol=1e-12)
+        close(np.array(pose.origin) + touch.arm, lowest, atol=1e-12)
         assert touch.depth == pytest.approx(-np.array(NORMAL) @ (lowest - np.array([0.2, -0.4, 0.3])), abs=1e-12)
 
 
@@ -81,7 +81,7 @@ def test_the_velocity_is_that_of_the_material_point_at_the_bottom(tangle):
             moved = Configuration(mechanism, reference.moved(mechanism, q, qd, sign * h))
             places.append(moved.origins[point.joint] + moved.turns[point.joint] @ body)
         assert np.abs(origin + turn @ body - places[0]).max() > 1e-7
-        np.testing.assert_allclose(touch.velocity, (places[0] - places[1]) / (2 * h), atol=1e-8)
+        close(touch.velocity, (places[0] - places[1]) / (2 * h), atol=1e-8)
 
 
 def test_a_points_force_does_the_work_of_its_velocity(tangle):
@@ -99,7 +99,7 @@ def test_a_points_force_does_the_work_of_its_velocity(tangle):
         place = at.origins[point.joint] + at.turns[point.joint] @ np.array(point.point)
         total += at.point(touch.link, place - point.radius * np.array(NORMAL)).T @ force
     expected = reference.accelerations(mechanism, q, qd, total)
-    np.testing.assert_allclose(mine, expected, atol=1e-6 * np.abs(expected).max())
+    close(mine, expected, atol=1e-6 * np.abs(expected).max())
 
 
 def test_forces_of_several_points_on_a_link_add_up():
@@ -111,7 +111,7 @@ def test_forces_of_several_points_on_a_link_add_up():
     assert set(together) == {0, 1}
     one_by_one = [wrenches(poses, [t], [f]) for t, f in zip(found[1:], forces[1:], strict=True)]
     for part in (0, 1):
-        np.testing.assert_allclose(together[0][part], sum(np.array(w[0][part]) for w in one_by_one), atol=1e-12)
+        close(together[0][part], sum(np.array(w[0][part]) for w in one_by_one), atol=1e-12)
 
 
 def test_each_point_has_a_ground_of_its_own():

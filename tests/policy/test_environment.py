@@ -170,7 +170,8 @@ def test_a_missing_quantity_is_named():
         needs = ("base_position",)
 
     with pytest.raises(
-        InputError, match="task 'hold': a mass does not offer 'base_position'; it offers joint_position"
+        InputError,
+        match="task 'hold': fake dynamics of 'mass' does not offer 'base_position'; it offers joint_position",
     ):
         PolicyEnvironment(Tall(), Mass(), Fixed([0.0]), 1)
 

@@ -24,7 +24,7 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.evaluation import evaluate_policy
-from neurodyn.policy.resolve import Opened, open_reference
+from neurodyn.policy.resolve import ResolvedDynamics, open_reference
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.train import train_policy
 from neurodyn.tasks import load
@@ -36,14 +36,14 @@ with StoreWriter(out / "log.h5", StoreHeader(source="log", spec=spec)) as writer
     writer.append(torch.rand(4, 21, 2).numpy(), torch.rand(4, 21, 2).numpy(), torch.rand(4, 20, 1).numpy())
 model = WorldModel(spec.with_context(8), EnsembleConfig(kind="gru", members=2)).requires_grad_(False)
 model.fitted.fill_(True)
-where = Opened("model", model, Store.open(out / "log.h5"))
+where = ResolvedDynamics("model", model, Store.open(out / "log.h5"))
 settings = PolicySettings(
     worlds=8, horizon=8, iterations=2, evaluations=1, evaluation_worlds=4, penalty=0.5,
     network=NetworkSettings(hidden=(8,)),
 )
 assert open_reference(task, where, None) is None, "a reference without a simulator"
 end = train_policy(task, where, out / "policy", settings)
-assert end.iteration == 2
+assert end.step == 2
 assert not {"newton", "mujoco", "mujoco_warp"} & set(sys.modules)
 print("trained")
 """

@@ -23,7 +23,7 @@ def test_names():
     assert isinstance(real.dynamics, AnalyticDynamics)
     assert isinstance(model.dynamics, NeuralDynamics)
     assert isinstance(model.starts(TASK, 0), SampledStarts)
-    assert model.device == "cpu"
+    assert model.dynamics.device == "cpu"
 
 
 def test_the_reference_is_the_simulator_unless_it_is_what_is_trained_in():

@@ -2,6 +2,7 @@
 """Training: it learns, it goes on where it was killed, it writes no pickle, and a policy is for one task alone."""
 
 import json
+import signal
 
 import msgspec
 import pytest
@@ -9,14 +10,16 @@ import torch
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.policy import train as training
+from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.plan import Budget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.evaluate import play
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.starts import SampledStarts
-from neurodyn.policy.train import PolicyTrainer, train_policy
+from neurodyn.policy.train import PolicyLearner, train_policy
 from neurodyn.tasks import load
+from tests.learn.callbacks import SignalAt, StopAt, Stopped
 from tests.policy.worlds import Hold, Mass
 
 TINY = PolicySettings(
@@ -49,11 +52,11 @@ def test_a_policy_gets_better(tmp_path):
         worlds=64, horizon=16, iterations=40, evaluations=0, minibatches=2, rate=1e-3, gamma=0.95,
         network=NetworkSettings(hidden=(16,), initial_std=0.5),
     )  # fmt: skip
-    trainer = PolicyTrainer(tmp_path, Long(), here(), settings)
+    learner = PolicyLearner(tmp_path, Long(), here(), settings)
     starts = [SampledStarts(Long(), 5) for _ in range(2)]
-    before = play(trainer.network, Long(), Mass(), starts[0], 64).returns.mean()
-    trainer.run()
-    after = play(trainer.network, Long(), Mass(), starts[1], 64).returns.mean()
+    before = play(learner.network, Long(), Mass(), starts[0], 64).returns.mean()
+    TrainingLoop(learner, Budget(settings.iterations)).run()
+    after = play(learner.network, Long(), Mass(), starts[1], 64).returns.mean()
     assert before < 15.0
     assert after > 20.0  # 30 is where nothing moves and nothing is to do
 
@@ -61,9 +64,9 @@ def test_a_policy_gets_better(tmp_path):
 def test_what_is_written(tmp_path):
     out = tmp_path / "policy"
     end = train_policy(Hold(), here(), out, TINY, reference=here())
-    assert end.iteration == 4
-    assert end.frames == 4 * 16 * 8
+    assert end.step == 4
     found = lines(out)
+    assert found[-1]["frames"] == 4 * 16 * 8
     assert [line["step"] for line in found] == [1, 2, 3, 4, 4]
     played = [line for line in found if "return_training" in line]
     assert [line["step"] for line in played] == [2, 4]
@@ -80,24 +83,12 @@ def test_what_is_written(tmp_path):
     assert config["dt"] == 0.1
 
 
-def test_a_killed_training_goes_on(tmp_path, monkeypatch):
+def test_a_stopped_training_goes_on(tmp_path):
     out = tmp_path / "policy"
-    monkeypatch.setattr(training, "SAVE_SECONDS", 0.0)
-    learn = training.OnPolicyRunner.learn
-
-    def killed(self, *args, **options):
-        if self.env.task.frames and (out / "state").exists() and len(lines(out)) == 2:
-            raise RuntimeError("killed")
-        return learn(self, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training.OnPolicyRunner, "learn", killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            train_policy(Hold(), here(), out, TINY)
-    saved = artifacts.read_tree(out / "state", "training")
-    assert saved["position"]["iteration"] == 2
-    end = train_policy(Hold(), here(), out, TINY, resume=True)
-    assert end.iteration == 4
+    with pytest.raises(Stopped):
+        train_policy(Hold(), here(), out, TINY, callbacks=[StopAt(2)])
+    assert artifacts.read_tree(out / "state", "training")["position"]["step"] == 2
+    assert train_policy(Hold(), here(), out, TINY, resume=True).step == 4
     assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 4]
 
 
@@ -105,25 +96,16 @@ def test_a_training_goes_on_for_longer_than_was_planned(tmp_path):
     out = tmp_path / "policy"
     train_policy(Hold(), here(), out, TINY)
     longer = msgspec.structs.replace(TINY, iterations=6, evaluations=3)
-    assert train_policy(Hold(), here(), out, longer, resume=True).iteration == 6
+    assert train_policy(Hold(), here(), out, longer, resume=True).step == 6
     assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 5, 6, 6]
     assert [line["step"] for line in lines(out) if "return_training" in line] == [2, 4, 6]
 
 
-def test_an_interrupted_training_loses_nothing(tmp_path, monkeypatch):
+def test_an_interrupted_training_loses_nothing(tmp_path):
     out = tmp_path / "policy"
-    learn = training.OnPolicyRunner.learn
-
-    def interrupted(self, *args, **options):
-        if len(lines(out)) == 3:
-            raise KeyboardInterrupt
-        return learn(self, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training.OnPolicyRunner, "learn", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            train_policy(Hold(), here(), out, TINY)
-    assert artifacts.read_tree(out / "state", "training")["position"]["iteration"] == 3
+    with pytest.raises(KeyboardInterrupt, match="interrupted at step 3; the same command with --resume goes on"):
+        train_policy(Hold(), here(), out, TINY, callbacks=[SignalAt(3, signal.SIGINT)])
+    assert artifacts.read_tree(out / "state", "training")["position"]["step"] == 3
 
 
 def test_folders_that_hold_something_else_are_refused(tmp_path):
@@ -131,7 +113,7 @@ def test_folders_that_hold_something_else_are_refused(tmp_path):
     with pytest.raises(InputError, match="holds no training to resume"):
         train_policy(Hold(), here(), out, TINY, resume=True)
     train_policy(Hold(), here(), out, TINY)
-    with pytest.raises(InputError, match="already holds a policy; add --resume"):
+    with pytest.raises(InputError, match="already holds a run; add --resume"):
         train_policy(Hold(), here(), out, TINY)
     with pytest.raises(InputError, match="--resume needs the settings"):
         train_policy(Hold(), here(), out, msgspec.structs.replace(TINY, gamma=0.5), resume=True)
@@ -157,16 +139,16 @@ def test_policies_are_for_one_task():
         require_task(config, ant, "here")
 
 
-def test_what_is_loaded_acts_as_what_was_trained(tmp_path, monkeypatch):
-    trainer = PolicyTrainer(tmp_path, load("cartpole-swingup"), ResolvedDynamics("mass", _Cart()), TINY)
-    trainer._runner.learn(2)
-    network = trainer.network
+def test_what_is_loaded_acts_as_what_was_trained(tmp_path):
+    learner = PolicyLearner(tmp_path, load("cartpole-swingup"), ResolvedDynamics("mass", _Cart()), TINY)
+    learner.runner.learn(2)
+    network = learner.network
     from neurodyn.policy.artifact import save_policy
 
     save_policy(tmp_path, policy_config(load("cartpole-swingup"), TINY.network), network)
     _, loaded = load_policy(tmp_path)
     seen = torch.randn(5, 4)
-    actor = trainer._runner.get_inference_policy()
+    actor = learner.runner.get_inference_policy()
     wanted = actor({"policy": seen}).detach().clamp(-1, 1)
     torch.testing.assert_close(loaded(seen), wanted, rtol=1e-4, atol=1e-5)
 

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.interface import Control, State, Step, Window, present_state
-from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.quantities import Quantities
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.tasks import Memory, Task
 
@@ -22,10 +23,9 @@ class Carry:
     frames: Tensor
 
 
-class Mass:
+class Mass(BaseDynamics):
     """qd' = qd + dt u, q' = q + dt qd'; remembers its resets."""
 
-    differentiable = True
     kind = "fake"
 
     def __init__(self, spec: StateSpec = SPEC) -> None:
@@ -54,9 +54,6 @@ class Mass:
 
     def rollout(self, context, controls, environment=None):
         raise NotImplementedError
-
-    def quantities(self, state, step=None, *, torque=None, environment=None) -> Quantities:
-        return state_quantities(self.spec, state, owner="a mass", step=step, torque=torque)
 
 
 class Hold(Task):

@@ -15,7 +15,7 @@ from PIL import Image
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
 from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
@@ -27,7 +27,7 @@ from tests.report.pages import check_self_contained
 
 @pytest.fixture(scope="module")
 def along_log(trained_run: Path, cartpole: Robot, plant_store: Store) -> Recording:
-    return record_log(load(trained_run), cartpole, plant_store, frames=30, seed=3, worlds=2)
+    return record_log(NEURAL.load(trained_run), cartpole, plant_store, frames=30, seed=3, worlds=2)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_recorded_window_is_one_of_the_store(along_log: Recording, plant_store
 def test_windows_come_from_the_split_and_the_seed(trained_run: Path, cartpole: Robot, plant_store: Store):
     def episodes(seed: int) -> list[str]:
         made = record_log(
-            load(trained_run), cartpole, plant_store, frames=10, seed=seed, worlds=3, split=Split.VALIDATION
+            NEURAL.load(trained_run), cartpole, plant_store, frames=10, seed=seed, worlds=3, split=Split.VALIDATION
         )
         return list(made.worlds)
 
@@ -65,15 +65,15 @@ def test_windows_come_from_the_split_and_the_seed(trained_run: Path, cartpole: R
 
 
 def test_a_window_longer_than_all_episodes_is_shortened(trained_run: Path, cartpole: Robot, plant_store: Store):
-    made = record_log(load(trained_run), cartpole, plant_store, frames=10_000)
+    made = record_log(NEURAL.load(trained_run), cartpole, plant_store, frames=10_000)
     assert made.frames == plant_store.lengths.max()
 
 
 @pytest.mark.parametrize("driven", [False, True])
 def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, cartpole: Robot, driven: bool):
     pytest.importorskip("newton")
-    made = record(load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
-    again = both(load(trained_run), cartpole, Sampled.draw(cartpole, 12, 2, 7, driven=driven))
+    made = record(NEURAL.load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
+    again = both(NEURAL.load(trained_run), cartpole, Sampled.draw(cartpole, 12, 2, 7, driven=driven))
     assert torch.equal(made.predicted.q, again[0].path.q)
     assert torch.equal(made.truth.q, again[1].path.q)
     assert made.seconds == pytest.approx(12 / 60)
@@ -81,7 +81,7 @@ def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, 
 
 def test_a_recording_names_the_kind_of_model(trained_run: Path, cartpole: Robot):
     pytest.importorskip("newton")
-    model = load(trained_run)
+    model = NEURAL.load(trained_run)
     assert record(model, cartpole, frames=2).predicted_label == "neural"
     model.kind = "hybrid"  # as of a model that was identified
     assert record(model, cartpole, frames=2).predicted_label == "hybrid"

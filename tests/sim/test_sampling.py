@@ -15,7 +15,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Joint, Ranges
 from neurodyn.sim.clearance import Clearance, ground_height
-from neurodyn.sim.sampling import TOUCH, sample_resets, sample_states, sample_torques
+from neurodyn.sim.sampling import TOUCH, sample_states, sample_torques
 
 HALF = 0.0524
 FLAT = Scene(shapes=(Plane(),))
@@ -60,7 +60,7 @@ def test_torques_are_independent_in_every_frame(cartpole):
 
 
 def test_resets_fill_their_own_ranges(cartpole):
-    q, qd = sample_resets(cartpole, 1000, generator(0, "x"))
+    q, qd = sample_states(cartpole, 1000, generator(0, "x"), reset=True)
     assert q[:, 0].abs().max() <= 1
     assert qd.abs().max() <= 1
 
@@ -136,8 +136,8 @@ def test_starts_keep_clear_of_the_ground(cube, corners):
     blind, _ = sample_states(msgspec.structs.replace(cube, contact_points=None), 500, generator(0, "x"), ground)
     clearance = Clearance(corners)
     assert (clearance.depth(ground, blind) > TOUCH).sum() > 10
-    for sample in (sample_states, sample_resets):
-        q, _ = sample(cube, 500, generator(0, "x"), ground, corners)
+    for reset in (False, True):
+        q, _ = sample_states(cube, 500, generator(0, "x"), ground, corners, reset=reset)
         assert clearance.depth(ground, q).max() <= TOUCH
         assert q[:, 2].max() <= 0.3 + 0.262 + 1e-6
 
@@ -150,7 +150,7 @@ def test_data_that_cannot_be_clear_are_lifted_and_resets_refused(cube, corners):
     assert depth.max() <= TOUCH
     assert depth.min() > -0.1
     with pytest.raises(InputError, match="robot 'cube': below the ground at reset in 50 of 50 worlds") as caught:
-        sample_resets(robot, 50, generator(0, "x"), Ground(FLAT), corners)
+        sample_states(robot, 50, generator(0, "x"), Ground(FLAT), corners, reset=True)
     assert "\n" not in str(caught.value)
 
 

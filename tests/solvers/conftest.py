@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurodyn import robots
-from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model, save_model
+from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import BasePrediction, fit_encoding
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.nets.build import NetConfig
@@ -48,7 +48,7 @@ def make_run(folder: Path, name: str, net: NetConfig, *, steps: int = 60) -> Pat
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    save_model(folder, model, config)
+    NEURAL.save(folder, model)
     return folder
 
 
@@ -95,7 +95,7 @@ def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
     model.predictor.fit(inputs, 0.02 * torch.randn(512, model.encoding.outputs))
     for weight in model.predictor.parameters():  # the output layer begins at zero
         torch.nn.init.normal_(weight, std=0.3)
-    save_model(folder, model, config)
+    NEURAL.save(folder, model)
     return folder
 
 

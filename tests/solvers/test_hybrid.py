@@ -8,7 +8,7 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Plane, Scene
-from neurodyn.dynamics.hybrid.artifact import save_hybrid
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.geometry.ground import Ground
@@ -41,7 +41,7 @@ def make(name, asked=(), **options):
 def run(tmp_path_factory):
     """A cartpole with a friction that it did not have."""
     folder = tmp_path_factory.mktemp("hybrid")
-    save_hybrid(folder, make("cartpole", ("slider.damping=5",), substeps=4), "cartpole")
+    HYBRID.save(folder, make("cartpole", ("slider.damping=5",), substeps=4))
     return folder
 
 

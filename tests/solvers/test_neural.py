@@ -8,7 +8,7 @@ import warp as wp
 from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.sim import build
 from neurodyn.solvers import SolverNeural
 from tests.solvers.conftest import TILTED
@@ -28,7 +28,7 @@ from tests.solvers.loop import (
 
 def rollout(run, model, state, torques):
     context = State(table(state.joint_q, model).clone(), table(state.joint_qd, model).clone())
-    trajectory = load(run).rollout(context, torques)
+    trajectory = NEURAL.load(run).rollout(context, torques)
     return torch.cat([trajectory.q, trajectory.qd], -1)
 
 
@@ -61,7 +61,7 @@ class TestStep:
         model = cartpoles(2)
         torques = forces(model, 5)
         by_path, _ = simulate(SolverNeural(model, run), model, start(model), torques)
-        by_model, _ = simulate(SolverNeural(model, load(run)), model, start(model), torques)
+        by_model, _ = simulate(SolverNeural(model, NEURAL.load(run)), model, start(model), torques)
         assert torch.equal(by_path, by_model)
 
     def test_works_on_one_state(self, run):

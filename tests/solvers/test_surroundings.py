@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from dataclasses import replace
 
-import msgspec
 import newton
 import newton.examples
 import numpy as np
@@ -13,7 +12,7 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.dynamics.interface import Control, State
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.geometry import rotation
 from neurodyn.sim import build
 from neurodyn.sim.build import build_world
@@ -26,7 +25,7 @@ NOTHING = Scene()
 
 def rollout(run, model, state, torques, environment):
     context = State(table(state.joint_q, model).clone(), table(state.joint_qd, model).clone())
-    trajectory = load(run).rollout(context, torques, environment)
+    trajectory = NEURAL.load(run).rollout(context, torques, environment)
     return torch.cat([trajectory.q, trajectory.qd], -1)
 
 
@@ -69,7 +68,10 @@ class TestGround:
     def test_shapes_that_move_are_felt_after_a_notice_and_history_stays(self, ant_run):
         model = scene_of()
         torques = torques_of(model)
-        dynamics, moved = load(ant_run), Scene(shapes=(Plane(), Box(position=(-0.2, 0.1, 0.2), half=(0.4, 0.5, 0.15))))
+        dynamics, moved = (
+            NEURAL.load(ant_run),
+            Scene(shapes=(Plane(), Box(position=(-0.2, 0.1, 0.2), half=(0.4, 0.5, 0.15)))),
+        )
         solver, state = SolverNeural(model, ant_run), stand(model)
         now = State(*(table(array, model).clone() for array in (state.joint_q, state.joint_qd)))
         carry = dynamics.begin(now, on(GROUND))
@@ -231,9 +233,9 @@ class TestRobot:
             SolverNeural(scene_of(world=world), ant_run)
 
     def test_without_the_declaration_a_warning_says_what_was_not_compared(self, ant_run):
-        dynamics = load(ant_run)
-        dynamics.spec = msgspec.structs.replace(dynamics.spec, robot="gone")
-        with pytest.warns(UserWarning, match="declaration 'gone' of robot 'gone' is not there"):
+        dynamics = NEURAL.load(ant_run)
+        dynamics.declaration = "gone"
+        with pytest.warns(UserWarning, match="declaration 'gone' of robot 'ant' is not there"):
             SolverNeural(scene_of(), dynamics)
 
     def test_forces_on_the_free_joint_are_refused(self, ant_run):

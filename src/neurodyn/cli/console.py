@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-    from neurodyn.learn.neural.trainer import Position
+    from neurodyn.learn.loop import TrainState
 
 
 def terminal(width: int = 0, **options: Any) -> "Console":
@@ -71,7 +71,7 @@ class TrainingBar:
             self._console.print(f"{self._title}: {done:4.0%}  {text}", soft_wrap=True)
 
 
-def report_training(out: Path, end: "Position") -> None:
+def report_training(out: Path, end: "TrainState") -> None:
     """Say what a training did and what to do next."""
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
     if end.skipped:

@@ -18,6 +18,7 @@ def discover(
     settings: Path | None = None,
     seed: int | None = None,
     json: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
 
@@ -33,6 +34,7 @@ def discover(
         settings: File with settings of the search.
         seed: Seed of the networks' weights.
         json: File for the result as JSON.
+        resume: Go on with a discovery that was stopped.
     """
     import msgspec
     from rich.table import Table
@@ -43,7 +45,7 @@ def discover(
     from neurodyn.core.config import read_config
     from neurodyn.identify.discover import DiscoverySettings
     from neurodyn.identify.discovery_run import discover_run
-    from neurodyn.robots import load
+    from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
@@ -53,7 +55,10 @@ def discover(
         chosen = msgspec.structs.replace(chosen, seed=seed)
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
-    result = discover_run(declared, robot, store, out, chosen, base=base, candidates=networks, progress=print)
+    result = discover_run(
+        declared, locate(robot), store, out, chosen,
+        base=base, candidates=networks, progress=print, data=data, resume=resume,
+    )  # fmt: skip
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])

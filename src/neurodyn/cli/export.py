@@ -32,8 +32,8 @@ def export(
         require_writable(path)
         difference = export_policy(run, path)
     else:
+        from neurodyn.dynamics.artifact import load
         from neurodyn.dynamics.export import export_model
-        from neurodyn.dynamics.loading import load
 
         model = load(run)
         require_writable(path)

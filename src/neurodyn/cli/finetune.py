@@ -31,19 +31,14 @@ def finetune(
         steps: Optimiser steps instead of a time budget.
         seed: Seed of the batches.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
-        resume: Go on with a fine-tuning that was killed.
+        resume: Go on with a fine-tuning that was stopped.
     """
     from neurodyn.cli.console import TrainingBar, report_training
-    from neurodyn.dynamics.neural.artifact import read_model_config
-    from neurodyn.learn.neural.settings import load_finetuning, with_budget
-    from neurodyn.learn.neural.train import finetune as finetune_model
-    from neurodyn.robots import load
-    from neurodyn.robots.data import open_robot_data
+    from neurodyn.learn.train import finetune as finetune_model
 
-    config, _ = read_model_config(run)
-    declared = load(config.robot)
-    settings = with_budget(load_finetuning(size, config.net, declared), minutes, steps, seed)
-    store = open_robot_data(declared, data)
-    with TrainingBar(f"fine-tuning {declared.name}") as bar:
-        end = finetune_model(run, data, store, out, settings, resume=resume, progress=bar, device=device)
+    with TrainingBar(f"fine-tuning {run}") as bar:
+        end = finetune_model(
+            run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
+            progress=bar,
+        )  # fmt: skip
     report_training(out, end)

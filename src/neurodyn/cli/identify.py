@@ -49,34 +49,15 @@ def identify(
     from neurodyn.cli.console import TrainingBar
     from neurodyn.cli.tables.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.core.blueprint import Blueprint
-    from neurodyn.core.config import read_config
-    from neurodyn.core.errors import InputError
-    from neurodyn.dynamics.same_robot import require_same_simulator
-    from neurodyn.identify.identify import Given
-    from neurodyn.identify.identify import identify as identify_robot
-    from neurodyn.identify.settings import changed, load_identification
+    from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
-    from neurodyn.robots import load, names
-    from neurodyn.robots.data import open_robot_data
 
     require_writable(json)
-    declared = load(robot)
-    # The run is found again from any folder.
-    name = robot if robot in names() else str(Path(robot).resolve())
-    chosen = changed(
-        load_identification(declared, settings), minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start
-    )
-    asked = parameters or chosen.parameters
-    if not asked:
-        raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")
-    own = Path(declared.folder) / "blueprint.yaml"
-    networks = None if blueprint is None else read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
-    store = open_robot_data(declared, data)
-    require_same_simulator(declared, store)
-    given = Given(declared, name, data, store, asked, networks, beside)
-    with TrainingBar(f"identifying {declared.name}") as bar:
-        found = identify_robot(given, out, chosen, resume=resume, progress=bar)
+    with TrainingBar(f"identifying {robot}") as bar:
+        found = identify_robot(
+            robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
+            starts=starts, horizon=horizon, start=start, beside=beside, resume=resume, progress=bar,
+        )  # fmt: skip
     result = found.figures
     write_identification(out, result, found.sample)
     print_identification(result)

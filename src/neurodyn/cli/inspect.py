@@ -24,7 +24,7 @@ def inspect(
     from neurodyn.data.inspection import inspect_store
     from neurodyn.data.plots import plot_store
     from neurodyn.data.store import Store
-    from neurodyn.robots.ranges import declared_ranges
+    from neurodyn.robots.data import declared_ranges
 
     store = Store.open(file)
     ranges = declared_ranges(store.header.spec)

@@ -2,31 +2,63 @@
 """The command `neurodyn`: one verb, one file; bad input ends in one line and exit code 2."""
 
 import contextlib
+import functools
 import importlib
+import inspect
 import io
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
 
-VERBS = {
-    "demo": "from nothing to a trained model beside its simulator, with a report",
-    "robots": "list robots, and what is pretrained for each",
-    "generate": "make a dataset from an analytic simulator",
-    "import": "make a dataset from logs",
-    "inspect": "show what a dataset holds",
-    "train": "train a model on a dataset",
-    "finetune": "adapt a trained model to other data",
-    "identify": "identify parameters, and train networks in their equations, from a dataset",
-    "evaluate": "measure a model beside its simulator, or beside logs",
-    "discover": "find which augmentations of the dynamics a log asks for",
-    "view": "record what a model does beside its simulator",
-    "policy": "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
-    "export": "write a model or a policy as an ONNX file",
-}
-_USAGE = "usage: neurodyn VERB [ARGUMENTS]    (neurodyn VERB --help for the arguments of a verb)"
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb of the command line.
+
+    Attributes:
+        help: What it does, in a line.
+        call: Its function, whose signature and docstring are its flags and their help; or a registry of further verbs;
+            or "module:attribute" of one of these.
+    """
+
+    help: str
+    call: "str | Callable[..., None] | Registry[Verb]"
+
+    def load(self) -> Any:
+        """Return what it calls, imported."""
+        if not isinstance(self.call, str):
+            return self.call
+        module, _, attribute = self.call.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+
+VERBS: Registry[Verb] = Registry(
+    "verb",
+    demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
+    robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
+    generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.generate:generate"),
+    **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
+    inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
+    train=Verb("train a model on a dataset", "neurodyn.cli.train:train"),
+    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune"),
+    identify=Verb(
+        "identify parameters, and train networks in their equations, from a dataset", "neurodyn.cli.identify:identify"
+    ),
+    evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
+    discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
+    view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
+    policy=Verb(
+        "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
+        "neurodyn.cli.policy:ACTIONS",
+    ),
+    export=Verb("write a model or a policy as an ONNX file", "neurodyn.cli.export:export"),
+)
+"""All verbs."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -41,63 +73,44 @@ def run(arguments: list[str]) -> int:
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("neurodyn: interrupted; what was finished is kept", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        print(f"neurodyn: {str(stop) or 'interrupted; what was finished is kept'}", file=sys.stderr)
+        return getattr(stop, "code", 130)  # a training that was stopped says by which signal
     except BrokenPipeError:
         sys.stderr.close()
         return 0
 
 
 def _dispatch(arguments: list[str]) -> int:
-    verb = arguments[0] if arguments else "--help"
-    if verb in {"--help", "-h"}:
-        print(_USAGE, *(f"  {name:<10}{text}" for name, text in VERBS.items()), sep="\n")
-        return 0
-    if verb == "--version":
-        from importlib.metadata import version
+    if arguments[:1] == ["--version"]:
+        from neurodyn import __version__
 
-        print(f"neurodyn {version('neurodyn')}")
+        print(f"neurodyn {__version__}")
         return 0
-    if verb not in VERBS:
-        raise InputError(f"unknown verb {verb!r}; valid: {choices(VERBS)}")
-    if verb == "policy":
-        return _act(arguments[1:])
-    call = _parse(_function(verb), verb, arguments[1:])
-    call()
+    return _call(VERBS, "neurodyn", arguments)
+
+
+def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
+    """Call one of some verbs, or list them."""
+    name = arguments[0] if arguments else "--help"
+    if name in {"--help", "-h"}:
+        what = verbs.what.rpartition(" ")[2].upper()
+        print(f"usage: {command} {what} [ARGUMENTS]    ({command} {what} --help for its arguments)")
+        print(*(f"  {name:<10}{verb.help}" for name, verb in verbs.items()), sep="\n")
+        return 0
+    called, command = verbs[name].load(), f"{command} {name}"
+    if isinstance(called, Registry):
+        return _call(called, command, arguments[1:])
+    _parse(called, command, arguments[1:])()
     return 0
 
 
-def _act(arguments: list[str]) -> int:
-    """Do one of the things that can be done with policies."""
-    from neurodyn.cli.policy import ACTIONS
-
-    action = arguments[0] if arguments else "--help"
-    if action in {"--help", "-h"}:
-        print("usage: neurodyn policy ACTION [ARGUMENTS]")
-        print(*(f"  {name:<10}{(f.__doc__ or '').splitlines()[0]}" for name, f in ACTIONS.items()), sep="\n")
-        return 0
-    if action not in ACTIONS:
-        raise InputError(f"unknown action {action!r} of policy; valid: {choices(ACTIONS)}")
-    call = _parse(ACTIONS[action], f"policy {action}", arguments[1:])
-    call()
-    return 0
-
-
-def _function(verb: str) -> Callable[..., None]:
-    module = importlib.import_module(f"neurodyn.cli.{verb}_" if verb == "import" else f"neurodyn.cli.{verb}")
-    return getattr(module, f"{verb}_" if verb == "import" else verb)
-
-
-def _parse(function: Callable[..., None], verb: str, arguments: list[str]) -> Callable[[], Any]:
+def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> Callable[[], Any]:
     """Parse the arguments of a verb without running it.
 
     Raises:
         InputError: The arguments are wrong; the parser's page of explanation is folded into one line.
     """
-    import functools
-    import inspect
-
     import tyro
 
     @functools.wraps(function)
@@ -109,19 +122,19 @@ def _parse(function: Callable[..., None], verb: str, arguments: list[str]) -> Ca
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(bind, args=arguments, prog=f"neurodyn {verb}", config=(tyro.conf.OmitArgPrefixes,))
+            return tyro.cli(bind, args=arguments, prog=command, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise InputError(_one_line(complaint.getvalue(), verb)) from None
+        raise InputError(_one_line(complaint.getvalue(), command)) from None
 
 
-def _one_line(page: str, verb: str) -> str:
+def _one_line(page: str, command: str) -> str:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", page)
     plain = re.sub(r"[─-╿]+", " ", plain)
     words = re.sub(r"\s+", " ", plain).strip()
     words = re.sub(r"^Parsing error\s*|^Required options?\s*|^Unrecognized options?\s*", "", words)
-    return f"{verb}: {words.split(' For full helptext')[0]} (see neurodyn {verb} --help)"
+    return f"{command.partition(' ')[2]}: {words.split(' For full helptext')[0]} (see {command} --help)"
 
 
 if __name__ == "__main__":

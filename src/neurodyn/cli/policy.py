@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.policy_log import log
+from neurodyn.cli.main import Verb
+from neurodyn.core.registry import Registry
 
 _Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 _Policy = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
@@ -74,7 +75,7 @@ def train(
             wanted, where, out, resolved, reference=beside, starts=starts, resume=resume, progress=bar
         )  # fmt: skip
     print(
-        f"trained {end.iteration} updates on {end.frames:,} frames in {end.seconds:.0f} s "
+        f"trained {end.step} updates on {resolved.frames_of(end.step):,} frames in {end.seconds:.0f} s "
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
@@ -165,5 +166,14 @@ def evaluate(
     print(f"report: {write_policy_report(policy, result, starts=starts)}")
 
 
-ACTIONS = {"train": train, "play": play, "evaluate": evaluate, "log": log}
+ACTIONS: Registry[Verb] = Registry(
+    "policy action",
+    train=Verb("Train a policy by PPO in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
+    play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
+    evaluate=Verb("Measure the return of a policy in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
+    log=Verb(
+        "Record what several policies of one task do in the simulator, as the robot itself would log it.",
+        "neurodyn.cli.policy_log:log",
+    ),
+)
 """What can be done with policies, by the word behind `neurodyn policy`."""

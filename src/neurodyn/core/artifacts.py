@@ -62,13 +62,13 @@ def require_writable(*paths: Path | None) -> None:
             continue
         if path.is_dir():
             raise InputError(f"{path}: is a folder; give the path of a file")
-        probe = path.with_name(path.name + ".probe")
+        trial = path.with_name(path.name + ".probe")
         try:
-            with atomic(probe) as partial:
+            with atomic(trial) as partial:
                 partial.touch()
         except InputError as error:
-            raise InputError(str(error).replace(str(probe), str(path))) from None
-        probe.unlink()
+            raise InputError(str(error).replace(str(trial), str(path))) from None
+        trial.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -74,12 +74,12 @@ def _hint(message: str, kind: Any) -> str:
     if not message.startswith(("Object ", "Invalid enum value", "Expected `object`")):
         return ""
     place = re.search(r"at `\$(.*)`$", message)
-    found = _resolve(kind, re.findall(r"\.(\w+)|(\[)", place[1]) if place else [])
-    fields = getattr(found, "__struct_encode_fields__", ())
+    target = _resolve(kind, re.findall(r"\.(\w+)|(\[)", place[1]) if place else [])
+    fields = getattr(target, "__struct_encode_fields__", ())
     if fields:
-        return f" (keys of {found.__name__}: {', '.join(fields)})"
+        return f" (keys of {target.__name__}: {', '.join(fields)})"
     values = [
-        str(value) for part in (found, *get_args(found)) if get_origin(part) is Literal for value in get_args(part)
+        str(value) for part in (target, *get_args(target)) if get_origin(part) is Literal for value in get_args(part)
     ]
     return f"; valid: {', '.join(values)}" if values else ""
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from neurodyn.core.config import Config
+from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.scene import Pose, Vector3
-from neurodyn.core.spec import JointKind
 
 
-class ChainJoint(Config, frozen=True):
+class ChainJoint(Config, OfJointKind, frozen=True):
     """One moving joint of the kinematic tree; fixed joints are folded into the frames.
 
     Attributes:
@@ -65,6 +65,11 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
     contact_points: tuple[ContactPoint, ...]
     base_com: Vector3 = (0.0, 0.0, 0.0)
 
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return is_floating(self.joints)
+
     def differences(self, other: "ContactPointLayout", tolerance: float = 1e-5) -> list[str]:
         """List, in words, in what `other` differs from this layout."""
         mine, theirs = [p.name for p in self.contact_points], [p.name for p in other.contact_points]
@@ -74,9 +79,9 @@ class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"
             words = [f"lacks {missing[:3]}" if missing else "", f"has {extra[:3]} more" if extra else ""]
             detail = ", ".join(word for word in words if word) or "in another order"
             return [f"{len(theirs)} contact points instead of {len(mine)} ({detail})"]
-        found = []
+        differences = []
         for a, b in zip(self.contact_points, other.contact_points, strict=True):
             distance = max(abs(x - y) for x, y in zip((*a.point, a.radius), (*b.point, b.radius), strict=True))
             if a.joint != b.joint or distance > tolerance:
-                found.append(f"contact point {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
-        return found
+                differences.append(f"contact point {a.name!r} is at {list(b.point)} instead of {list(a.point)}")
+        return differences

@@ -27,3 +27,9 @@ def choices(names: Iterable[str]) -> str:
     """Return valid names as an enumeration for the end of an error message."""
     listed = ", ".join(sorted(names))
     return listed or "(none)"
+
+
+def require(ok: bool, what: str, value: object, valid: str) -> None:
+    """Raise the ValueError of a struct that checks itself, "WHAT is VALUE; valid: VALID", unless `ok`."""
+    if not ok:
+        raise ValueError(f"{what} is {value}; valid: {valid}")

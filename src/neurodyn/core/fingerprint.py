@@ -80,29 +80,29 @@ class Fingerprint(Config, frozen=True):
         mine, theirs = [j.name for j in self.joints], [j.name for j in other.joints]
         if mine != theirs:
             return [f"joint order is {theirs} instead of {mine}"]
-        found = []
+        differences = []
         for a, b in zip(self.joints, other.joints, strict=True):
-            found += _field_differences(f"joint {a.name!r}", a, b, tolerance)
+            differences += _field_differences(f"joint {a.name!r}", a, b, tolerance)
         if [b.name for b in self.bodies] != [b.name for b in other.bodies]:
             return [
-                *found,
+                *differences,
                 f"bodies are {[b.name for b in other.bodies]} instead of {[b.name for b in self.bodies]}",
             ]
         for a, b in zip(self.bodies, other.bodies, strict=True):
-            found += _field_differences(f"body {a.name!r}", a, b, tolerance)
+            differences += _field_differences(f"body {a.name!r}", a, b, tolerance)
         if not _close(self.gravity, other.gravity, tolerance):
-            found.append(f"gravity is {_show(other.gravity)} instead of {_show(self.gravity)}")
-        return found
+            differences.append(f"gravity is {_show(other.gravity)} instead of {_show(self.gravity)}")
+        return differences
 
 
 def _field_differences(what: str, a: Config, b: Config, tolerance: float) -> list[str]:
-    found = []
+    differences = []
     for field in a.__struct_fields__:
         mine, theirs = getattr(a, field), getattr(b, field)
         same = mine == theirs if isinstance(mine, str) else _close(mine, theirs, tolerance)
         if not same:
-            found.append(f"{field.replace('_', ' ')} of {what} is {_show(theirs)} instead of {_show(mine)}")
-    return found
+            differences.append(f"{field.replace('_', ' ')} of {what} is {_show(theirs)} instead of {_show(mine)}")
+    return differences
 
 
 def _close(a: float | Vector, b: float | Vector, tolerance: float) -> bool:

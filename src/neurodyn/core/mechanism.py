@@ -6,10 +6,12 @@ replaced by a network, or reported. A link is named by the joint that moves it.
 """
 
 import math
+from collections.abc import Iterable
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import require
+from neurodyn.core.joint_kinds import is_floating
 from neurodyn.core.scene import Vector3
 
 Inertia = tuple[float, float, float, float, float, float]
@@ -73,12 +75,11 @@ class Link(Config, frozen=True):
                 raise ValueError(f"link {name!r}: {what} is {value}; valid: a finite number of at least 0")
         for what in ("com", "inertia"):
             values = getattr(self, what)
-            if not all(map(math.isfinite, values)):
-                raise ValueError(f"link {name!r}: {what} is {list(values)}; valid: finite numbers")
+            require(all(map(math.isfinite, values)), f"link {name!r}: {what}", list(values), "finite numbers")
         if self.lower is not None and self.upper is not None and not self.lower <= self.upper:
             raise ValueError(f"link {name!r}: lower is {self.lower}; valid: at most the upper limit, {self.upper}")
-        kind, axis = self.joint.kind, self.joint.axis
-        if kind in ("revolute", "prismatic") and not abs(math.hypot(*axis) - 1.0) < 1e-6:
+        axis = self.joint.axis
+        if self.joint.scalar and not abs(math.hypot(*axis) - 1.0) < 1e-6:
             raise ValueError(f"link {name!r}: axis is {list(axis)}; valid: a vector of length 1")
 
 
@@ -112,8 +113,7 @@ class Mechanism(Config, frozen=True):
                 raise ValueError(
                     f"point {point.name!r}: its link is number {point.joint}; valid: 0 to {len(self.links) - 1}"
                 )
-        if not all(map(math.isfinite, self.gravity)):
-            raise ValueError(f"gravity is {list(self.gravity)}; valid: finite numbers [m/s^2]")
+        require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,33 +121,40 @@ class Mechanism(Config, frozen=True):
         return tuple(link.joint.name for link in self.links)
 
     @property
+    def joints(self) -> tuple[ChainJoint, ...]:
+        """The joints of the links."""
+        return tuple(link.joint for link in self.links)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats: whether the first joint is free."""
+        return is_floating(self.joints)
+
+    @property
     def nq(self) -> int:
         """Number of position coordinates."""
-        return sum({"free": 7, "ball": 4}.get(link.joint.kind, 1) for link in self.links)
+        return sum(link.joint.nq for link in self.links)
 
     @property
     def nv(self) -> int:
         """Number of velocity coordinates."""
-        return sum({"free": 6, "ball": 3}.get(link.joint.kind, 1) for link in self.links)
+        return sum(link.joint.nv for link in self.links)
 
     def quantities(self) -> dict[str, float]:
         """Return the nominal value of every quantity by its name, in a fixed order."""
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
+
+        def add(name: str, parts: Iterable[str], numbers: Iterable[float]) -> None:
+            values.update({f"{name}.{part}": float(x) for part, x in zip(parts, numbers, strict=True)})
+
         for link in self.links:
             name, joint = link.joint.name, link.joint
-            for what in _SCALARS:
-                value = getattr(link, what)
-                if value is not None:
-                    found[f"{name}.{what}"] = float(value)
+            scalars = {what: x for what in _SCALARS if (x := getattr(link, what)) is not None}
+            add(name, scalars.keys(), scalars.values())
             for what, parts in _VECTORS.items():
-                found |= {f"{name}.{what}.{part}": float(x) for part, x in zip(parts, getattr(link, what), strict=True)}
-            found |= {f"{name}.origin.{part}": float(x) for part, x in zip("xyz", joint.parent_frame[:3], strict=True)}
-            if joint.kind in ("revolute", "prismatic"):
-                found |= {f"{name}.axis.{part}": float(x) for part, x in zip("xyz", joint.axis, strict=True)}
-        return found | {f"gravity.{part}": float(x) for part, x in zip("xyz", self.gravity, strict=True)}
-
-    def check_quantity(self, name: str, others: tuple[str, ...] = ()) -> None:
-        """Refuse a name that is no quantity of this mechanism, nor one of `others`."""
-        known = {*self.quantities(), *others}
-        if name not in known:
-            raise InputError(f"there is no quantity {name!r}; valid: {choices(known)}")
+                add(f"{name}.{what}", parts, getattr(link, what))
+            add(f"{name}.origin", "xyz", joint.parent_frame[:3])
+            if joint.scalar:
+                add(f"{name}.axis", "xyz", joint.axis)
+        add("gravity", "xyz", self.gravity)
+        return values

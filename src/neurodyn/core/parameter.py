@@ -45,7 +45,7 @@ class Parameter(Config, frozen=True):
 
 
 def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tuple[Parameter, ...]:
-    """Return the parameters that texts ask for.
+    """Return the parameters that texts name.
 
     A text is a name or a pattern (as of a shell: "*.damping"; "elbow" means "elbow.*", "*.com" "*.com.*"), and may give
     bounds, or a start and bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4"; what is left empty stays
@@ -55,10 +55,10 @@ def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tup
     Raises:
         InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.
     """
-    found: dict[str, Parameter] = {}
+    selected: dict[str, Parameter] = {}
     for text in asked:
         pattern, given, numbers = text.partition("=")
-        names = [name for name in nominal if _matches(name, pattern)]
+        names = [name for name in nominal if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not names:
             raise InputError(
                 f"parameter {pattern!r} matches no quantity; valid: {choices(nominal)}, or patterns of them"
@@ -70,14 +70,10 @@ def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tup
                 raise InputError(f"parameter {text!r}: {name} is never negative; valid: a lower bound of at least 0")
             value = nominal[name] if start is None else start
             try:
-                found[name] = Parameter(name, value, least, upper)
+                selected[name] = Parameter(name, value, least, upper)
             except ValueError as error:
                 raise InputError(str(error)) from None
-    return tuple(found[name] for name in nominal if name in found)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+    return tuple(selected[name] for name in nominal if name in selected)
 
 
 def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float | None]:

@@ -61,15 +61,23 @@ class Registry(Mapping[str, T], Generic[T]):
         """Take a thing out again."""
         del self._entries[name]
 
+    def require(self, name: str) -> None:
+        """Refuse names that are not there.
+
+        Raises:
+            InputError: There is no such thing; the message lists the valid names.
+        """
+        if name not in self:
+            raise InputError(f"unknown {self.what} {name!r}; valid: {choices(self)}")
+
     def __getitem__(self, name: str) -> T:
         """Return the thing of a name.
 
         Raises:
-            InputError: There is none; the message lists the valid names.
+            InputError: As of `require`.
         """
-        if name not in self:
-            raise InputError(f"unknown {self.what} {name!r}; valid: {choices(self)}")
-        entry = self._entries[name]
+        self.require(name)
+        entry: Any = self._entries[name]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
             entry = self._entries[name] = getattr(import_module(module), attribute)

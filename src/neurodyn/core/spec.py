@@ -18,42 +18,10 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import Config
-
-JointKind = Literal["revolute", "prismatic", "ball", "free"]
-
-_Q_SUFFIXES: dict[str, tuple[str, ...]] = {
-    "revolute": ("",),
-    "prismatic": ("",),
-    "ball": (".qx", ".qy", ".qz", ".qw"),
-    "free": (".x", ".y", ".z", ".qx", ".qy", ".qz", ".qw"),
-}
-_QD_SUFFIXES: dict[str, tuple[str, ...]] = {
-    "revolute": ("",),
-    "prismatic": ("",),
-    "ball": (".wx", ".wy", ".wz"),
-    "free": (".vx", ".vy", ".vz", ".wx", ".wy", ".wz"),
-}
-_TANGENT_SUFFIXES: dict[str, tuple[str, ...]] = {
-    "revolute": ("",),
-    "prismatic": ("",),
-    "ball": (".rx", ".ry", ".rz"),
-    "free": (".x", ".y", ".z", ".rx", ".ry", ".rz"),
-}
-_TANGENT_UNITS: dict[str, tuple[str, ...]] = {
-    "revolute": ("rad",),
-    "prismatic": ("m",),
-    "ball": ("rad",) * 3,
-    "free": ("m",) * 3 + ("rad",) * 3,
-}
-_Q_UNITS: dict[str, tuple[str, ...]] = {
-    "revolute": ("rad",),
-    "prismatic": ("m",),
-    "ball": ("1",) * 4,
-    "free": ("m",) * 3 + ("1",) * 4,
-}
+from neurodyn.core.joint_kinds import COORDINATES, JointKind, OfJointKind, Place, is_floating, places
 
 
-class JointSpec(Config, frozen=True):
+class JointSpec(Config, OfJointKind, frozen=True):
     """One joint with degrees of freedom.
 
     Attributes:
@@ -73,27 +41,32 @@ class JointSpec(Config, frozen=True):
     @property
     def q_names(self) -> tuple[str, ...]:
         """Names of the joint's position coordinates."""
-        return tuple(self.name + suffix for suffix in _Q_SUFFIXES[self.kind])
+        return tuple(self.name + suffix for suffix in COORDINATES[self.kind].q)
 
     @property
     def qd_names(self) -> tuple[str, ...]:
         """Names of the joint's velocity coordinates."""
-        return tuple(self.name + suffix for suffix in _QD_SUFFIXES[self.kind])
+        return tuple(self.name + suffix for suffix in COORDINATES[self.kind].qd)
 
     @property
     def q_units(self) -> tuple[str, ...]:
         """Units of the joint's position coordinates."""
-        return _Q_UNITS[self.kind]
+        return COORDINATES[self.kind].q_units
+
+    @property
+    def qd_units(self) -> tuple[str, ...]:
+        """Units of the joint's velocity coordinates."""
+        return tuple(f"{unit}/s" for unit in self.tangent_units)
 
     @property
     def tangent_names(self) -> tuple[str, ...]:
         """Names of the coordinates of a difference of two positions: rotations are rotation vectors."""
-        return tuple(self.name + suffix for suffix in _TANGENT_SUFFIXES[self.kind])
+        return tuple(self.name + suffix for suffix in COORDINATES[self.kind].tangent)
 
     @property
     def tangent_units(self) -> tuple[str, ...]:
         """Units of the coordinates of a difference of two positions."""
-        return _TANGENT_UNITS[self.kind]
+        return COORDINATES[self.kind].tangent_units
 
 
 class Channel(Config, frozen=True):
@@ -156,6 +129,19 @@ class StateSpec(Config, frozen=True):
         return tuple(unit for joint in self.joints for unit in joint.q_units)
 
     @property
+    def qd_units(self) -> tuple[str, ...]:
+        """Units of the velocity coordinates, shape [nv]."""
+        return tuple(unit for joint in self.joints for unit in joint.qd_units)
+
+    @property
+    def control_units(self) -> tuple[str, ...]:
+        """Units of the controls: of torques and forces, or of positions where controls are targets, shape [nu]."""
+        if self.control_kind == "target":
+            return tuple(self.q_units[self.q_names.index(name)] for name in self.controls)
+        efforts = {joint.name: COORDINATES[joint.kind].effort_unit for joint in self.joints}
+        return tuple(efforts.get(name, "N m") for name in self.controls)
+
+    @property
     def tangent_names(self) -> tuple[str, ...]:
         """Names of the coordinates of a difference of two positions, shape [nv]."""
         return tuple(name for joint in self.joints for name in joint.tangent_names)
@@ -168,12 +154,12 @@ class StateSpec(Config, frozen=True):
     @property
     def nq(self) -> int:
         """Number of position coordinates."""
-        return len(self.q_names)
+        return sum(joint.nq for joint in self.joints)
 
     @property
     def nv(self) -> int:
         """Number of velocity coordinates."""
-        return len(self.qd_names)
+        return sum(joint.nv for joint in self.joints)
 
     @property
     def nu(self) -> int:
@@ -189,6 +175,26 @@ class StateSpec(Config, frozen=True):
     def nc(self) -> int:
         """Number of bodies whose contact is known."""
         return len(self.contacts)
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats: whether the first joint is free."""
+        return is_floating(self.joints)
+
+    @property
+    def places(self) -> list[Place]:
+        """Where the coordinates of each joint lie in a state."""
+        return places(self.joints)
+
+    @property
+    def joint_q(self) -> slice:
+        """Positions of all joints but a floating base."""
+        return slice(self.joints[0].nq if self.floating else 0, None)
+
+    @property
+    def joint_qd(self) -> slice:
+        """Velocities of all joints but a floating base."""
+        return slice(self.joints[0].nv if self.floating else 0, None)
 
     @property
     def continuous(self) -> tuple[bool, ...]:

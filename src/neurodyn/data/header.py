@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trajectory store says about itself: where its data come from, and in which layout they lie.
+"""The header of a trajectory store: origin and layout of its data.
 
-The header is written as HDF5 attributes: once as JSON, which is what is read back, and once as plain
-attributes (robot, joint names, units, dt, seed, versions), which any HDF5 viewer shows.
+It is written as HDF5 attributes: once as JSON, which is what is read back, and once as plain attributes (robot, joint
+names, units, dt, seed, versions), which any HDF5 viewer shows.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any, Literal
 import h5py
 import msgspec
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.contact_points import ContactPointLayout
@@ -41,8 +42,8 @@ EPISODE = np.dtype(
 class Status(IntEnum):
     """How an episode ended.
 
-    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short because a simulation left what
-    makes sense. LOG: where a recording ended. TERMINATED: its last frame ended in what its task calls a failure.
+    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short because a simulation diverged.
+    LOG: where a recording ended. TERMINATED: in what its task calls a failure.
     """
 
     COMPLETE = 0
@@ -65,16 +66,15 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
 
     Attributes:
         spec: Names, order, units and dt of state and control.
-        source: "simulator" for simulated trajectories, "log" for measured ones.
-        simulator: What simulated them: solver, substeps, sampling; None for logs.
+        source: "teacher" for simulated trajectories, "log" for measured ones.
+        simulator: Solver, substeps and sampling of the simulator; None for logs.
         seed: Seed of the sampling; None for logs.
         fingerprint: Identity of the simulated articulation; None for logs.
-        scene: What the robot stands on and runs into; None where it is unknown or there is nothing. Each episode
-            sees it at a pose of its own.
+        scene: Shapes around the robot, at a pose of its own in each episode; None where unknown or in free space.
         contact_points: Points of the robot that are measured against the scene; None where there are none.
         mechanism: The robot's tree of links; None where it is unknown.
         versions: Versions of the packages that made the data.
-        notes: What the reader found and did: files, rates, alignment.
+        notes: What the reader did and measured: files, rates, alignment.
         groups: Names of the groups that episodes belong to.
         runs: Names of the runs that episodes were cut from.
         schema_version: Version of the file layout.
@@ -100,7 +100,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         return self.spec.robot
 
     def differences(self, other: "StoreHeader") -> list[str]:
-        """List, in words, in what `other` differs from this header."""
+        """List, in words, the differences of `other` from this header."""
         mine, theirs = _flatten(_plain(self)), _flatten(_plain(other))
         absent = "absent"
         return [
@@ -110,19 +110,34 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         ]
 
 
+def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:
+    """Return EPISODE records of episodes that lie one after another.
+
+    Args:
+        lengths: Transitions of each episode, shape [E].
+        **fields: Other fields, one value for all or one each; world, run and group are -1 unless given.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    table = np.zeros(len(lengths), EPISODE)
+    values = {"world": -1, "run": -1, "group": -1, "length": lengths, "start": np.cumsum(lengths + 1) - lengths - 1}
+    for name, value in {**values, **fields}.items():
+        table[name] = value
+    return table
+
+
 def package_versions(*packages: str) -> dict[str, str]:
     """Return the installed versions of neurodyn, numpy, h5py and of further `packages`, for a header."""
-    found = {}
+    versions = {}
     for name in ("neurodyn", "numpy", "h5py", *packages):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 
 def write_header(file: h5py.File, header: StoreHeader) -> None:
-    """Write `header` into an open file: what counts as one data set, and what people look for as attributes.
+    """Write `header` into an open file: as JSON, and as attributes for people.
 
     All texts have fixed lengths. Those of variable length lie in HDF5's global heap, whose reader can run for ever on
     a damaged file.
@@ -148,10 +163,10 @@ def write_header(file: h5py.File, header: StoreHeader) -> None:
         "versions": json.dumps(header.versions),
     }
     for name, value in attributes.items():
-        file.attrs[name] = _fixed(value)
+        file.attrs[name] = _fixed_length(value)
 
 
-def _fixed(value: Any) -> Any:
+def _fixed_length(value: Any) -> Any:
     """Return a value whose texts have a fixed length."""
     if isinstance(value, str):
         return np.bytes_(value.encode())
@@ -171,9 +186,9 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
             f"{where}: an HDF5 file, but no trajectory store; expected one written by `neurodyn generate` or "
             "`neurodyn import`"
         )
-    found = file.attrs.get("schema_version")
-    if found != SCHEMA_VERSION:
-        raise InputError(f"{where}: has schema version {found}; this version of neurodyn reads {SCHEMA_VERSION}")
+    schema = file.attrs.get("schema_version")
+    if schema != SCHEMA_VERSION:
+        raise InputError(f"{where}: has schema version {schema}; this version of neurodyn reads {SCHEMA_VERSION}")
     old = file.attrs.get("header")  # where version 0.1 had it
     text = bytes(dataset(file, "header")[()]).decode() if old is None else _text(old)
     return from_dict(json.loads(text), StoreHeader, f"{where} (header)")
@@ -189,10 +204,10 @@ def dataset(file: h5py.File, name: str) -> h5py.Dataset:
     Raises:
         InputError: The file has none of that name.
     """
-    found = file.get(name)
-    if not isinstance(found, h5py.Dataset):
+    values = file.get(name)
+    if not isinstance(values, h5py.Dataset):
         raise InputError(f"{file.filename}: damaged store: it has no dataset {name!r}; write it again")
-    return found
+    return values
 
 
 def _plain(header: StoreHeader) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store holds, in figures: counts, ranges, coverage, rates, gaps, and how episodes ended."""
+"""Statistics of a store: counts, ranges, coverage, rates, gaps, and how episodes ended."""
 
 from typing import Any
 
 import numpy as np
 
 from neurodyn.data.header import Split, Status
-from neurodyn.data.readers.units import control_units, position_units, velocity_units
+from neurodyn.data.readers.units import state_units
 from neurodyn.data.store import Store
 
 Ranges = dict[str, dict[str, tuple[float, float]]]
@@ -17,7 +17,7 @@ _PLANE_BINS = 20
 
 
 def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
-    """Return what a store holds as plain data.
+    """Return statistics of a store as plain data.
 
     Args:
         store: The trajectories.
@@ -37,7 +37,7 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
         "length": {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())},
         "splits": {split.name.lower(): _count(store, store.split == split) for split in Split},
         "ends": {status.name.lower(): _count(store, store.status == status) for status in Status},
-        "groups": {name: _count(store, store.group == index) for index, name in enumerate(store.group_names)},
+        "groups": {name: _count(store, store.group == index) for index, name in enumerate(header.groups)},
         "coordinates": coordinates(store, ranges or {}),
         "planes": _planes(store, ranges or {}),
         "ground": _ground(store),
@@ -46,33 +46,25 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
 
 
 def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
-    """Return, for each coordinate of q, qd and control, channel and contact, its unit, range, moments and coverage.
+    """Return unit, range, moments and coverage of each coordinate of q, qd and control, channel and contact.
 
     Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state.
     """
     spec = store.header.spec
-    units = {"q": position_units(spec), "qd": velocity_units(spec), "control": control_units(spec)}
-    # The last row of an episode has no control.
-    acting = np.ones(len(store.frames), bool)
-    acting[store.offsets[1:] - 1] = False
+    units = state_units(spec)
     units |= {"channel": {c.name: c.unit for c in spec.channels}, "contact": dict.fromkeys(spec.contacts, "1")}
-    columns = {
-        "q": store.q,
-        "qd": store.qd,
-        "control": store.control[acting],
-        "channel": store.channel,
-        "contact": store.contact,
-    }
-    found = []
-    for what, values in columns.items():
-        for index, (name, unit) in enumerate(units[what].items()):
-            column = wrapped(store, what, index, values[:, index])
+    acting = np.ones(len(store.frames), bool)
+    acting[store.offsets[1:] - 1] = False  # the last row of an episode has no control
+    columns = {"q": store.q, "qd": store.qd, "channel": store.channel, "contact": store.contact}
+    columns["control"] = store.control[acting]
+    entries = []
+    for what, named in units.items():
+        for index, (name, unit) in enumerate(named.items()):
+            column = wrapped(store, what, index, columns[what][:, index])
             interval = ranges.get(what, {}).get(name)
             entry = {"what": what, "name": name, "unit": unit, "range": None if interval is None else list(interval)}
-            if len(column):
-                entry |= _moments(column, interval)
-            found.append(entry)
-    return found
+            entries.append(entry | _moments(column, interval) if len(column) else entry)
+    return entries
 
 
 def wrapped(store: Store, what: str, index: int, column: np.ndarray) -> np.ndarray:
@@ -99,11 +91,11 @@ def _moments(column: np.ndarray, interval: tuple[float, float] | None) -> dict[s
 
 
 def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
-    """Fraction of the 20 x 20 bins of position and velocity that hold a state, for each single-axis joint."""
+    """Return the fraction of the 20 x 20 bins of position and velocity that hold a state, by single-axis joint."""
     spec = store.header.spec
-    found = {}
+    coverage = {}
     for joint in spec.joints:
-        if joint.kind not in {"revolute", "prismatic"}:
+        if not joint.scalar:
             continue
         row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
         pair = [wrapped(store, "q", row, store.q[:, row]), store.qd[:, dof].astype(np.float64)]
@@ -112,8 +104,8 @@ def _planes(store: Store, ranges: Ranges) -> dict[str, float]:
             for what, values in zip(("q", "qd"), pair, strict=True)
         ]
         counts = np.histogram2d(pair[0], pair[1], bins=_PLANE_BINS, range=limits)[0]
-        found[joint.name] = float((counts > 0).mean())
-    return found
+        coverage[joint.name] = float((counts > 0).mean())
+    return coverage
 
 
 def _ground(store: Store) -> dict[str, Any] | None:

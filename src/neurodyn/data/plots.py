@@ -7,7 +7,7 @@ import numpy as np
 
 from neurodyn.core.artifacts import atomic
 from neurodyn.data.inspection import Ranges, wrapped
-from neurodyn.data.readers.units import control_units, position_units, velocity_units
+from neurodyn.data.readers.units import state_units
 from neurodyn.data.store import Store
 
 _MOST_ROWS = 12
@@ -23,10 +23,9 @@ def plot_store(store: Store, path: Path, ranges: Ranges | None = None) -> None:
     from matplotlib.figure import Figure
 
     spec = store.header.spec
+    units = state_units(spec)
     columns = (
-        ("q", store.q, position_units(spec)),
-        ("qd", store.qd, velocity_units(spec)),
-        ("control", store.control, control_units(spec)),
+        *((what, getattr(store, what), units[what]) for what in ("q", "qd", "control")),
         ("channel", store.channel, {channel.name: channel.unit for channel in spec.channels}),
     )
     columns = [column for column in columns if column[2]]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of rows in which logs of legged robots are kept: what an own estimator and its controller know.
+"""The layout of headerless rows of legged robots: quantities of their state estimator and controller.
 
-A row is [state | action | contacts | termination], without a header line: base linear velocity (3) and base angular
-velocity (3) in the axes of the base, direction of gravity (3) likewise, joint positions less the default pose, joint
-velocities and joint torques (n each); n actions; contacts (0 or 1); whether the episode ended there in a failure.
-Actions are what a policy puts out: the target of a joint's controller is the default position plus scale times it.
+A row is [state | action | contacts | termination]: base linear velocity (3) and base angular velocity (3) in base
+axes, direction of gravity (3) likewise, joint positions less the default pose, joint velocities and joint torques (n
+each); n actions; contacts (0 or 1); whether the episode ended there in a failure. Actions are outputs of a policy: the
+target of a joint's controller is the default position plus scale times the action.
 """
 
 import math
@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from neurodyn.core.config import Config
+from neurodyn.core.errors import require
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
 
 _BASE = (("base_linear_velocity", "m/s"), ("base_angular_velocity", "rad/s"), ("projected_gravity", "1"))
@@ -19,7 +20,7 @@ _PARTS = ("state", "action", "contacts", "termination")
 
 
 class RowLayout(Config, frozen=True):
-    """What the columns of such rows are.
+    """The columns of such rows.
 
     Attributes:
         robot: Name of the robot.
@@ -28,8 +29,8 @@ class RowLayout(Config, frozen=True):
         nominal: Default position of each joint [rad], which joint positions and targets are relative to.
         action_scale: Target of a joint less its default position, for an action of 1 [rad].
         contacts: Bodies of the columns of contacts, in order.
-        format: Always "rows"; tells this file from a column map.
-        time_out: Whether a further column says where an episode ended by a time limit.
+        format: Always "rows"; distinguishes this file from a column map.
+        time_out: Whether a further column marks episodes that ended by a time limit.
         episode_length: Rows of an episode that ended by a time limit; None where that is not known.
         continuous: Whether a file is one recording, so that only a failure ends an episode.
     """
@@ -47,8 +48,7 @@ class RowLayout(Config, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("dt", "action_scale"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: a number above 0")
+            require(0 < getattr(self, name) < math.inf, name, getattr(self, name), "a number above 0")
         if not self.joints or len(set(self.joints)) < len(self.joints):
             raise ValueError("joints: give every joint once, in the order of the columns")
         if len(self.nominal) != len(self.joints) or not all(math.isfinite(value) for value in self.nominal):
@@ -89,13 +89,13 @@ class RowLayout(Config, frozen=True):
 
 
 def log_spec(robot: str, joints: tuple[str, ...], dt: float, contacts: tuple[str, ...]) -> StateSpec:
-    """Return what a legged robot measures: joints, velocity of the base, gravity, torques; no pose of the base.
+    """Return the coordinates that a legged robot logs: joints, base velocity, gravity, torques; no base pose.
 
     Args:
         robot: Name of the robot.
         joints: Driven revolute joints, in order; a control is the target of their position controllers.
         dt: Time of a frame [s].
-        contacts: Bodies of which it is known whether they touch something.
+        contacts: Bodies whose contact is known.
     """
     base = [Channel(f"{name}.{axis}", unit, "base") for name, unit in _BASE for axis in "xyz"]
     return StateSpec(

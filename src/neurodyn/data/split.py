@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which episodes are for training, validation and testing: always whole episodes, never windows of one."""
+"""Splits of episodes into training, validation and test: always whole episodes, never windows of one."""
 
 import numpy as np
 
@@ -16,8 +16,7 @@ def assign_splits(
 ) -> np.ndarray:
     """Return a random split for each episode, shape [episodes], int8; the same for the same seed.
 
-    At least one episode is left for training, and at least one goes to every split whose fraction is
-    positive while episodes last.
+    Every split of a positive fraction gets at least one episode while episodes last; training keeps at least one.
     """
     split = np.full(episodes, Split.TRAIN, np.int8)
     order = generator(seed, "split").permutation(episodes)
@@ -32,23 +31,22 @@ def assign_splits(
 def episodes_of(store: Store, split: int) -> np.ndarray:
     """Return the indexes of the episodes of a split.
 
-    A store without validation episodes lends a tenth of its training episodes (at least one; the same ones
-    at every call) for validation.
+    Without validation episodes, a tenth of the training episodes (at least one; the same at every call) stand in.
 
     Raises:
         InputError: There is no such episode.
     """
-    found = store.episodes(split)
+    chosen = store.episodes(split)
     if split in (Split.TRAIN, Split.VALIDATION) and not len(store.episodes(Split.VALIDATION)):
         train = store.episodes(Split.TRAIN)
-        found = train[assign_splits(len(train), store.header.seed or 0) == split]
-    if not len(found):
+        chosen = train[assign_splits(len(train), store.header.seed or 0) == split]
+    if not len(chosen):
         have = ", ".join(f"{len(store.episodes(kind))} {kind.name.lower()}" for kind in Split)
         raise InputError(
             f"the data of {store.header.robot!r} have no episode for {Split(split).name.lower()} ({have}); give data "
             "with one, or choose another split"
         )
-    return found
+    return chosen
 
 
 def rows_of(store: Store, split: int) -> np.ndarray:

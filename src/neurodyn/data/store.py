@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories in memory: the rows of all episodes in one array, and a table that says where each begins."""
+"""Trajectories in memory: the rows of all episodes in one array, and a table of where each begins."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,22 +74,14 @@ class Store:
             )
 
     def check(self, where: str) -> None:
-        """Check that the table and the rows fit together and that all values are finite.
-
-        Raises:
-            InputError: They do not.
-        """
+        """Refuse tables that do not fit the rows, and values that are not finite, with an InputError."""
         rows, table = len(self.frames), self.table
         lengths = table["length"].astype(np.int64)
         if not len(table):
             raise InputError(f"{where}: holds no episode; expected at least one")
         ends = np.cumsum(lengths + 1)
-        if (
-            table.dtype != EPISODE
-            or lengths.min() < 0
-            or ends[-1] != rows
-            or (table["start"] != ends - lengths - 1).any()
-        ):
+        misplaced = (table["start"] != ends - lengths - 1).any()
+        if table.dtype != EPISODE or lengths.min() < 0 or ends[-1] != rows or misplaced:
             raise InputError(f"{where}: damaged store: its table of episodes does not fit its {rows} rows")
         if not np.isin(table["split"], list(Split)).all() or not np.isin(table["status"], list(Status)).all():
             raise InputError(f"{where}: damaged store: unknown split or status in its table of episodes")
@@ -107,12 +99,12 @@ class Store:
     @property
     def q(self) -> np.ndarray:
         """Positions [rad or m], a view of shape [N, nq]."""
-        return self.frames[:, : self.header.spec.nq]
+        return self._columns("q")
 
     @property
     def qd(self) -> np.ndarray:
         """Velocities [rad/s or m/s], a view of shape [N, nv]."""
-        return self.frames[:, self.header.spec.nq : self.header.spec.nq + self.header.spec.nv]
+        return self._columns("qd")
 
     @property
     def control(self) -> np.ndarray:
@@ -126,7 +118,7 @@ class Store:
 
     @property
     def contact(self) -> np.ndarray:
-        """Whether the spec's contacts touch something (1 or 0), a view of shape [N, nc]."""
+        """Whether the spec's contacts are closed (1 or 0), a view of shape [N, nc]."""
         return self._columns("contact")
 
     def _columns(self, name: str) -> np.ndarray:
@@ -156,23 +148,13 @@ class Store:
 
     @property
     def group(self) -> np.ndarray:
-        """Group of each episode, shape [E]; indexes of `group_names`, or -1."""
+        """Group of each episode, shape [E]; indexes of the header's groups, or -1."""
         return self.table["group"]
 
     @property
     def run(self) -> np.ndarray:
-        """Run of each episode, shape [E]; indexes of `run_names`, or -1."""
+        """Run of each episode, shape [E]; indexes of the header's runs, or -1."""
         return self.table["run"]
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Names of the groups."""
-        return self.header.groups
-
-    @property
-    def run_names(self) -> tuple[str, ...]:
-        """Names of the runs."""
-        return self.header.runs
 
     @property
     def transitions(self) -> int:
@@ -195,9 +177,8 @@ def _read_frames(file: h5py.File, spec: StateSpec, rows: int) -> np.ndarray:
     frames = np.empty((rows, sum(wide.values())), np.float32)
     begin = 0
     for name, width in wide.items():
-        if not width:
-            continue
-        frames[:, begin : begin + width] = _read_rows(file, name, rows, width)
+        if width:
+            frames[:, begin : begin + width] = _read_rows(file, name, rows, width)
         begin += width
     return frames
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows of trajectories, drawn in batches by index arithmetic; never across the seam of two episodes.
 
-A window of L frames starts at any state that has L more states behind it in its episode. All starts are
-computed once; a batch is one random draw of starts and one gather.
+A window of L frames starts at any state that is followed by L more states of its episode. All starts are computed
+once; a batch is one random draw of starts and one gather.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,9 +31,9 @@ class Batch:
         ground: Pose of the store's scene in each window (position [m], quaternion with the scalar last), shape
             [B, 7]; None where the store has no scene.
         channels: The spec's channels, shape [B, L + 1, nx]; None where it has none.
-        contacts: Whether the spec's contacts touch something, shape [B, L + 1, nc]; None where it has none.
-        failed: Whether each state is the last of its episode and the episode ended in a failure, shape [B, L + 1],
-            bool; None where no episode of the store did.
+        contacts: Whether the spec's contacts are closed, shape [B, L + 1, nc]; None where it has none.
+        failed: Whether each state is the last of an episode that ended in a failure, shape [B, L + 1], bool; None
+            where no episode of the store did.
     """
 
     q: Tensor
@@ -44,10 +44,14 @@ class Batch:
     contacts: Tensor | None = field(default=None, kw_only=True)
     failed: Tensor | None = field(default=None, kw_only=True)
 
+    def rows(self, index: slice) -> Self:
+        """Return some of the windows."""
+        return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
+
 
 @dataclass(frozen=True)
 class Windows(Batch):
-    """Windows of L frames, and where they come from.
+    """Windows of L frames with their origin.
 
     Attributes:
         episode: Episode of each window, shape [B].
@@ -88,9 +92,8 @@ class WindowSampler:
             split: Which episodes to draw from; see `data.split.episodes_of`.
             batch: Windows B in a batch.
             seed: Seed of the draws.
-            device: Where batches are wanted.
-            episodes: The episodes to draw from, in place of a split; one that is named twice is drawn from twice as
-                often.
+            device: Device of the batches.
+            episodes: The episodes to draw from, in place of a split; repeated ones are drawn more often.
 
         Raises:
             InputError: No episode of the split is long enough.
@@ -110,11 +113,7 @@ class WindowSampler:
         return self._length
 
     def set_length(self, length: int) -> None:
-        """Draw windows of `length` frames from now on; the random stream goes on.
-
-        Raises:
-            InputError: No episode of the split is long enough.
-        """
+        """Draw windows of `length` frames from now on; the random stream continues, errors as above."""
         starts = window_starts(self._store, self._episodes, length)
         self._length, self.count = length, len(starts)
         self._starts = torch.from_numpy(starts)
@@ -124,13 +123,13 @@ class WindowSampler:
         """Return the next batch."""
         choice = torch.randint(self.count, (self.batch,), generator=self._generator)
         rows = self._starts.index_select(0, choice)
-        found = _gather(self._windows, rows.to(self._frames.device), self._store.header.spec)
+        fields = _gather(self._windows, rows.to(self._frames.device), self._store.header.spec)
         if self._failures is not None:
-            found["failed"] = _ended(self._failures, rows, self._length).to(self._frames.device)
+            fields["failed"] = _ended(self._failures, rows, self._length).to(self._frames.device)
         if self._ground is not None:
             episode = torch.searchsorted(self._offsets, rows, right=True) - 1
-            found["ground"] = self._ground.index_select(0, episode.to(self._frames.device))
-        return Batch(**found)
+            fields["ground"] = self._ground.index_select(0, episode.to(self._frames.device))
+        return Batch(**fields)
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
@@ -185,12 +184,12 @@ def all_windows(
     for begin in range(0, len(starts), batch):
         rows = starts[begin : begin + batch]
         episode = np.searchsorted(store.offsets, rows, side="right") - 1
-        found = _gather(windows, torch.from_numpy(rows), store.header.spec)
+        fields = _gather(windows, torch.from_numpy(rows), store.header.spec)
         if store.ground is not None:
-            found["ground"] = torch.from_numpy(store.ground[episode])
+            fields["ground"] = torch.from_numpy(store.ground[episode])
         if failures is not None:
-            found["failed"] = _ended(failures, torch.from_numpy(rows), length)
-        yield Windows(**found, episode=episode, start=rows - store.offsets[episode], group=store.group[episode])
+            fields["failed"] = _ended(failures, torch.from_numpy(rows), length)
+        yield Windows(**fields, episode=episode, start=rows - store.offsets[episode], group=store.group[episode])
 
 
 def _windows(frames: Tensor, length: int) -> Tensor:
@@ -204,13 +203,8 @@ def _gather(windows: Tensor, starts: Tensor, spec: StateSpec) -> dict[str, Any]:
     width = windows.stride(0)
     picked = windows.index_select(0, starts).view(len(starts), -1, width)
     q, qd, control, channels, contacts = picked.split(list(widths(spec).values()), -1)
-    return {
-        "q": q,
-        "qd": qd,
-        "control": control[:, :-1],
-        "channels": channels if spec.nx else None,
-        "contacts": contacts if spec.nc else None,
-    }
+    named = {"q": q, "qd": qd, "control": control[:, :-1]}
+    return named | {"channels": channels if spec.nx else None, "contacts": contacts if spec.nc else None}
 
 
 def _failures(store: Store) -> Tensor | None:

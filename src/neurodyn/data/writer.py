@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing a trajectory store in batches of episodes, so that a killed process loses no committed batch.
 
-The file is written as PATH.part in HDF5's single-writer-multiple-readers mode, which keeps it readable at
-every moment; a counter of committed rows is updated last. Closing the writer renames it onto PATH.
+The file is written as PATH.part in HDF5's single-writer-multiple-readers mode, which keeps it readable at any moment;
+a counter of committed rows is updated last. Closing the writer renames it onto PATH.
 """
 
 import contextlib
@@ -27,6 +27,9 @@ _SLACK_BYTES = 6 * _CHUNK_BYTES  # a chunk that is begun in each dataset, and th
 _ARRAYS: tuple[str, ...] = ("q", "qd", "control", "channel", "contact")
 GROUND = "ground"
 """Dataset of the pose of the scene in each episode; there if the header has a scene."""
+
+SUFFIXES = (".h5", ".hdf5")
+"""Endings of a store's file name."""
 
 
 class StoreWriter:
@@ -89,15 +92,15 @@ class StoreWriter:
             qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
             control: Torques (or what the spec's control_kind says) during frame k -> k + 1, shape [E, T, nu].
             lengths: Valid transitions of each episode, shape [E]; None for T.
-            status: How each episode ended, shape [E] or one for all.
-            split: What each episode is for, shape [E] or one for all.
-            group: Index into the header's groups, shape [E] or one for all.
-            run: Index into the header's runs, shape [E] or one for all.
-            world: World that each episode was simulated in, shape [E] or one for all.
+            status: How each episode ended; like the next four, shape [E] or one for all.
+            split: Purpose of each episode.
+            group: Index into the header's groups.
+            run: Index into the header's runs.
+            world: World that each episode was simulated in.
             ground: Pose of the header's scene in each episode (position [m], quaternion with the scalar last), shape
                 [E, 7] or [7] for all; None for the identity, or where the header has no scene.
             channel: The spec's channels, shape [E, T + 1, nx]; None where it has none.
-            contact: Whether the spec's contacts touch something (1 or 0), shape [E, T + 1, nc]; None where it has none.
+            contact: Whether the spec's contacts are closed (1 or 0), shape [E, T + 1, nc]; None where it has none.
 
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
@@ -108,9 +111,9 @@ class StoreWriter:
         given = [q, qd, torques, none if channel is None else channel, none if contact is None else contact]
         arrays = [np.asarray(x, dtype=np.float32) for x in given]
         wanted = [(count, frames + (name != "control"), width) for name, width in widths(self.header.spec).items()]
-        if [x.shape for x in arrays] != wanted:
-            found = [x.shape for x in arrays]
-            raise InputError(f"{self.path}: {', '.join(_ARRAYS)} have shapes {found}; valid: {wanted}")
+        shapes = [x.shape for x in arrays]
+        if shapes != wanted:
+            raise InputError(f"{self.path}: {', '.join(_ARRAYS)} have shapes {shapes}; valid: {wanted}")
         table = np.empty(count, EPISODE)
         table["length"] = frames if lengths is None else np.asarray(lengths)
         if count and not (table["length"].min() >= 0 and table["length"].max() <= frames):
@@ -131,16 +134,16 @@ class StoreWriter:
         channel: np.ndarray | None = None,
         contact: np.ndarray | None = None,
     ) -> None:
-        """Append and commit episodes that lie one after another; `table` has one EPISODE record for each.
+        """Append and commit episodes that lie one after another, as `append` does.
 
         Args:
             q: Positions [rad or m], shape [rows, nq].
             qd: Velocities [rad/s or m/s], shape [rows, nv].
             control: Torques [N m or N], shape [rows, nu]; the last row of an episode is unused.
-            table: Records of the episodes; `start` is filled in here.
+            table: EPISODE records of the episodes; `start` is filled in here.
             ground: As of `append`.
             channel: The spec's channels, shape [rows, nx]; None where it has none.
-            contact: Whether the spec's contacts touch something, shape [rows, nc]; None where it has none.
+            contact: Whether the spec's contacts are closed, shape [rows, nc]; None where it has none.
 
         Raises:
             InputError: A value is not finite, a column is missing, a ground is no pose, or the file cannot be written.
@@ -160,7 +163,7 @@ class StoreWriter:
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
             arrays = (*columns.values(), table, poses)
-            self._pool(sum(rows.nbytes for rows in arrays))
+            self._reserve(sum(rows.nbytes for rows in arrays))
             for name, rows in zip((*_ARRAYS, "episodes", GROUND), arrays, strict=True):
                 if rows.size:
                     _extend(dataset(self._file, name), rows)
@@ -212,9 +215,7 @@ class StoreWriter:
         except (OSError, RuntimeError) as error:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-            raise InputError(
-                f"{self.path}: cannot be written ({_reason(error)}); give a path with space and permission to write"
-            ) from None
+            raise _unwritable(self.path, error) from None
 
     def _copy(self, previous: Path) -> None:
         with open_store_file(previous) as old:
@@ -229,7 +230,7 @@ class StoreWriter:
                 for name in (name for name in _ARRAYS if name in old):
                     for begin in range(0, rows, _COPY_ROWS):
                         part = dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)]
-                        self._pool(part.nbytes)
+                        self._reserve(part.nbytes)
                         _extend(dataset(self._file, name), part)
                 for name in (name for name in ("episodes", GROUND) if name in old):
                     _extend(dataset(self._file, name), dataset(old, name)[:episodes])
@@ -239,14 +240,11 @@ class StoreWriter:
             except (OSError, RuntimeError) as error:
                 self._fail(error)
 
-    def _pool(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
         # HDF5 does not survive a failed write; a failed reservation it does not notice.
-        used = sum(
-            dataset(self._file, name).id.get_storage_size()
-            for name in (*_ARRAYS, "episodes", GROUND)
-            if name in self._file
-        )
+        names = [name for name in (*_ARRAYS, "episodes", GROUND) if name in self._file]
+        used = sum(dataset(self._file, name).id.get_storage_size() for name in names)
         end = _SLACK_BYTES + (used + size) * 65 // 64
         if end > self._reserved and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._file.id.get_vfd_handle(), 0, end)
@@ -272,9 +270,17 @@ class StoreWriter:
         self._close()
         for path in (self._creating, self._part):
             path.unlink(missing_ok=True)
-        raise InputError(
-            f"{self.path}: cannot be written ({_reason(error)}); give a path with space and permission to write"
-        ) from None
+        raise _unwritable(self.path, error) from None
+
+
+def require_store_name(path: Path) -> None:
+    """Refuse a path that is not named as a store is: it might be one of the logs.
+
+    Raises:
+        InputError: It does not end in .h5 or .hdf5.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
 
 
 def widths(spec: StateSpec) -> dict[str, int]:
@@ -372,6 +378,7 @@ def _extend(target: h5py.Dataset, rows: np.ndarray) -> None:
     target[begin:] = rows
 
 
-def _reason(error: Exception) -> str:
-    found = re.search(r"error message = '([^']*)'", str(error))
-    return found.group(1) if found else getattr(error, "strerror", None) or str(error).split("\n")[0]
+def _unwritable(path: Path, error: Exception) -> InputError:
+    quoted = re.search(r"error message = '([^']*)'", str(error))
+    reason = quoted.group(1) if quoted else getattr(error, "strerror", None) or str(error).split("\n")[0]
+    return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write")

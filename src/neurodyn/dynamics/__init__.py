@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamics of every kind behind one interface."""
 
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import (
-    Control,
-    Dynamics,
-    Environment,
-    State,
-    Step,
-    Trajectory,
-    Window,
-)
-from neurodyn.dynamics.loading import load
-from neurodyn.dynamics.neural.model import NeuralDynamics
+from typing import TYPE_CHECKING
+
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.dynamics.analytic.model import AnalyticDynamics
+    from neurodyn.dynamics.artifact import Artifact, load
+    from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
+    from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
+    from neurodyn.dynamics.export import export_model
+    from neurodyn.dynamics.hybrid.model import HybridDynamics
+    from neurodyn.dynamics.interface import Dynamics
+    from neurodyn.dynamics.kinds import KINDS, Kind
+    from neurodyn.dynamics.measures import joint_distance
+    from neurodyn.dynamics.neural.model import NeuralDynamics
+    from neurodyn.dynamics.quantities import Quantities
+    from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+    from neurodyn.dynamics.tangent import position_difference
+    from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "AnalyticDynamics",
-    "Control",
-    "Dynamics",
-    "Environment",
-    "HybridDynamics",
-    "NeuralDynamics",
-    "State",
-    "Step",
-    "Trajectory",
-    "Window",
-    "load",
-]
+    "KINDS", "AnalyticDynamics", "Artifact", "BaseDynamics", "Control", "Dynamics", "Environment",
+    "HybridDynamics", "Kind", "LearnedDynamics", "NeuralDynamics", "Quantities", "RecordedEnvironments", "State",
+    "Step", "Trajectory", "Window", "WorldModel", "export_model", "joint_distance", "load", "position_difference",
+]  # fmt: skip
+
+lazy(__name__)

@@ -2,6 +2,7 @@
 """Controls become torques in one place: frame-start torques, the same for every kind of dynamics."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
@@ -10,7 +11,7 @@ from neurodyn.dynamics.interface import Control, State
 from neurodyn.multibody.pd import pd_torque
 
 
-def require_torques(spec: StateSpec, torque: Tensor) -> None:
+def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:
     """Refuse torques of another width than the robot has controls.
 
     Raises:
@@ -23,7 +24,7 @@ def require_torques(spec: StateSpec, torque: Tensor) -> None:
         )
 
 
-def frame_torque(spec: StateSpec, state: State, control: Control) -> Tensor:
+def frame_torque(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
     """Return the torques at the start of a frame [N m or N], shape [worlds, nu].
 
     tau = torque + kp (target - q) - kd qd, where q and qd are those of the actuated joints at the start of

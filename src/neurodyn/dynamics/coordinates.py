@@ -21,6 +21,7 @@ from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Matrices, Positions, Velocities
 
 
 class Coordinates(nn.Module):
@@ -47,40 +48,39 @@ class Coordinates(nn.Module):
         """
         super().__init__()
         self.spec = spec
-        self.free = bool(spec.joints) and spec.joints[0].kind == "free"
+        self.free = spec.floating
         self.balls: list[tuple[int, int]] = []
         self.scalars: list[int] = []
         self.scalar_dofs: list[int] = []
-        row = dof = 0
-        for index, joint in enumerate(spec.joints):
+        for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
             if joint.kind == "free" and index:
                 raise InputError(
                     f"robot {spec.robot!r}: joint {joint.name!r} is free, but not the first; neural dynamics take one "
                     "floating base"
                 )
             if joint.kind == "ball":
-                self.balls.append((row, dof))
-            elif joint.kind != "free":
-                self.scalars.append(row)
-                self.scalar_dofs.append(dof)
-            row += len(joint.q_names)
-            dof += len(joint.qd_names)
+                self.balls.append((place.q.start, place.qd.start))
+            elif joint.scalar:
+                self.scalars.append(place.q.start)
+                self.scalar_dofs.append(place.qd.start)
         self._plain = not self.free and not self.balls
         self._centred = not any(com)
         self.register_buffer("com", torch.tensor(com), persistent=False)
 
-    def base_rotation(self, q: Tensor) -> Tensor | None:
+    def base_rotation(self, q: Positions) -> Matrices | None:
         """Return the rotation of a floating base, base to world, shape [..., 3, 3]; None of a fixed one."""
         return rotation.matrix(q[..., 3:7]) if self.free else None
 
-    def to_base(self, base: Tensor | None, qd: Tensor) -> Tensor:
+    def to_base(self, base: Matrices | None, qd: Velocities) -> Velocities:
         """Return velocities in the frame of the base, shape [..., nv]."""
         if base is None:
             return qd
         turned = qd[..., :6].unflatten(-1, (2, 3)) @ base
         return torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1)
 
-    def change(self, q: Tensor, qd: Tensor, q_next: Tensor, qd_next: Tensor) -> tuple[Tensor, Tensor]:
+    def change(
+        self, q: Positions, qd: Velocities, q_next: Positions, qd_next: Velocities
+    ) -> tuple[Velocities, Velocities]:
         """Return dq and dqd over one frame, each of shape [..., nv]."""
         base = self.base_rotation(q)
         dqd = self.to_base(base, qd_next - qd)
@@ -92,12 +92,14 @@ class Coordinates(nn.Module):
         shift = (shift - (base @ self.com)).unsqueeze(-2) @ base
         return torch.cat([shift.squeeze(-2), turn, dq[..., 6:]], dim=-1), dqd
 
-    def advance(self, base: Tensor | None, q: Tensor, qd: Tensor, dq: Tensor, dqd: Tensor) -> tuple[Tensor, Tensor]:
+    def advance(
+        self, base: Matrices | None, q: Positions, qd: Velocities, dq: Velocities, dqd: Velocities
+    ) -> tuple[Positions, Velocities]:
         """Apply a change, as `change` returns it, to a state; `base` is `base_rotation(q)`."""
         if self._plain:
             return q + dq, qd + dqd
         # Behind a floating base there is one position for each velocity, unless there are ball joints.
-        behind = self._turn_balls(q, dq)[..., 7 * self.free :] if self.balls else q[..., 7:] + dq[..., 6:]
+        behind = self._turn_balls(q, dq)[..., self.spec.joint_q] if self.balls else q[..., 7:] + dq[..., 6:]
         if base is None:
             return behind, qd + dqd
         turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))

@@ -11,30 +11,20 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.contact_points import ContactPoint, ContactPointLayout
-from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.quantities import Maker
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
-from neurodyn.robots import Robot, load
-from neurodyn.robots.patterns import matching
-
-
-@lru_cache(maxsize=16)
-def declared(robot: str) -> Robot | None:
-    """Return the declaration of a robot that ships with the package; None of others."""
-    try:
-        return load(robot)
-    except InputError:
-        return None
+from neurodyn.robots import Robot
+from neurodyn.robots.sections import EndEffector, matching
 
 
 def reach(robot: Robot | None, state: State) -> dict[str, Maker]:
     """Return the place of the end effector, where the robot declares one."""
-    if robot is None or robot.end_effector is None:
+    end = None if robot is None else robot.end_effector
+    if end is None:
         return {}
-    proximity = _end_effector(robot.name)
-    return {"end_effector_position": lambda _: proximity(None, state.q, state.qd).position[:, 0]}
+    return {"end_effector_position": lambda _: _end_effector(end)(None, state.q, state.qd).position[:, 0]}
 
 
 def touch(
@@ -62,9 +52,7 @@ def _touching(
 
 
 @lru_cache(maxsize=16)
-def _end_effector(robot: str) -> ProximityQuery:
-    end = load(robot).end_effector
-    assert end is not None  # asked for robots that have one
+def _end_effector(end: EndEffector) -> ProximityQuery:
     index = [joint.name for joint in end.joints].index(end.joint)
     contact_point = ContactPoint(name="end_effector", joint=index, point=end.point, radius=0.0)
     return ProximityQuery(ContactPointLayout(joints=end.joints, contact_points=(contact_point,)))

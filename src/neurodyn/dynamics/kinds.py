@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of dynamics: one record each, to which every room adds what it does with that kind."""
+"""Kinds of dynamics: one record each, to which every room adds what it can do with that kind.
+
+| part | added by | what it is |
+|---|---|---|
+| artifact | dynamics | an `Artifact`: how models are written and read |
+| simulate | dynamics | makes dynamics of a declared robot, without a run: `(robot, *, device) -> Dynamics` |
+| export | dynamics | a `Frame` of a model, for ONNX: `(model) -> Frame` |
+| solver | solvers | a solver of Newton: `(model, run) -> SolverBase` |
+| train, finetune | learn | |
+| evaluate, report, record | evaluate, report | |
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 
 
@@ -13,10 +23,9 @@ class Kind:
     """One kind of dynamics.
 
     Attributes:
-        name: As config.json of a model and `--kind` have it.
-        title: In words, for messages and pages.
-        parts: What rooms can do with models of this kind, by what it is ("train", "evaluate", "export" ...); a text
-            "module:attribute" is imported when it is first asked for.
+        name: Its name in config.json and in `--kind`.
+        title: The same in words, for messages and pages.
+        parts: What can be done with models of this kind, by name.
     """
 
     name: str
@@ -24,36 +33,34 @@ class Kind:
     parts: Registry[Any] = field(default_factory=lambda: Registry("part"))
 
     def add(self, part: str, entry: Any) -> None:
-        """Add what can be done with models of this kind.
+        """Add a part, or the text "module:attribute" that says where it is.
 
         Raises:
-            InputError: It is there already.
+            InputError: There is one already.
         """
         self.parts.add(part, entry)
 
     def part(self, part: str, where: str) -> Any:
-        """Return what can be done with models of this kind.
+        """Return a part.
 
         Args:
-            part: What is to be done.
-            where: Whose wish that is, for the error message: a run, or a flag.
+            part: Name of the part.
+            where: The run that holds the model, for the error message.
 
         Raises:
-            InputError: That cannot be done with them; the message names the kinds with which it can.
+            InputError: This kind has no such part; the message names the kinds that have it.
         """
         if part not in self.parts:
-            able = choices(kind.title for kind in KINDS.values() if part in kind.parts)
-            raise InputError(f"{where}: a {self.title} cannot {part}; valid: {able}")
+            able = " or ".join(f"a {kind.title}" for kind in KINDS.values() if part in kind.parts)
+            raise InputError(f"{where}: holds a {self.title}; valid here: {able or '(none)'}")
         return self.parts[part]
 
 
 KINDS: Registry[Kind] = Registry(
     "kind of dynamics",
-    **{
-        "analytic": Kind("analytic", "simulator"),
-        "hybrid": Kind("hybrid", "hybrid model"),
-        "neural": Kind("neural", "neural model"),
-        "world-model": Kind("world-model", "world model"),
-    },
+    analytic="neurodyn.dynamics.analytic:KIND",
+    neural="neurodyn.dynamics.neural:KIND",
+    hybrid="neurodyn.dynamics.hybrid:KIND",
+    **{"world-model": "neurodyn.dynamics.world_model:KIND"},
 )
 """All kinds of dynamics."""

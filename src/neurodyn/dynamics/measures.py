@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Position errors of roll-outs by joint, and the predictions of trivial baselines.
+"""Errors of roll-outs beside the truth: by joint, by horizon, and over the roll-outs.
 
-A joint of one degree of freedom has one error, |q - q_true| (wrapped where continuous); a ball joint one, the angle of
-the rotation in between; a floating base two, the distance of the origin and the angle 2 asin |vec(dq)|. The base of a
-bolted robot is the chain of sliders that it begins with, so that the cartpole's base position is the cart's.
+Figures follow NeRD's passive-motion evaluation (arXiv 2508.15755, section 4): means over all frames up to a
+horizon and over all roll-outs. A joint of one degree of freedom has one error, |q - q_true| (wrapped where
+continuous); a ball joint one, the angle of the rotation in between; a floating base two, the distance of the
+origin and the angle 2 asin |vec(dq)|. The base of a bolted robot is the chain of sliders that it begins with,
+so that the cartpole's base position is the cart's.
 """
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Positions, Velocities, WorldMask
 from neurodyn.robots import Robot
 
 MOVING = 1.0
@@ -68,12 +72,12 @@ def error_units(spec: StateSpec) -> tuple[str, ...]:
     return tuple("m" if kind in ("position", "prismatic") else "rad" for _, kind in _kinds(spec))
 
 
-def position_errors(spec: StateSpec, predicted: Trajectory, truth: Trajectory) -> Tensor:
+def position_errors(spec: StateSpec, predicted: Trajectory, truth: Trajectory) -> Float[Tensor, "worlds frames errors"]:
     """Return the position errors of all frames but the first [m or rad], shape [worlds, T, errors]."""
     return joint_distance(spec, predicted.q[:, 1:], truth.q[:, 1:])
 
 
-def joint_distance(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
+def joint_distance(spec: StateSpec, q: Positions, reference: Positions) -> Float[Tensor, "*#batch errors"]:
     """Return how far positions are apart, joint by joint, in the order of `error_names` [m or rad].
 
     Args:
@@ -81,15 +85,13 @@ def joint_distance(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
         q: Positions, shape [..., nq]; quaternions of any length above 0.
         reference: Other positions, shape [..., nq].
     """
-    if all(joint.kind in ("revolute", "prismatic") for joint in spec.joints):
+    if all(joint.scalar for joint in spec.joints):
         return position_difference(spec, q, reference).abs()
     difference = position_difference(spec, _unit(spec, q), _unit(spec, reference))
-    parts, row = [], 0
-    for joint in spec.joints:
-        width = len(joint.qd_names)
-        blocks = difference[..., row : row + width].split(3, dim=-1)
+    parts = []
+    for place in spec.places:
+        blocks = difference[..., place.qd].split(3, dim=-1)
         parts += [torch.linalg.vector_norm(block, dim=-1) for block in blocks]
-        row += width
     return torch.stack(parts, dim=-1)
 
 
@@ -104,16 +106,14 @@ def _kinds(spec: StateSpec) -> list[tuple[str, str]]:
 
 def _unit(spec: StateSpec, q: Tensor) -> Tensor:
     """Return positions whose quaternions have unit length."""
-    q, row = q.clone(), 0
-    for joint in spec.joints:
-        width = len(joint.q_names)
-        if joint.kind in ("free", "ball"):
-            q[..., row + width - 4 : row + width] = rotation.normalise(q[..., row + width - 4 : row + width])
-        row += width
+    q = q.clone()
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            q[..., place.quaternion] = rotation.normalise(q[..., place.quaternion])
     return q
 
 
-def finite_worlds(trajectory: Trajectory) -> Tensor:
+def finite_worlds(trajectory: Trajectory) -> WorldMask:
     """Return which roll-outs are finite to their end, shape [worlds]."""
     return torch.isfinite(trajectory.q).all(-1).all(-1) & torch.isfinite(trajectory.qd).all(-1).all(-1)
 
@@ -124,7 +124,7 @@ def persistence(truth: Trajectory) -> Trajectory:
 
 
 def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = None) -> Trajectory:
-    """Return the constant-velocity baseline: velocities stay as they are.
+    """Return the baseline that velocities stay as they are.
 
     Args:
         truth: Trajectories whose first states are gone on from.
@@ -140,7 +140,7 @@ def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = Non
     return Trajectory(displace(spec, truth.q[:, :1], moved), qd)
 
 
-def displace(spec: StateSpec, q: Tensor, tangent: Tensor) -> Tensor:
+def displace(spec: StateSpec, q: Positions, tangent: Velocities) -> Positions:
     """Return positions that `position_difference` says are `tangent` away from `q`, shape [..., nq].
 
     Args:
@@ -148,16 +148,14 @@ def displace(spec: StateSpec, q: Tensor, tangent: Tensor) -> Tensor:
         q: Positions, shape [..., nq].
         tangent: Displacement by degree of freedom [m or rad], shape [..., nv].
     """
-    parts, row, dof = [], 0, 0
-    for joint in spec.joints:
-        width, dofs = len(joint.q_names), len(joint.qd_names)
-        here, shift = q[..., row : row + width], tangent[..., dof : dof + dofs]
-        if joint.kind in ("free", "ball"):
-            parts.append(here[..., :-4] + shift[..., :-3])
-            turned = rotation.multiply(rotation.exponential(shift[..., -3:]), here[..., -4:])
-            parts.append(rotation.normalise(turned))
-        else:
+    parts = []
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        here, shift = q[..., place.q], tangent[..., place.qd]
+        if joint.scalar:
             parts.append(here + shift)
-        row, dof = row + width, dof + dofs
+            continue
+        parts.append(here[..., :-4] + shift[..., :-3])
+        turned = rotation.multiply(rotation.exponential(shift[..., -3:]), here[..., -4:])
+        parts.append(rotation.normalise(turned))
     shape = torch.broadcast_shapes(q.shape[:-1], tangent.shape[:-1])
     return torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], dim=-1)

@@ -2,6 +2,7 @@
 """Pushing a floating base: a sudden change of its velocity, in a simulator's state or in what a robot measures."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
@@ -12,7 +13,7 @@ from neurodyn.geometry import rotation
 _CHANNEL = "base_linear_velocity"
 
 
-def pushed(spec: StateSpec, state: State, change: Tensor) -> State:
+def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> State:
     """Return states whose base moves on with another velocity.
 
     Args:
@@ -23,7 +24,7 @@ def pushed(spec: StateSpec, state: State, change: Tensor) -> State:
     Raises:
         InputError: The state has neither a floating base nor a channel with its velocity.
     """
-    if spec.joints and spec.joints[0].kind == "free":
+    if spec.floating:
         turned = rotation.rotate(rotation.normalise(state.q[:, 3:7]), change)
         return State(state.q, torch.cat([state.qd[:, :3] + turned, state.qd[:, 3:]], dim=-1), state.channels)
     columns = [index for index, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.interface import State, Step
+from neurodyn.dynamics.batch import State, Step
 from neurodyn.geometry import rotation
 
 _DIRECTION = "projected_gravity"
@@ -119,10 +119,9 @@ def state_quantities(
         contact_names: Bodies of the columns of "contact", where the spec names none.
     """
     makers: dict[str, Maker] = {}
-    free = bool(spec.joints) and spec.joints[0].kind == "free"
-    makers["joint_position"] = lambda _: state.q[:, 7 * free :]
-    makers["joint_velocity"] = lambda _: state.qd[:, 6 * free :]
-    if free:
+    makers["joint_position"] = lambda _: state.q[:, spec.joint_q]
+    makers["joint_velocity"] = lambda _: state.qd[:, spec.joint_qd]
+    if spec.floating:
         makers |= _base(state, com, gravity)
     if torque is not None:
         makers["joint_torque"] = lambda _: torque

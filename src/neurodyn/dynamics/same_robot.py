@@ -7,12 +7,12 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import MismatchError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.data.store import Store
-from neurodyn.dynamics.loading import Model
-from neurodyn.dynamics.neural.artifact import require_match
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.robots import Robot
 
 
-def require_robot(model: Model, robot: Robot) -> None:
+def require_robot(model: Dynamics, robot: Robot) -> None:
     """Refuse a robot whose declaration or asset changed since the model was trained.
 
     Raises:
@@ -24,7 +24,9 @@ def require_robot(model: Model, robot: Robot) -> None:
         differences = _contact_point_differences(model.contact_points, layout)
         if differences:
             shown = "; ".join(differences[:4])
-            raise MismatchError(f"robot {robot.name!r} is probed elsewhere than its model was trained with: {shown}")
+            raise MismatchError(
+                f"robot {robot.name!r} has other contact points than its model was trained with: {shown}"
+            )
 
 
 def require_same_simulator(robot: Robot, store: Store) -> None:

@@ -4,18 +4,20 @@
 from functools import lru_cache
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Positions, Velocities
 
 
-def wrap_angle(angle: Tensor) -> Tensor:
+def wrap_angle(angle: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Wrap angles [rad] to [-pi, pi)."""
     return torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
 
 
-def position_difference(spec: StateSpec, q: Tensor, reference: Tensor) -> Tensor:
+def position_difference(spec: StateSpec, q: Positions, reference: Positions) -> Velocities:
     """Return q - reference by degree of freedom, shape [..., nv].
 
     Revolute and prismatic joints: the difference [rad or m], wrapped where continuous. Free joints: the shift of
@@ -46,16 +48,13 @@ def _scalar_difference(spec: StateSpec, difference: Tensor, first: int, last: in
 def _blocks(spec: StateSpec) -> tuple[tuple[str, int, int], ...]:
     """Return runs of scalar joints, and each free or ball joint, as (kind, first, last) in position coordinates."""
     found: list[tuple[str, int, int]] = []
-    row = 0
-    for joint in spec.joints:
-        width = len(joint.q_names)
-        if joint.kind in ("free", "ball"):
-            found.append((joint.kind, row, row + width))
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            found.append((joint.kind, place.q.start, place.q.stop))
         elif found and found[-1][0] == "scalar":
-            found[-1] = ("scalar", found[-1][1], row + width)
+            found[-1] = ("scalar", found[-1][1], place.q.stop)
         else:
-            found.append(("scalar", row, row + width))
-        row += width
+            found.append(("scalar", place.q.start, place.q.stop))
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ and the recorded control of frame k leads from state k to state k + 1.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.engine import Batch, Drive, joined
+from neurodyn.evaluate.engine import Batch, Drive
 
 MOST = 20_000
 """Starts along a log, unless asked for another number."""
@@ -72,7 +72,7 @@ class Recorded:
     def truth(self) -> Trajectory:
         """What was measured from the starts on."""
         c = self.context
-        return joined(
+        return Trajectory.joined(
             [
                 Trajectory(w.q[:, c:], w.qd[:, c:], None if w.channels is None else w.channels[:, c:])
                 for w in self.windows
@@ -91,18 +91,13 @@ class Recorded:
 
     def groups(self) -> dict[str, np.ndarray]:
         """Return which starts are in each group, by its name."""
-        group, names = self.group, self.store.group_names
+        group, names = self.group, self.store.header.groups
         return {names[i] if i >= 0 else "(no group)": group == i for i in np.unique(group)}
 
     def thinned(self, count: int) -> "Recorded":
         """Return about `count` of the windows, spread evenly."""
         stride = max(1, sum(len(w.group) for w in self.windows) // count)
-        return replace(self, windows=[_every(w, stride) for w in self.windows])
-
-
-def _every(windows: Windows, stride: int) -> Windows:
-    parts = {field.name: getattr(windows, field.name) for field in fields(windows)}
-    return replace(windows, **{name: part[::stride] for name, part in parts.items() if part is not None})
+        return replace(self, windows=[w.rows(slice(None, None, stride)) for w in self.windows])
 
 
 def episodes_in(store: Store, split: int | None) -> np.ndarray:

@@ -11,12 +11,11 @@ from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.dynamics.loading import load, load_simulator, robot_of, run_field
 from neurodyn.dynamics.same_robot import require_robot
-from neurodyn.dynamics.world_model.artifact import load_world_model
-from neurodyn.evaluate import kinds as _registered  # noqa: F401
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.engine import SEED
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.recorded import chosen_split
@@ -85,7 +84,7 @@ def evaluate(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    measure = KINDS[run_field(run, "kind")].part("evaluate", str(run))
+    measure = KINDS[kind_of(run)].part("evaluate", str(run))
     return measure(Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside))
 
 
@@ -122,14 +121,14 @@ def evaluate_forecasting(asked: Question) -> Forecast:
         raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
     store = open_measured(asked.run, asked.data)
     return forecast_log(
-        load_world_model(asked.run), store, split=chosen_split(store, asked.split), horizon=asked.horizon,
-        rollouts=asked.rollouts, seed=asked.seed, beside={name: load_world_model(name) for name in asked.beside},
+        WORLD_MODEL.load(asked.run), store, split=chosen_split(store, asked.split), horizon=asked.horizon,
+        rollouts=asked.rollouts, seed=asked.seed, beside={name: WORLD_MODEL.load(name) for name in asked.beside},
     )  # fmt: skip
 
 
 def load_along_log(run: str | Path) -> tuple[Dynamics, str]:
     """Load the model of a run as its roll-outs along a log begin, and return how: as "logged", or from the "past"."""
-    parts = KINDS[run_field(run, "kind")].parts
+    parts = KINDS[kind_of(run)].parts
     own = parts["begin along a log"](run) if "begin along a log" in parts else None
     return (load(run), "logged") if own is None else (own, "past")
 

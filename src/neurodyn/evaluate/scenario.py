@@ -2,7 +2,7 @@
 """Scenarios of an evaluation beside the simulator: the ground, the starts, and the controller that holds the robot."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -51,13 +51,13 @@ class Scenario:
 
     def begin(self, robot: Robot, worlds: int, rng: np.random.Generator) -> tuple[State, Environment]:
         """Draw the first states of a batch of roll-outs, and what they are in."""
-        from neurodyn.sim.sampling import sample_resets, sample_states
+        from neurodyn.sim.sampling import sample_states
 
-        draw = sample_resets if self.starts == "reset" else sample_states
+        reset = self.starts == "reset"
         if self.scene is None or not self.grounded:
-            return State(*draw(robot, worlds, rng)), Environment()
+            return State(*sample_states(robot, worlds, rng, reset=reset)), Environment()
         ground = Ground(self.scene, self._poses(robot, worlds, rng))
-        return State(*draw(robot, worlds, rng, ground)), Environment(ground=ground)
+        return State(*sample_states(robot, worlds, rng, ground, reset=reset)), Environment(ground=ground)
 
     def _poses(self, robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
         """Shift declared grounds under floating robots, so that these do not all fall onto the same spot."""
@@ -167,11 +167,3 @@ def driven_at_random(
     kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
     offset = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))
     return Drive(target=torch.tensor(robot.nominal_q()) + torch.from_numpy(offset.astype(np.float32)), kp=kp, kd=kd)
-
-
-def of_worlds(environment: Environment, rows: slice) -> Environment:
-    """Return the environment of some of the worlds."""
-    ground = environment.ground
-    if ground is None or ground.pose is None:
-        return environment
-    return replace(environment, ground=ground.posed(ground.pose[rows]))

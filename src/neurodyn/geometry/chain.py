@@ -9,6 +9,10 @@ Conventions are Newton's: a free joint has the position of the child's origin an
 the velocity of the child's centre of mass and its angular velocity; a ball joint has a quaternion and the
 angular velocity. Velocities of both are along the axes of the joint's frame in the parent, which are the
 world's for a free joint with an identity frame. Quaternions are normalised before use.
+
+Constants of a joint: `anchor` and `frame`, origin and rotation of its frame in the parent body; `offset` and `turn`,
+origin of its frame in the child body and rotation from that body into it; `axis` of a revolute or prismatic joint in
+its frame; `centre` of mass of a free joint's child body, in that body's frame.
 """
 
 from typing import Any
@@ -49,25 +53,14 @@ def advance(
     velocity: Any,
     spin: Any,
 ):
-    """Step from a parent body to the child body of one joint.
+    r"""Step from a parent body to the child body of one joint.
 
-    Args:
-        kind: Kind of the joint.
-        world: Row of `q` and `qd`.
-        q_start: First position coordinate of the joint.
-        qd_start: First velocity coordinate of the joint.
-        anchor: Origin of the joint's frame in the parent body.
-        frame: Rotation of the joint's frame in the parent body.
-        turn: Rotation from the child body to the joint's frame in it.
-        axis: Axis of a revolute or prismatic joint in the joint's frame.
-        offset: Origin of the joint's frame in the child body.
-        centre: Centre of mass of the child body of a free joint in its frame.
-        q: Positions, shape [worlds, nq].
-        qd: Velocities, shape [worlds, nv].
-        rotation: Rotation of the parent body, body to world.
-        origin: Origin of the parent body in the world.
-        velocity: Velocity of the parent body's origin.
-        spin: Angular velocity of the parent body.
+    For a revolute joint with axis a at angle q, and R the rotation of a body to the world, p its origin, w its spin:
+
+    $$R_c = R\,F\,e^{[a]q}\,T, \quad p_c = p + R\,r_{anchor} - R_c\,r_{offset}, \quad w_c = w + R F a\,\dot q$$
+
+    Args are the joint's constants (see above), its first coordinates in `q` and `qd` (shapes [worlds, nq] and
+    [worlds, nv]), and the parent body's rotation to the world, origin, velocity of the origin and angular velocity.
 
     Returns:
         Rotation, origin, velocity of the origin and angular velocity of the child body.
@@ -99,10 +92,10 @@ def advance(
 
 @wp.func
 def quaternion_gradient(q: wp.array2d[Any], world: int, start: int, moment: Any):
-    """Turn a gradient by a rotation vector (axes of the joint's frame in the parent) into one by the quaternion.
+    r"""Turn a gradient by a rotation vector (axes of the joint's frame in the parent) into one by the quaternion.
 
-    A rotation vector w changes a unit quaternion u by w u / 2 (w as a pure quaternion), so the gradient that is
-    tangent to the unit sphere is 2 m u; normalisation divides it by the norm of the quaternion as given.
+    A rotation vector w changes a unit quaternion u by $\tfrac12 w\,u$ (w as a pure quaternion), so the gradient that is
+    tangent to the unit sphere is $2 m u$; normalisation divides it by the norm of the quaternion as given.
     """
     raw = wp.quaternion(q[world, start], q[world, start + 1], q[world, start + 2], q[world, start + 3])
     unit = wp.normalize(raw)
@@ -121,6 +114,16 @@ def _add_vector(gradient: wp.array2d[Any], world: int, start: int, vector: Any):
 def _add_quaternion(gradient: wp.array2d[Any], world: int, start: int, quaternion: Any):
     for i in range(4):
         wp.atomic_add(gradient, world, start + i, quaternion[i])
+
+
+@wp.func
+def add_pose_gradient(
+    world: int, q_start: int, q: wp.array2d[Any], joint: Any, force: Any, moment: Any, grad_q: wp.array2d[Any]
+):
+    """Add to the gradient by a free joint's position those by its child's place and rotation vector."""
+    _add_vector(grad_q, world, q_start, wp.quat_rotate_inv(joint, force))
+    turned = quaternion_gradient(q, world, q_start + 3, wp.quat_rotate_inv(joint, moment))
+    _add_quaternion(grad_q, world, q_start + 3, turned)
 
 
 @wp.func
@@ -144,31 +147,15 @@ def accumulate(
     grad_q: wp.array2d[Any],
     grad_qd: wp.array2d[Any],
 ):
-    """Add to the gradients by one joint's coordinates those that follow from a point further down the chain.
+    r"""Add to the gradients by one joint's coordinates those of a point further down the chain.
 
-    A rotation of the joint about an axis a turns everything behind it: the point moves by a x r, the velocity
-    that it has relative to the joint's child body by a x u, and the velocity that the child body gives it
-    follows the point, by w x (a x r).
+    A rotation of the joint about a turns everything behind it: the point at arm r moves by $a \times r$, the velocity u
+    that it has relative to the joint's child body by $a \times u$, and the velocity that the child body gives it
+    follows the point, by $w \times (a \times r)$.
 
-    Args:
-        kind: Kind of the joint.
-        world: Row of the gradients.
-        q_start: First position coordinate of the joint.
-        qd_start: First velocity coordinate of the joint.
-        axis: Axis of a revolute or prismatic joint in the joint's frame.
-        q: Positions, shape [worlds, nq].
-        joint: Rotation of the joint's frame in the parent, to world.
-        place: Place about which the joint turns, in the world.
-        centre: Centre of mass of a free joint's child body, in the world.
-        parent_spin: Angular velocity of the parent body.
-        child_spin: Angular velocity of the child body.
-        child_velocity: Velocity of the point as if it were fixed to the child body.
-        point: The point, in the world.
-        velocity: Its velocity.
-        by_point: Gradient by the point.
-        by_velocity: Gradient by its velocity.
-        grad_q: Gradient by `q`, shape [worlds, nq].
-        grad_qd: Gradient by `qd`, shape [worlds, nv].
+    `joint` is the rotation of the joint's frame in the parent to the world, `place` where the joint turns, `centre` the
+    centre of mass of a free joint's child body, `child_velocity` the point's velocity as if fixed to the child body,
+    all in the world; `point` and `velocity` are the point's own, `by_point` and `by_velocity` the gradients by them.
     """
     arm = point - place
     relative = wp.cross(velocity - child_velocity, by_velocity)
@@ -180,9 +167,7 @@ def accumulate(
         force = by_point + wp.cross(by_velocity, parent_spin)
         own_spin = child_spin - parent_spin
         moment = wp.cross(arm, force) + wp.cross(point - centre, wp.cross(by_velocity, own_spin)) + relative
-        _add_vector(grad_q, world, q_start, wp.quat_rotate_inv(joint, force))
-        turned = quaternion_gradient(q, world, q_start + 3, wp.quat_rotate_inv(joint, moment))
-        _add_quaternion(grad_q, world, q_start + 3, turned)
+        add_pose_gradient(world, q_start, q, joint, force, moment, grad_q)
         _add_vector(grad_qd, world, qd_start, wp.quat_rotate_inv(joint, by_velocity))
         spun = wp.cross(point - centre, by_velocity)
         _add_vector(grad_qd, world, qd_start + 3, wp.quat_rotate_inv(joint, spun))
@@ -197,13 +182,3 @@ def accumulate(
             turned = quaternion_gradient(q, world, q_start, wp.quat_rotate_inv(joint, moment))
             _add_quaternion(grad_q, world, q_start, turned)
             _add_vector(grad_qd, world, qd_start, wp.quat_rotate_inv(joint, spun))
-
-
-@wp.func
-def add_pose_gradient(
-    world: int, q_start: int, q: wp.array2d[Any], joint: Any, force: Any, moment: Any, grad_q: wp.array2d[Any]
-):
-    """Add to the gradient by a free joint's position those by its child's place and rotation vector."""
-    _add_vector(grad_q, world, q_start, wp.quat_rotate_inv(joint, force))
-    turned = quaternion_gradient(q, world, q_start + 3, wp.quat_rotate_inv(joint, moment))
-    _add_quaternion(grad_q, world, q_start + 3, turned)

@@ -6,7 +6,7 @@
 # pyright: reportAssignmentType=false
 """How close a contact point is to contact, and the adjoint of the contact features; generic in the precision.
 
-`sight` is what a contact point has of its own: (radius, margin, dt).
+`sight` of a contact point is (radius, margin, dt).
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def feature_adjoint_kernel(
     by_position: wp.array2d[Any],
     by_velocity: wp.array2d[Any],
 ):
-    """Write the gradients by readings that those by the contact features of one contact point of one world bring.
+    """Write the gradients by readings that follow from those by the features of one contact point of one world.
 
     The results are zero beforehand.
     """

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact candidates: the distances, normals, points and velocities of contact points that are near the ground.
+r"""Contact features: distance, normal, point and velocity of contact points that are near the ground.
 
 NeRD (arXiv 2508.15755, section 3.1) feeds the contact candidates that collision detection would hand to the solver,
-and zero for those farther away than a margin. Here every entry fades to zero at the margin instead of jumping, and
-the entries that decide an impact are given as such: how deep the contact point is, how deep it would be one frame ahead
-at its present velocity, and that depth along the normal.
+and zero beyond a margin. Here every entry fades to zero at the margin instead of jumping, and the entries that decide
+an impact are given as such: how deep the contact point is, how deep it would be one frame ahead at its present
+velocity, and that depth along the normal.
 
-Of each contact point, with f = min(near, 1) and p the nearest point of the ground, which follows the contact point
-along the plane through it:
+With the gap g (distance less radius), margin m, normal n, velocity v, nearest ground point p and f = min(near, 1), the
+features of a contact point are
 
-    [near, deep, ahead,   ahead n,   v where ahead > 0,   f n,   f v,   f p]
+$$[near, deep, ahead, \quad ahead\,n, \quad v\,[ahead > 0], \quad f\,n, \quad f\,v, \quad f\,p]$$
+
+$$near = 1 - g/m, \quad deep = 10 \max(-g, 0)/m, \quad ahead = 10 \max(-(g + n \cdot v\,dt), 0)/m$$
 """
 
 from collections.abc import Sequence
@@ -32,12 +34,10 @@ FEATURES = 18
 
 
 class Contacts:
-    """Finds contact features in the kernel that measures the contact points.
-
-    Gradients reach positions and velocities as those of readings do.
+    """Computes contact features in the kernel that measures the contact points; differentiable by the state.
 
     Attributes:
-        proximity: What measures the contact points.
+        proximity: Query that measures the contact points.
         width: Number of features of one state.
     """
 
@@ -46,8 +46,8 @@ class Contacts:
 
         Args:
             layout: The contact points and the joints that move them.
-            margins: Distance of each contact point's surface from the ground at which it begins to be seen [m].
-            dt: How far "one frame ahead" is [s].
+            margins: Distance of each contact point's surface to the ground below which it enters the features [m].
+            dt: Length of a frame [s].
         """
         self.proximity = ProximityQuery(layout)
         self.width = FEATURES * len(layout.contact_points)
@@ -59,13 +59,13 @@ class Contacts:
         self._launches = Launches()
 
     def __call__(self, ground: Ground, q: Tensor, qd: Tensor, out: Tensor | None = None) -> Tensor:
-        """Return the features, shape [worlds, width], in the axes of the base where it floats.
+        """Return the features, shape [worlds, width], in base axes where the base floats.
 
         Args:
             ground: The shapes around the robots.
             q: Positions, shape [worlds, nq].
             qd: Velocities, shape [worlds, nv].
-            out: Where to write instead of new memory, where nothing asks for gradients; its last axis is contiguous.
+            out: Memory to write to where no gradients are wanted; its last axis is contiguous.
 
         Raises:
             InputError: The ground is for another number of worlds, or a state has another width or precision.
@@ -79,10 +79,10 @@ class Contacts:
         return features
 
     def write(self, ground: Ground, q: Tensor, qd: Tensor, features: Tensor, readings: Readings | None = None) -> None:
-        """Write features, and readings where there is room for them; not recorded for gradients."""
+        """Write features, and readings where they are allocated; not recorded for gradients."""
         proximity = self.proximity
-        room = features.unflatten(-1, (features.shape[-1] // 3, 3))
-        proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight(q), features=room)
+        vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
+        proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight(q), features=vectors)
 
     def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients by positions and velocities from those by the features."""

@@ -10,10 +10,12 @@ import torch
 import warp as wp
 
 from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.joint_kinds import places
 from neurodyn.geometry.heights import block_ranges
 from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
 from neurodyn.geometry.meshes import pseudo_normals
-from neurodyn.geometry.solids import Solid, matrix
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.geometry.solids import Solid
 from neurodyn.geometry.surfaces import BLOCK
 
 
@@ -39,12 +41,8 @@ PRECISIONS = {
 def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision, *, one_by_one: bool) -> list[Any]:
     """Return start, chain_start ... joint_centre of the kernels.
 
-    Args:
-        layout: The contact points.
-        device: Warp device.
-        precision: Types of the arrays.
-        one_by_one: Whether every contact point is reached from the root, rather than from the body of the one before it
-            where that is on the way, or else from the body of joint 0.
+    With `one_by_one` every contact point's chain starts at the root, else at the body of the contact point before it
+    where that is on the way, or at the body of joint 0.
     """
     chains, start = [], []
     before = [-1]
@@ -58,10 +56,7 @@ def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision,
         before = whole
     frames = np.array([joint.parent_frame for joint in layout.joints], dtype=np.float64).reshape(-1, 7)
     children = np.array([joint.child_frame for joint in layout.joints], dtype=np.float64).reshape(-1, 7)
-    q_start, qd_start = [0], [0]
-    for joint in layout.joints:
-        q_start.append(q_start[-1] + {"ball": 4, "free": 7}.get(joint.kind, 1))
-        qd_start.append(qd_start[-1] + {"ball": 3, "free": 6}.get(joint.kind, 1))
+    at = places(layout.joints)
     centres = np.zeros((len(layout.joints), 3))
     centres[0] = layout.base_com
 
@@ -77,8 +72,8 @@ def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision,
         integers([joint for chain in chains for joint in chain]),
         real([contact_point.point for contact_point in layout.contact_points], precision.vec3, 3),
         integers([JOINT_KINDS[joint.kind] for joint in layout.joints]),
-        integers(q_start[:-1]),
-        integers(qd_start[:-1]),
+        integers([place.q.start for place in at]),
+        integers([place.qd.start for place in at]),
         real(frames[:, :3], precision.vec3, 3),
         real(frames[:, 3:], precision.quat, 4),
         real(children[:, 3:] * [-1, -1, -1, 1], precision.quat, 4),
@@ -138,7 +133,7 @@ class ShapeArrays:
             array(starts.astype(np.int32), wp.int32),
             array(kind, wp.int32),
             array(place[:, :3], precision.vec3),
-            array(np.stack([matrix(quaternion) for quaternion in place[:, 3:]]), precision.mat33),
+            array(np.array([quaternion_matrix(quaternion) for quaternion in place[:, 3:]]), precision.mat33),
             array(size, precision.vec3),
             array(ball, precision.vec4),
             array(mesh_ids, wp.uint64),

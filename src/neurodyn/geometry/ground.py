@@ -36,9 +36,24 @@ class Ground:
     own: tuple[tuple[Solid, ...], ...] = ()
     _arrays: dict[tuple[str, torch.dtype], "ShapeArrays"] = field(default_factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        own = f" and those of {len(self.own)} worlds" if self.own else ""
+        return f"Ground({len(self.scene.shapes) + len(self.shared)} shapes{own})"
+
     def posed(self, pose: Tensor | None) -> "Ground":
         """Return the same shapes at other poses, shape [worlds, 7]; what was compiled is shared."""
         return replace(self, pose=pose)
+
+    def rows(self, index: Tensor | slice) -> "Ground":
+        """Return the ground of some of the worlds, as `neurodyn.State.rows` does; itself where all see the same."""
+        several = self.pose is not None and len(self.pose) > 1
+        if not (several or self.own):
+            return self
+        host = index if isinstance(index, slice) else index.cpu()
+        own = tuple(self.own[i] for i in torch.arange(len(self.own))[host]) if self.own else ()
+        # What was compiled holds the shapes of all worlds in their order, so it is shared only where there are none.
+        arrays = {} if self.own else self._arrays
+        return replace(self, pose=self.pose[index] if several else self.pose, own=own, _arrays=arrays)  # type: ignore[index]
 
     @property
     def empty(self) -> bool:

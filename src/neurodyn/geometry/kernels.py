@@ -3,7 +3,7 @@
 # ruff: noqa: ANN201
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAssignmentType=false
-"""The probing kernel over (world, contact point) and its adjoint, generic in the precision."""
+"""The proximity kernel over (world, contact point) and its adjoint, generic in the precision."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def proximity_kernel(
     shape_start[w + 1]; where shape_start has one entry, no world has its own. With `base_frame`, joint 0 is free
     and the first of every group; the outputs are then along the axes of its child body.
 
-    Readings (distance to valid) and contact features (`rigid.contacts`, six vectors for each contact point) are written
+    Readings (distance to valid) and contact features (`contact_inputs`, six vectors for each contact point) are written
     where their arrays have rows.
     """
     world, part = wp.tid()
@@ -143,7 +143,7 @@ def proximity_kernel(
             if gap < best:
                 best = gap
                 gradient = turn @ outward
-        found = best < far
+        hit = best < far
         upward = scene_rotation @ gradient
         if base_frame != 0:
             upward = to_base @ upward
@@ -153,12 +153,12 @@ def proximity_kernel(
         if distance.shape[0] > 0:
             distance[world, contact_point] = best
             normal[world, contact_point] = upward
-            point[world, contact_point] = wp.where(found, ground, still)
+            point[world, contact_point] = wp.where(hit, ground, still)
             position[world, contact_point] = place
             velocity[world, contact_point] = moving
-            valid[world, contact_point] = found
+            valid[world, contact_point] = hit
         if features.shape[0] > 0:
-            depths = contact_depths(best, wp.dot(upward, moving), found, sight[contact_point])
+            depths = contact_depths(best, wp.dot(upward, moving), hit, sight[contact_point])
             fading = wp.min(depths[0], one)
             first = 6 * contact_point
             features[world, first] = depths
@@ -200,10 +200,10 @@ def proximity_adjoint_kernel(
     grad_q: wp.array2d[Any],
     grad_qd: wp.array2d[Any],
 ):
-    """Add to the gradients by the state those that the readings of one group of contact points of one world bring.
+    """Add to the gradients by the state those of the readings of one group of contact points of one world.
 
     The ground point and the normal are held fixed in the world, so the gradient of the distance by the place of
-    the contact point is the normal. Readings in the axes of the base depend on the base's pose besides.
+    the contact point is the normal. Readings in base axes depend on the base's pose besides.
     """
     world, part = wp.tid()
     zero = by_distance.dtype(0.0)

@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that kernels know kinds of joints and shapes by, and where the walk to a contact point starts."""
+"""Numbers by which kernels know kinds of joints and shapes, and where the walk to a contact point starts."""
 
 import warp as wp
 
-REVOLUTE = wp.constant(0)
-PRISMATIC = wp.constant(1)
-BALL = wp.constant(2)
-FREE = wp.constant(3)
+from neurodyn.core.joint_kinds import COORDINATES
 
-JOINT_KINDS = {"revolute": 0, "prismatic": 1, "ball": 2, "free": 3}
-
-PLANE = wp.constant(0)
-BOX = wp.constant(1)
-SPHERE = wp.constant(2)
-CAPSULE = wp.constant(3)
-CYLINDER = wp.constant(4)
-MESH = wp.constant(5)
-HEIGHTFIELD = wp.constant(6)
+JOINT_KINDS = {kind: number for number, kind in enumerate(COORDINATES)}
+REVOLUTE, PRISMATIC, BALL, FREE = (wp.constant(JOINT_KINDS[k]) for k in ("revolute", "prismatic", "ball", "free"))
 
 SHAPE_KINDS = {"plane": 0, "box": 1, "sphere": 2, "capsule": 3, "cylinder": 4, "mesh": 5, "heightfield": 6}
+PLANE, BOX, SPHERE, CAPSULE, CYLINDER, MESH, HEIGHTFIELD = map(wp.constant, range(7))
 
-FROM_ROOT = wp.constant(0)
-FROM_BASE = wp.constant(1)
-FROM_BEFORE = wp.constant(2)
+FROM_ROOT, FROM_BASE, FROM_BEFORE = map(wp.constant, range(3))

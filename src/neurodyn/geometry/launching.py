@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded launches of Warp kernels on torch tensors."""
+"""Warp started without its banner, and recorded launches of its kernels on torch tensors."""
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -9,6 +13,36 @@ import warp as wp
 from torch import Tensor
 
 _MOST = 16
+
+
+@cache
+def start_warp() -> None:
+    """Start Warp once, without its banner (set NEURODYN_VERBOSE to see it) and without warnings of a missing GPU."""
+    if os.environ.get("NEURODYN_VERBOSE"):
+        wp.init()
+        return
+    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
+    with _native_stderr_dropped():
+        wp.init()
+
+
+@contextmanager
+def _native_stderr_dropped() -> Iterator[None]:
+    """Warp's native library warns of a missing GPU driver, which is no fault on a machine without a GPU."""
+    sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+    except OSError:  # no standard error at all
+        yield
+        return
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(sink)
 
 
 def warp_device(device: torch.device) -> str:
@@ -27,7 +61,7 @@ class Launch:
         Args:
             kernel: The kernel.
             dim: Numbers of threads.
-            device: Where it runs.
+            device: Torch device.
             arguments: Of the kernel; a pair of a tensor and its Warp type (None for scalars) is exchanged at each call.
             keep: What must live as long as the launch, which knows arrays and meshes by their addresses only.
         """

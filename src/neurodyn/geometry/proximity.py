@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 import warp as wp
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -14,20 +15,19 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground
 from neurodyn.geometry.kernels import proximity_adjoint_kernel, proximity_kernel
-from neurodyn.geometry.launching import Launch, Launches, warp_device
-from neurodyn.geometry.start_warp import start_warp
+from neurodyn.geometry.launching import Launch, Launches, start_warp, warp_device
 
 
 class Readings(NamedTuple):
-    """What contact points read, in the world or in the axes of the base (points relative to its origin).
+    """Readings of contact points, in the world or in base axes (points relative to the base's origin).
 
     Attributes:
-        distance: Signed height of each contact point point over the nearest ground, negative inside [m]; the radius of
-            the shape around the point is not subtracted. Shape [worlds, contact points].
+        distance: Signed distance of each contact point to the nearest ground, negative inside [m]; the radius around
+            the point is not subtracted. Shape [worlds, contact points].
         normal: Direction in which the distance grows, unit, shape [worlds, contact points, 3].
         point: Nearest point of the ground [m], shape [worlds, contact points, 3].
-        position: The contact point point [m], shape [worlds, contact points, 3].
-        velocity: Velocity of the contact point point relative to the world [m/s], shape [worlds, contact points, 3].
+        position: The contact point [m], shape [worlds, contact points, 3].
+        velocity: Its velocity relative to the world [m/s], shape [worlds, contact points, 3].
         valid: Whether there is any ground, shape [worlds, contact points]. Where there is none, the distance is 1000 m,
             and normal and ground point are zero.
     """
@@ -41,11 +41,11 @@ class Readings(NamedTuple):
 
 
 class ProximityQuery:
-    """Measures all contact points of a layout in one kernel over (world, contact point).
+    r"""Measures all contact points of a layout in one kernel over (world, contact point).
 
     Works in float32 and float64 on any device. Gradients reach positions and velocities through torch's
-    autograd; the normal and the ground point are held fixed in the world, so the gradient of the distance by
-    the place of a contact point is the normal.
+    autograd; the normal n and the ground point p are held fixed in the world, so that $d = n \cdot (x - p)$ and the
+    gradient of the distance by the place x of a contact point is n.
 
     Attributes:
         layout: The contact points and the joints that move them.
@@ -57,9 +57,9 @@ class ProximityQuery:
     def __init__(self, layout: ContactPointLayout) -> None:
         start_warp()
         self.layout = layout
-        self.nq = sum({"ball": 4, "free": 7}.get(joint.kind, 1) for joint in layout.joints)
-        self.nv = sum({"ball": 3, "free": 6}.get(joint.kind, 1) for joint in layout.joints)
-        self.free_base = bool(layout.joints) and layout.joints[0].kind == "free"
+        self.nq = sum(joint.nq for joint in layout.joints)
+        self.nv = sum(joint.nv for joint in layout.joints)
+        self.free_base = layout.floating
         self._layouts: dict[tuple[torch.device, torch.dtype, bool], list[Any]] = {}
         self._launches = Launches()
         self._check()
@@ -77,15 +77,21 @@ class ProximityQuery:
                     f"valid: 0 to {len(self.layout.joints) - 1}"
                 )
 
-    def __call__(self, ground: Ground | None, q: Tensor, qd: Tensor, *, base_frame: bool = False) -> Readings:
+    def __call__(
+        self,
+        ground: Ground | None,
+        q: Float[Tensor, "worlds nq"],
+        qd: Float[Tensor, "worlds nv"],
+        *,
+        base_frame: bool = False,
+    ) -> Readings:
         """Measure all contact points.
 
         Args:
             ground: The shapes around the robots; None for free space.
             q: Positions, shape [worlds, nq].
             qd: Velocities, shape [worlds, nv].
-            base_frame: Whether readings are in the axes of the base, where it floats: vectors rotated, points
-                relative to the origin of its body.
+            base_frame: Whether readings are in base axes, where the base floats.
 
         Raises:
             InputError: The ground is for another number of worlds, or a state has another width or precision.
@@ -95,7 +101,7 @@ class ProximityQuery:
         base_frame = base_frame and self.free_base
         q, qd = q.contiguous(), qd.contiguous()
         if torch.is_grad_enabled() and (q.requires_grad or qd.requires_grad):
-            return Readings(*_Probe.apply(self, ground, base_frame, q, qd))
+            return Readings(*_Measure.apply(self, ground, base_frame, q, qd))
         readings = self.allocate(q)
         self.run(ground, base_frame, q, qd, readings=readings)
         return readings
@@ -112,29 +118,25 @@ class ProximityQuery:
             raise InputError(f"state is {q.dtype} and {qd.dtype}; valid: float32 or float64, both on one device")
 
     def allocate(self, q: Tensor) -> Readings:
-        """Return readings of these states, not yet written."""
+        """Return uninitialised readings of these states."""
         shape = q.shape[0], len(self.layout.contact_points)
-
-        def vector() -> Tensor:
-            return q.new_empty(*shape, 3)
-
-        valid = q.new_empty(shape, dtype=torch.bool)
-        return Readings(q.new_empty(shape), vector(), vector(), vector(), vector(), valid)
+        a, b, c, d = (q.new_empty(*shape, 3) for _ in range(4))
+        return Readings(q.new_empty(shape), a, b, c, d, q.new_empty(shape, dtype=torch.bool))
 
     def run(
         self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, *,
         readings: Readings | None = None, sight: Any = None, features: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Run the kernel, not recorded for gradients, and write what there is room for.
+        """Run the kernel, not recorded for gradients.
 
         Args:
             ground: The shapes around the robots.
             base_frame: Whether results are in the axes of the base, which floats.
             q: Positions, shape [worlds, nq], contiguous.
             qd: Velocities, shape [worlds, nv], contiguous.
-            readings: Room for readings; None where they are not wanted.
+            readings: Readings to write; None where they are not wanted.
             sight: Radius, margin and frame of each contact point as a Warp array of vectors, for `features`.
-            features: Room for contact features (`rigid.contacts`), shape [worlds, 6 contact points, 3]; likewise.
+            features: Contact features to write (`contact_inputs`), shape [worlds, 6 contact points, 3]; likewise.
 
         Raises:
             InputError: The ground is for another number of worlds.
@@ -143,7 +145,7 @@ class ProximityQuery:
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
         shapes = ground.arrays(device, q.dtype)
         if shapes.worlds not in (0, worlds):
-            raise InputError(f"the ground is that of {shapes.worlds} worlds; valid: a ground of {worlds} worlds")
+            raise InputError(f"the ground is for {shapes.worlds} worlds; valid: a ground for {worlds} worlds")
         pose = ground.poses(worlds, q.device, q.dtype)
         if worlds * contact_points == 0:
             return
@@ -201,14 +203,14 @@ class ProximityQuery:
         return self._layouts[key]
 
 
-class _Probe(torch.autograd.Function):
+class _Measure(torch.autograd.Function):
     """The kernel and its adjoint in torch's autograd."""
 
     @staticmethod
     def forward(
         ctx: Any, proximity: ProximityQuery, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor
     ) -> tuple[Tensor, ...]:
-        """Measure; see `Prober.__call__`."""
+        """Measure; see `ProximityQuery.__call__`."""
         readings = proximity.allocate(q)
         proximity.run(ground, base_frame, q.detach(), qd.detach(), readings=readings)
         ctx.proximity, ctx.base_frame = proximity, base_frame

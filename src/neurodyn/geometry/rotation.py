@@ -1,39 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotations as unit quaternions [x, y, z, w] and rotation vectors [rad]; batched, differentiable, any dtype.
+r"""Rotations as unit quaternions [x, y, z, w] and rotation vectors [rad]; batched, differentiable, any dtype.
 
-Formulas: Sola, "Quaternion kinematics for the error-state Kalman filter" (arXiv 1711.02508), sections 1 to 4.
+Formulas: Sola, "Quaternion kinematics for the error-state Kalman filter" (arXiv 1711.02508), sections 1 to 4. With a
+unit quaternion $q = [u, w]$ and a rotation vector $\theta$ of length $|\theta|$:
+
+$$R(q)\,v = v + 2 w\,(u \times v) + 2\,u \times (u \times v)$$
+
+$$\exp \theta = \left[\frac{\sin(|\theta|/2)}{|\theta|}\,\theta,\ \cos(|\theta|/2)\right], \quad
+\log q = 2\,\mathrm{atan2}(|u|, w)\,\frac{u}{|u|}$$
 """
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from neurodyn.geometry.array_shapes import Matrices, Quaternions, Vectors
 
-def multiply(a: Tensor, b: Tensor) -> Tensor:
+
+def multiply(a: Quaternions, b: Quaternions) -> Quaternions:
     """Return the product a b: first b is applied, then a; shape [..., 4]."""
     return _products(a, b) @ _hamilton(a.device, a.dtype)
 
 
-def conjugate(q: Tensor) -> Tensor:
+def conjugate(q: Quaternions) -> Quaternions:
     """Return the inverse of unit quaternions, shape [..., 4]."""
     return torch.cat([-q[..., :3], q[..., 3:]], dim=-1)
 
 
-def matrix(q: Tensor) -> Tensor:
+def matrix(q: Quaternions) -> Matrices:
     """Return rotation matrices of unit quaternions, shape [..., 3, 3]."""
     table, identity = _entries(q.device, q.dtype)
     return (_products(q, q) @ table + identity).unflatten(-1, (3, 3))
 
 
-def rotate(q: Tensor, v: Tensor) -> Tensor:
+def quaternion_matrix(q: Any) -> list[list[Any]]:
+    """Return the rotation matrix of one unit quaternion of numbers or traced values, as rows."""
+    x, y, z, w = q
+    return [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+    ]
+
+
+def rotate(q: Quaternions, v: Vectors) -> Vectors:
     """Rotate vectors by unit quaternions, shapes [..., 4] and [..., 3]."""
     u = q[..., :3]
     once = 2 * torch.linalg.cross(u, v)
     return v + q[..., 3:] * once + torch.linalg.cross(u, once)
 
 
-def exponential(vector: Tensor) -> Tensor:
+def exponential(vector: Vectors) -> Quaternions:
     """Return unit quaternions of rotation vectors [rad], shape [..., 3] to [..., 4]; differentiable at zero."""
     half = 0.5 * vector
     angle = torch.linalg.vector_norm(half, dim=-1, keepdim=True)
@@ -41,7 +60,7 @@ def exponential(vector: Tensor) -> Tensor:
     return torch.cat([torch.sinc(angle / torch.pi) * half, torch.cos(angle)], dim=-1)
 
 
-def logarithm(q: Tensor) -> Tensor:
+def logarithm(q: Quaternions) -> Vectors:
     """Return rotation vectors [rad] of length at most pi, shape [..., 4] to [..., 3]; q and -q give the same."""
     q = torch.where(q[..., 3:] < 0, -q, q)
     u, w = q[..., :3], q[..., 3:]
@@ -53,7 +72,7 @@ def logarithm(q: Tensor) -> Tensor:
     return factor * u
 
 
-def normalise(q: Tensor) -> Tensor:
+def normalise(q: Quaternions) -> Quaternions:
     """Return quaternions of unit length, shape [..., 4]."""
     return q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
 

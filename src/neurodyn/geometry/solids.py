@@ -11,6 +11,7 @@ import numpy as np
 from neurodyn.core.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Shape, Sphere, Terrain
 from neurodyn.geometry.heights import heightfield_heights
 from neurodyn.geometry.meshes import TriangleMesh, read_mesh
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.geometry.terrain import terrain_heights
 
 Kind = Literal["plane", "box", "sphere", "capsule", "cylinder", "mesh", "heightfield"]
@@ -50,20 +51,8 @@ class Solid:
             low, high = np.array([*-half, self.heights.min()]), np.array([*half, self.heights.max()])
         if self.mesh is not None or self.heights is not None:
             centre, radius = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
-        placed = self.place[:3] + matrix(self.place[3:]) @ centre
+        placed = self.place[:3] + np.array(quaternion_matrix(self.place[3:])) @ centre
         return (float(placed[0]), float(placed[1]), float(placed[2]), radius * (1 + 1e-6))
-
-
-def matrix(quaternion: np.ndarray) -> np.ndarray:
-    """Return the rotation matrix of a unit quaternion, scalar last, shape [3, 3]."""
-    x, y, z, w = quaternion
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 @lru_cache(maxsize=32)

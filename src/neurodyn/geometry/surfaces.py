@@ -7,9 +7,8 @@
 
 A mesh is closed; the sign follows from the pseudo-normal of the nearest face, edge or vertex (Baerentzen and
 Aanaes, "Signed distance computation using the angle weighted pseudonormal", 2005). A heightfield is a grid of
-cells, two triangles each (their common edge runs from the least x and y to the greatest), solid below; the
-search for the nearest point begins at the cell below and looks only into blocks and cells whose range of
-heights leaves a chance to be nearer.
+cells, two triangles each (their common edge runs from the least x and y to the greatest), solid below; the search
+for the nearest point begins at the cell below and skips blocks and cells whose range of heights is too far away.
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parallel basin hopping: many local searches at once, as worlds; the best are combined and mutated, and all go on.
+"""Parallel basin hopping: many local searches at once, as worlds; the best are combined and mutated.
 
 Landscapes of mechanisms are full of local minima (NeuralSim, arXiv 2011.04217, section III-E). Every round each member
-of a population is optimised locally for a few iterations; the best quarter goes on unchanged, and children of the
-better half take the places of those that are worse: coordinates of two parents, mixed and mutated on a scale that is
-drawn for each child. The same seed gives the same result, resumed or not.
+of a population is optimised locally for a few iterations; the best quarter survives unchanged, and children of the
+better half replace the worse members: coordinates of two parents, mixed and mutated on a scale that is drawn for each
+child. The same seed gives the same result, resumed or not.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _SAME = 1e-3
 
 @dataclass
 class Population:
-    """Where a search stands.
+    """The state of a search.
 
     Attributes:
         x: Coordinates of the members, best first, shape [N, n].
@@ -58,13 +58,13 @@ def basin_hopping(
     """Search from many starts.
 
     Args:
-        residuals: What is minimised, and the bounds.
+        residuals: The residuals that are minimised, and the bounds.
         starts: Number N of starts, of which the first is nominal and the others are drawn, or starts, shape [N, n].
         rounds: Rounds; the first optimises the starts.
         iterations: Iterations of the local searches in a round.
         seed: Seed of all draws.
         run: Run directory whose state is written after every round; None to write none.
-        resume: Go on from the run's state, where there is one.
+        resume: Whether to continue from the run's state, where there is one.
         report: See `Report`.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "basin hopping"))
@@ -73,11 +73,14 @@ def basin_hopping(
     infinite = torch.full((len(starts),), torch.inf, dtype=torch.float64)
     members = Population(starts, infinite, torch.zeros(len(starts), dtype=torch.bool))
     if resume and run is not None and has_population(run):
-        members = _read(run, generator)
+        saved = artifacts.read_tree(run / "state", _STATE)
+        generator.set_state(saved["generator"])
+        members = Population(saved["x"], saved["cost"], saved["settled"].bool(), int(saved["rounds"]))
     while members.rounds < rounds:
         members = _round(residuals, members, iterations, generator)
         if run is not None:
-            _write(run, members, generator)
+            tree = {**vars(members), "settled": members.settled.to(torch.uint8), "generator": generator.get_state()}
+            artifacts.write_tree(run / "state", _STATE, tree)
         if report is not None and report(members.rounds, members):
             break
     return members
@@ -91,10 +94,10 @@ def draw_starts(space: Space, count: int, generator: torch.Generator) -> Tensor:
     bounded = torch.isfinite(space.lower) & torch.isfinite(space.upper)
     inside = torch.where(bounded, space.lower, 0.0) + uniform * torch.where(bounded, space.upper - space.lower, 0.0)
     positive = (space.lower == 0.0) & (nominal > 0.0)
-    spread = torch.where(positive, nominal * torch.exp(0.7 * normal), nominal + normal)
-    found = space.clipped(torch.where(bounded, inside, spread))
-    found[0] = nominal
-    return found
+    drawn = torch.where(positive, nominal * torch.exp(0.7 * normal), nominal + normal)
+    starts = space.clipped(torch.where(bounded, inside, drawn))
+    starts[0] = nominal
+    return starts
 
 
 def has_population(run: Path) -> bool:
@@ -149,17 +152,3 @@ def _children(space: Space, members: Population, count: int, generator: torch.Ge
     width = torch.where(torch.isfinite(width), width, mixed.abs().clamp_min(1.0))
     change = scale * width * torch.randn((count, n), generator=generator, dtype=torch.float64)
     return space.clipped(mixed + torch.where(chosen, change, 0.0))
-
-
-def _write(run: Path, members: Population, generator: torch.Generator) -> None:
-    tree = {
-        "rounds": members.rounds, "x": members.x, "cost": members.cost, "settled": members.settled.to(torch.uint8),
-        "generator": generator.get_state(),
-    }  # fmt: skip
-    artifacts.write_tree(run / "state", _STATE, tree)
-
-
-def _read(run: Path, generator: torch.Generator) -> Population:
-    saved = artifacts.read_tree(run / "state", _STATE)
-    generator.set_state(saved["generator"])
-    return Population(saved["x"], saved["cost"], saved["settled"].bool(), int(saved["rounds"]))

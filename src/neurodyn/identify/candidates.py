@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks among which a discovery chooses: which quantities they may act on, what they see, and on what scale."""
+"""Candidate networks of a discovery: the quantities that they act on, their inputs, and their scales."""
 
 import msgspec
 
@@ -13,53 +13,47 @@ from neurodyn.multibody.articulated import Tree
 
 
 def default_candidates(dynamics: HybridDynamics, windows: FitWindows, hidden: tuple[int, ...]) -> Blueprint:
-    """Return a network on the torque of every joint with one degree of freedom, which sees all that moves or drives."""
+    """Return a network on the torque of every joint with one degree of freedom, of motions and controls."""
     spec = dynamics.spec
+    single = [joint for joint in spec.joints if joint.scalar]
     inputs: list[str] = []
-    for joint in spec.joints:
-        if joint.kind in ("free", "ball"):
-            continue
+    for joint in single:
         inputs += [f"sin(q.{joint.name})", f"cos(q.{joint.name})"] if joint.continuous else [f"q.{joint.name}"]
     inputs += [f"qd.{name}" for name in spec.qd_names]
     inputs += [f"control.{name}" for name in spec.controls]
-    names = [joint.name for joint in spec.joints if joint.kind not in ("free", "ball")]
     sizes = torque_sizes(dynamics.mechanism, spec, windows)
-    augmentations = tuple(
-        Augmentation(
-            quantities=(f"torque.{name}",),
-            inputs=tuple(inputs),
-            hidden=hidden,
-            output_scale=(sizes[name],),
+    return Blueprint(
+        tuple(
+            Augmentation((f"torque.{joint.name}",), tuple(inputs), hidden=hidden, output_scale=(sizes[joint.name],))
+            for joint in single
         )
-        for name in names
     )
-    return Blueprint(augmentations)
 
 
 def torque_sizes(mechanism: Mechanism, spec: StateSpec, windows: FitWindows) -> dict[str, float]:
-    """Return how large torques are that move each velocity coordinate as the log does: inertia times acceleration."""
+    """Return the size of the torque that moves each velocity coordinate as in the log: inertia times acceleration."""
     nominal = mechanism.quantities()
     tree = Tree(mechanism, nominal.__getitem__)
     q = windows.q[0, 0].tolist()
     still = [0.0] * spec.nv
     rest = tree.accelerations(tree.motions(q, still), q, still)
     change = (windows.qd[:, 1:] - windows.qd[:, :-1]) / spec.dt
-    spread = change.square().mean((0, 1)).sqrt().tolist()
-    found = {}
+    std = change.square().mean((0, 1)).sqrt().tolist()
+    sizes = {}
     for dof, name in enumerate(spec.qd_names):
         unit = [float(i == dof) for i in range(spec.nv)]
-        moved = tree.accelerations(tree.motions(q, still), q, unit)
-        found[name] = max(spread[dof] / abs(moved[dof] - rest[dof]), 1e-6)
-    return found
+        driven = tree.accelerations(tree.motions(q, still), q, unit)
+        sizes[name] = max(std[dof] / abs(driven[dof] - rest[dof]), 1e-6)
+    return sizes
 
 
 def scaled(blueprint: Blueprint, windows: FitWindows, dynamics: HybridDynamics) -> Blueprint:
-    """Return networks whose inputs are divided by their spread in the log, where no scale is given."""
+    """Return networks whose inputs are divided by their root mean square in the log, where no scale is given."""
     spec = dynamics.spec
-    spreads = {f"q.{name}": windows.q[..., i] for i, name in enumerate(spec.q_names)}
-    spreads |= {f"qd.{name}": windows.qd[..., i] for i, name in enumerate(spec.qd_names)}
-    spreads |= {f"control.{name}": windows.control[..., i] for i, name in enumerate(spec.controls)}
-    sizes = {name: max(float(values.square().mean().sqrt()), 1e-6) for name, values in spreads.items()}
+    values = {f"q.{name}": windows.q[..., i] for i, name in enumerate(spec.q_names)}
+    values |= {f"qd.{name}": windows.qd[..., i] for i, name in enumerate(spec.qd_names)}
+    values |= {f"control.{name}": windows.control[..., i] for i, name in enumerate(spec.controls)}
+    sizes = {name: max(float(value.square().mean().sqrt()), 1e-6) for name, value in values.items()}
     return Blueprint(
         tuple(
             msgspec.structs.replace(a, input_scale=a.input_scale or tuple(sizes.get(x, 1.0) for x in a.inputs))

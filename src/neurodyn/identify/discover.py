@@ -11,7 +11,8 @@ but rarely stops at the right one.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 import torch
@@ -27,6 +28,11 @@ from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.candidates import default_candidates, require_single, scaled
 from neurodyn.identify.sparsity import first_layers, shrink_, strengths
 from neurodyn.learn.hybrid.windows import FitWindows
+from neurodyn.learn.learner import GradientLearner, Step
+from neurodyn.learn.loop import Callback, TrainingLoop
+from neurodyn.learn.optimiser import Groups, build_optimiser
+from neurodyn.learn.plan import Budget
+from neurodyn.learn.schedule import Schedule
 
 
 class DiscoverySettings(Config, frozen=True):
@@ -46,6 +52,8 @@ class DiscoverySettings(Config, frozen=True):
         tolerance: Share of the improvement over no network at all that a sparser blueprint may give up.
         seed: Seed of the weights.
     """
+
+    budget_fields: ClassVar[tuple[str, ...]] = ("steps", "refit", "polish")
 
     hidden: tuple[int, ...] = (8,)
     horizon: int = 10
@@ -80,7 +88,7 @@ class Candidate:
         kappa: Strength of the penalty that left it over.
         pairs: What is left: (quantity, input), the strongest first.
         blueprint: The networks that are left, with these inputs alone.
-        error: Held-out error after the refit, in spreads of the log.
+        error: Held-out error after the refit, in standard deviations of the log.
         weights: Weights after the refit, shape [weights].
     """
 
@@ -121,7 +129,7 @@ class Discovery:
         }
 
 
-Progress = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def discover(
@@ -130,7 +138,12 @@ def discover(
     held_out: FitWindows,
     settings: DiscoverySettings | None = None,
     candidates: Blueprint | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    *,
+    run: Path | None = None,
+    record: Config | None = None,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Discovery:
     """Find the augmentations that data ask for.
 
@@ -142,105 +155,71 @@ def discover(
         candidates: Networks to choose among, one quantity each; None for one on the torque of every joint with one
             degree of freedom, with all positions, velocities and controls as inputs.
         progress: Told about every point on the path.
+        run: Run directory for checkpoints and metrics; None to write none.
+        record: How the run is made, for its config.yaml.
+        resume: Go on from the run's checkpoint.
+        callbacks: Called as all candidates are trained together.
 
     Raises:
-        InputError: A candidate names what is not there, or a roll-out without networks is not finite.
+        InputError: A candidate names what is not there, a roll-out without networks is not finite, or the run cannot
+            be resumed.
     """
     settings = settings or DiscoverySettings()
     blueprint = candidates or default_candidates(dynamics, train, settings.hidden)
     blueprint = scaled(blueprint, train, dynamics)
     require_single(blueprint)
-    bare = _Fit(dynamics, train, held_out, Blueprint(), settings)
-    if not math.isfinite(bare.held_out_error()):
+    problem = _Problem(dynamics, train, held_out, settings)
+    bare = _Networks(problem, Blueprint()).held_out_error()
+    if not math.isfinite(bare):
         raise InputError(
             "a roll-out without networks is not finite; identify the parameters first, or shorten `horizon`"
         )
-    fit = _Fit(dynamics, train, held_out, blueprint, settings)
-    fit.descend(3 * settings.steps, settings.rate)
-    survived: dict[Pair, float] = {}
-    found: dict[tuple[Pair, ...], Candidate] = {}
-    for kappa in settings.kappas:
-        fit.descend(settings.steps, settings.rate, kappa)
-        pairs = fit.pairs()
-        survived |= dict.fromkeys(pairs, kappa)
-        key = tuple(sorted(pairs))
-        if key in found:
-            continue
-        found[key] = _refitted(dynamics, train, held_out, blueprint, pairs, kappa, settings)
-        if progress is not None:
-            progress(f"kappa {kappa:g}: {len(pairs)} pairs, held-out error {found[key].error:.4g}")
-        if not pairs:
-            break
-    path = tuple(found.values())
-    least = min(candidate.error for candidate in path)
-    without = bare.held_out_error()
-    most = least + settings.tolerance * max(without - least, 0.0)
-    chosen = min((c for c in path if c.error <= most), key=lambda c: len(c.pairs))
+    search = _Search(problem, blueprint, progress)
+    steps, points = settings.steps, len(settings.kappas)
+    budget = Budget((3 + points) * steps, shares=(3.0,) + points * (1.0,))
+    loop = TrainingLoop(search, budget, run, record=record, callbacks=callbacks)
+    if resume:
+        loop.resume()
+    loop.run()
+    least = min(candidate.error for candidate in search.path)
+    most = least + settings.tolerance * max(bare - least, 0.0)
+    chosen = min((c for c in search.path if c.error <= most), key=lambda c: len(c.pairs))
     for pair in reversed(chosen.pairs):
         pairs = tuple(other for other in chosen.pairs if other != pair)
-        smaller = _refitted(dynamics, train, held_out, blueprint, pairs, chosen.kappa, settings)
+        smaller = search.refitted(pairs, chosen.kappa)
+        loop.save()
         if smaller.error <= most:
             chosen = smaller
-            if progress is not None:
-                progress(f"without {pair[1]} -> {pair[0]}: held-out error {smaller.error:.4g}")
-    chosen = _polished(dynamics, train, held_out, chosen, settings)
+            search.say(f"without {pair[1]} -> {pair[0]}: held-out error {smaller.error:.4g}")
+    chosen = _polished(problem, chosen)
     everything = [(a.quantities[0], x) for a in blueprint.augmentations for x in a.inputs]
-    ranking = sorted(((q, x, survived.get((q, x), 0.0)) for q, x in everything), key=lambda row: -row[2])
+    ranking = sorted(((q, x, search.survived.get((q, x), 0.0)) for q, x in everything), key=lambda row: -row[2])
     model = _with_blueprint(dynamics, chosen.blueprint)
     with torch.no_grad():
         model.weights.copy_(chosen.weights)
-    return Discovery(chosen, path, without, tuple(ranking), model)
+    return Discovery(chosen, tuple(search.path), bare, tuple(ranking), model)
 
 
-def _refitted(
-    dynamics: HybridDynamics,
-    train: FitWindows,
-    held_out: FitWindows,
-    blueprint: Blueprint,
-    pairs: tuple[Pair, ...],
-    kappa: float,
-    settings: DiscoverySettings,
-) -> Candidate:
-    """Train the networks of these pairs alone, without penalty."""
-    fit = _Fit(dynamics, train, held_out, _restricted(blueprint, pairs), settings)
-    fit.descend(settings.refit, settings.rate)
-    return Candidate(kappa, pairs, fit.blueprint, fit.held_out_error(), fit.weights.detach())
+@dataclass(frozen=True)
+class _Problem:
+    """What every blueprint is trained on."""
+
+    dynamics: HybridDynamics
+    train: FitWindows
+    held_out: FitWindows
+    settings: DiscoverySettings
 
 
-def _polished(
-    dynamics: HybridDynamics,
-    train: FitWindows,
-    held_out: FitWindows,
-    candidate: Candidate,
-    settings: DiscoverySettings,
-) -> Candidate:
-    """Train a blueprint to convergence; it is kept where the held-out error agrees."""
-    if not candidate.pairs or not settings.polish:
-        return candidate
-    fit = _Fit(dynamics, train, held_out, candidate.blueprint, settings)
-    with torch.no_grad():
-        fit.weights.copy_(candidate.weights)
-    fit.converge(settings.polish)
-    error = fit.held_out_error()
-    if not error < candidate.error:
-        return candidate
-    return replace(candidate, error=error, weights=fit.weights.detach())
+class _Networks(GradientLearner):
+    """Networks of a blueprint, trained on multi-step roll-outs along all training windows at once."""
 
+    schedule = Schedule(offset=0.01)
 
-class _Fit:
-    """Networks of a blueprint, trained on multi-step roll-outs."""
-
-    def __init__(
-        self,
-        dynamics: HybridDynamics,
-        train: FitWindows,
-        held_out: FitWindows,
-        blueprint: Blueprint,
-        settings: DiscoverySettings,
-    ) -> None:
-        self.blueprint, self._settings = blueprint, settings
-        self._model = _with_blueprint(dynamics, blueprint, settings.seed)
-        self._train, self._held_out = train, held_out
+    def __init__(self, problem: _Problem, blueprint: Blueprint, *, polish: int | None = None) -> None:
+        """Prepare a training; `polish` is the number of iterations of L-BFGS, or None for Adam."""
+        self.blueprint, self._problem, self._polish = blueprint, problem, polish
+        settings, train = problem.settings, problem.train
+        self._model = _with_blueprint(problem.dynamics, blueprint, settings.seed)
         self._layers = first_layers(blueprint)
         self.weights = self._model.weights.detach().clone()
         generator = torch.Generator().manual_seed(settings.seed)
@@ -248,51 +227,45 @@ class _Fit:
         noise = torch.rand(self.weights.shape, generator=generator, dtype=torch.float64) - 0.5
         self.weights = torch.where(self.weights == 0, 0.1 * noise, self.weights).requires_grad_(True)
         self._values = self._model.physical().detach()
-        spread = torch.cat([_spread(position_changes(dynamics.spec, train)), _spread(train.qd - train.qd[:, :1])])
-        self._scale = spread.clamp_min(1e-9)
+        changes = position_changes(problem.dynamics.spec, train), train.qd - train.qd[:, :1]
+        self._scale = torch.cat([change.square().mean((0, 1)).sqrt() for change in changes]).clamp_min(1e-9)
 
-    def descend(self, steps: int, rate: float, kappa: float = 0.0) -> None:
-        """Take proximal Adam steps on the mean squared error of all training windows."""
-        if not self.blueprint.augmentations:
-            return
-        optimiser = torch.optim.Adam([self.weights], lr=rate)
-        for step in range(steps):
-            for group in optimiser.param_groups:
-                group["lr"] = rate * 0.5 * (1.0 + math.cos(math.pi * step / steps)) + 0.01 * rate
-            optimiser.zero_grad()
-            loss = self._error(self._train).square().mean() + self._settings.decay * self._later().square().sum()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_([self.weights], 1.0)
-            optimiser.step()
-            if kappa:
-                shrink_(self.weights, self._layers, kappa * optimiser.param_groups[0]["lr"])
+    def train(self, steps: int) -> None:
+        """Train without a penalty."""
+        if self.blueprint.augmentations:
+            TrainingLoop(self, Budget(steps)).run()
 
-    def converge(self, iterations: int) -> None:
-        """Take L-BFGS iterations on the same error, without penalty."""
-        optimiser = torch.optim.LBFGS([self.weights], max_iter=iterations, line_search_fn="strong_wolfe")
+    def enter(self, phase: int) -> None:
+        """Make the optimiser."""
+        groups: Groups = [{"params": [self.weights], "lr": self._problem.settings.rate}]
+        if self._polish is None:
+            self.set_optimiser(build_optimiser("adam", groups))
+        else:
+            polisher = build_optimiser("lbfgs", groups, iterations=self._polish, history=100)
+            self.set_optimiser(polisher, line_search=True)
 
-        def loss() -> Tensor:
-            optimiser.zero_grad()
-            value = self._error(self._train).square().mean() + self._settings.decay * self._later().square().sum()
-            value.backward()
-            return value
-
-        optimiser.step(loss)  # pyright: ignore[reportArgumentType]  # it wants a float, and takes what has one
+    def loss(self) -> Tensor:
+        """Return the mean squared error on all training windows plus the decay of all layers but the first."""
+        later = torch.ones_like(self.weights, dtype=torch.bool)
+        for layer in self._layers:
+            layer.of(later).fill_(False)
+        decay = self._problem.settings.decay * self.weights[later].square().sum()
+        return self._error(self._problem.train).square().mean() + decay
 
     def held_out_error(self) -> float:
         """Return the root of the mean squared error on the held-out windows."""
         with torch.no_grad():
-            return float(self._error(self._held_out).square().mean().sqrt())
+            return float(self._error(self._problem.held_out).square().mean().sqrt())
 
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the pairs (quantity, input) that are left, the strongest first."""
-        found = []
-        listening = strengths(self.weights, self._layers)
-        for augmentation, strength in zip(self.blueprint.augmentations, listening, strict=True):
-            for name, size in zip(augmentation.inputs, strength.tolist(), strict=True):
-                if size > 0:
-                    found.append((size, (augmentation.quantities[0], name)))
-        return tuple(pair for _, pair in sorted(found, key=lambda entry: -entry[0]))
+    def state(self) -> dict[str, Any]:
+        """Return weights and optimiser."""
+        return {"weights": self.weights.detach(), "optimiser": self._optimiser.state_dict()}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        with torch.no_grad():
+            self.weights.copy_(saved["weights"])
+        self._optimiser.load_state_dict(saved["optimiser"])
 
     def _error(self, windows: FitWindows) -> Tensor:
         start = State(windows.q[:, 0], windows.qd[:, 0])
@@ -300,11 +273,99 @@ class _Fit:
         positions = position_difference(self._model.spec, path.q[:, 1:], windows.q[:, 1:])
         return torch.cat([positions, path.qd[:, 1:] - windows.qd[:, 1:]], -1) / self._scale
 
-    def _later(self) -> Tensor:
-        mask = torch.ones_like(self.weights, dtype=torch.bool)
-        for layer in self._layers:
-            layer.of(mask).fill_(False)
-        return self.weights[mask]
+
+class _Search(_Networks):
+    """All candidates together: a phase for each strength of the penalty, and a refit of what each leaves over.
+
+    Attributes:
+        path: A candidate for each set of pairs that was left, from dense to sparse.
+        survived: The greatest strength at which each pair was still there.
+    """
+
+    def __init__(self, problem: _Problem, blueprint: Blueprint, progress: Report | None) -> None:
+        super().__init__(problem, blueprint)
+        self.say = progress or (lambda text: None)
+        self.path: list[Candidate] = []
+        self.survived: dict[Pair, float] = {}
+        self._refits: dict[tuple[Pair, ...], Candidate] = {}
+        self._kappa = 0.0
+
+    def enter(self, phase: int) -> None:
+        """Begin the path without a penalty, then take the next strength."""
+        super().enter(phase)
+        self._kappa = (0.0, *self._problem.settings.kappas)[phase]
+
+    def stepped(self, step: Step) -> None:
+        """Take the proximal step of the penalty."""
+        if self._kappa:
+            shrink_(self.weights, self._layers, self._kappa * step.rate)
+
+    def leave(self, loop: TrainingLoop) -> bool:
+        """Refit what is left at this strength; nothing left ends the path."""
+        loop.save()
+        if not self._kappa:
+            return False
+        pairs = self.pairs()
+        self.survived |= dict.fromkeys(pairs, self._kappa)
+        if not any(set(pairs) == set(candidate.pairs) for candidate in self.path):
+            self.path.append(self.refitted(pairs, self._kappa))
+            error = self.path[-1].error
+            if loop.log is not None:
+                loop.log.write(loop.state.step, kappa=self._kappa, pairs=len(pairs), held_out=error)
+            self.say(f"kappa {self._kappa:g}: {len(pairs)} pairs, held-out error {error:.4g}")
+        return not pairs
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the pairs (quantity, input) that are left, the strongest first."""
+        left = []
+        for augmentation, strength in zip(
+            self.blueprint.augmentations, strengths(self.weights, self._layers), strict=True
+        ):
+            for name, size in zip(augmentation.inputs, strength.tolist(), strict=True):
+                if size > 0:
+                    left.append((size, (augmentation.quantities[0], name)))
+        return tuple(pair for _, pair in sorted(left, key=lambda entry: -entry[0]))
+
+    def refitted(self, pairs: tuple[Pair, ...], kappa: float) -> Candidate:
+        """Train the networks of these pairs alone, without penalty, once."""
+        key = tuple(sorted(pairs))
+        if key not in self._refits:
+            networks = _Networks(self._problem, _restricted(self.blueprint, pairs))
+            networks.train(self._problem.settings.refit)
+            error = networks.held_out_error()
+            self._refits[key] = Candidate(kappa, pairs, networks.blueprint, error, networks.weights.detach())
+        return replace(self._refits[key], kappa=kappa, pairs=pairs)
+
+    def state(self) -> dict[str, Any]:
+        """Return weights, optimiser, the path and all refits."""
+        path = [[c.kappa, list(c.pairs)] for c in self.path]
+        refits = [{"pairs": list(pairs), "error": c.error, "weights": c.weights} for pairs, c in self._refits.items()]
+        survived = [[*pair, kappa] for pair, kappa in self.survived.items()]
+        return {**super().state(), "path": path, "refits": refits, "survived": survived}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        super().load(saved)
+        for refit in saved["refits"]:
+            pairs = tuple((q, x) for q, x in refit["pairs"])
+            blueprint = _restricted(self.blueprint, pairs)
+            self._refits[pairs] = Candidate(0.0, pairs, blueprint, refit["error"], refit["weights"])
+        self.path = [self.refitted(tuple((q, x) for q, x in pairs), kappa) for kappa, pairs in saved["path"]]
+        self.survived = {(q, x): kappa for q, x, kappa in saved["survived"]}
+
+
+def _polished(problem: _Problem, candidate: Candidate) -> Candidate:
+    """Train a blueprint to convergence; it is kept where the held-out error agrees."""
+    if not candidate.pairs or not problem.settings.polish:
+        return candidate
+    networks = _Networks(problem, candidate.blueprint, polish=problem.settings.polish)
+    with torch.no_grad():
+        networks.weights.copy_(candidate.weights)
+    networks.train(1)
+    error = networks.held_out_error()
+    if not error < candidate.error:
+        return candidate
+    return replace(candidate, error=error, weights=networks.weights.detach())
 
 
 def position_changes(spec: StateSpec, windows: FitWindows) -> Tensor:
@@ -312,15 +373,11 @@ def position_changes(spec: StateSpec, windows: FitWindows) -> Tensor:
     return position_difference(spec, windows.q, windows.q[:, :1].expand_as(windows.q))
 
 
-def _spread(changes: Tensor) -> Tensor:
-    return changes.square().mean((0, 1)).sqrt()
-
-
 def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 0) -> HybridDynamics:
     config = msgspec.structs.replace(dynamics.config, blueprint=blueprint)
     model = HybridDynamics(
         dynamics.spec, dynamics.mechanism, config, dynamics.physical.specs, dynamics.fingerprint, dynamics.scene,
-        seed=seed,
+        declaration=dynamics.declaration, seed=seed,
     )  # fmt: skip
     model.physical.load_state_dict(dynamics.physical.state_dict())
     return model

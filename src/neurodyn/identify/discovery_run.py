@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Discovery of a declared robot's augmentations, from its log to a run directory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,16 @@ from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.hybrid.artifact import load_hybrid, save_hybrid
+from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.dynamics.artifact import robot_of
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.loading import robot_of
-from neurodyn.identify.discover import DiscoverySettings, Progress, discover
+from neurodyn.identify.discover import DiscoverySettings, Report, discover
+from neurodyn.identify.identify import built
 from neurodyn.learn.hybrid.windows import fit_windows
+from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.multibody.engine import EngineConfig
 from neurodyn.robots import Robot
 
@@ -28,7 +32,10 @@ def discover_run(
     *,
     base: str | None = None,
     candidates: Blueprint | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    data: str = "",
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Discover augmentations and write a run directory: model, blueprint.yaml and discovery.json.
 
@@ -37,28 +44,38 @@ def discover_run(
         robot_name: Name or path by which the robot is found again.
         store: The log.
         out: Run directory.
-        settings: How to search.
+        settings: Settings of the search.
         base: Run of an identification whose parameters are taken; None for the nominal ones.
         candidates: Networks to choose among; None for one on the torque of each joint.
-        progress: Told about every point on the path.
+        progress: Shown every point on the path.
+        data: Origin of the log, for the record.
+        resume: Whether to continue a stopped discovery of the same run.
+        callbacks: Called as all candidates are trained together.
 
     Returns:
-        What discovery.json holds.
+        The contents of discovery.json.
 
     Raises:
-        InputError: The data or the base are of another robot, the run exists, or a candidate names what is not there.
+        InputError: The data or the base are of another robot, the run exists, or a candidate names an unknown quantity.
     """
     require_data(robot, store)
-    if (out / "model").exists() or (out.exists() and not out.is_dir()):
-        raise InputError(f"{out}: already holds a run; give another --out")
+    record = RunRecord(
+        kind="hybrid", robot=robot_name, data=data, blueprint=candidates, settings=settings,
+        versions=package_versions("torch", "newton"), base=base,
+    )  # fmt: skip
+    going_on = check_run(out, record, resume)
     dynamics = nominal_dynamics(robot) if base is None else _base(base, robot)
+    dynamics.declaration = robot_name
     frames = settings.horizon
     train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
     held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
-    found = discover(dynamics, train, held_out, settings, candidates, progress)
-    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **found.summary()}
-    save_hybrid(out, found.dynamics, robot_name)
-    artifacts.write_text(out / "blueprint.yaml", to_yaml(found.chosen.blueprint))
+    discovery = discover(
+        dynamics, train, held_out, settings, candidates, progress,
+        run=out, record=record, resume=going_on, callbacks=callbacks,
+    )  # fmt: skip
+    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
+    HYBRID.save(out, discovery.dynamics)
+    artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
     artifacts.write_json(out / "discovery.json", result)
     return result
 
@@ -66,21 +83,15 @@ def discover_run(
 def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamics:
     """Return the hybrid dynamics of a robot as declared, without contacts and networks.
 
-    Args:
-        robot: The robot.
-        substeps: Steps in a frame; None for those of its simulator.
+    `substeps` are steps in a frame; None for those of its simulator.
     """
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.mechanism import mechanism
-
-    model = build(robot)
+    tree, fingerprint, _ = built(robot, None)
     config = EngineConfig(substeps=robot.simulator.substeps if substeps is None else substeps)
-    return HybridDynamics(robot.spec, mechanism(model, robot), config, fingerprint=fingerprint(model))
+    return HybridDynamics(robot.spec, tree, config, fingerprint=fingerprint)
 
 
 def _base(base: str, robot: Robot) -> HybridDynamics:
-    model = load_hybrid(base)
+    model = HYBRID.load(base)
     if model.spec.robot != robot.name:
         raise InputError(f"--base {base}: is a model of {robot_of(base)!r}; valid: one of {robot.name!r}")
     if model.config.blueprint.augmentations:

@@ -107,7 +107,7 @@ def baselines(spec: StateSpec) -> dict[str, Forecast]:
 
 
 @torch.no_grad()
-def held_out_errors(
+def forecast_errors(
     models: Mapping[str, Forecast], spec: StateSpec, windows: FitWindows, context: int, seconds: tuple[float, ...]
 ) -> HeldOut:
     """Measure models on windows of `context` and then more frames.
@@ -181,9 +181,9 @@ def noise_floor(
     where = environments.at(windows.ground)
     path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, where)
     kept = finite_worlds(path).nonzero()[:, 0]
-    q, qd, windows = path.q[kept], path.qd[kept], windows.pick(kept)
+    q, qd, windows = path.q[kept], path.qd[kept], windows.rows(kept)
     drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)
     moved, faster = drawn.chunk(2, -1)
     measured = replace(windows, q=displace(dynamics.spec, q, moved), qd=qd + faster)
     forecast = hybrid_forecast(dynamics, start, context, noise, environments)
-    return held_out_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]
+    return forecast_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]

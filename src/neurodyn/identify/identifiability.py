@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log says about parameters: singular values, directions that it does not see, and confidence intervals.
+r"""Identifiability of parameters from a log: singular values, insensitive directions, and confidence intervals.
 
-All follow from the information matrix F = J^T J at the solution, J the derivative of the residuals in units of their
+All follow from the information matrix $F = J^T J$ at the solution, J the derivative of the residuals in units of their
 standard deviations, after what is free for single windows and logs is eliminated (Schur complement). Singular values
 are those of J with columns times the sizes of the parameters: 1 / s is the standard deviation with which a direction is
 known, in sizes, for one standard deviation of noise.
 
-Windows must not overlap. The covariance is the larger, parameter by parameter, of two: sigma^2 F^-1, sigma^2 the
-variance of the residuals, which is right for white noise; and the sandwich F^-1 (sum s s^T) F^-1 over the scores s of
-windows (of logs, where there are ten or more), which also is where residuals within a window (a log) go together, as
-they do where the model is not quite that of the robot.
+Windows must not overlap. The covariance is the larger, parameter by parameter, of
+
+$$\sigma^2 F^{-1} \qquad \text{and} \qquad F^{-1} \left(\sum_w s_w s_w^T\right) F^{-1}$$
+
+with the variance $\sigma^2$ of the residuals, which is right for white noise, and the sandwich over the scores
+$s_w = J_w^T r_w$ of windows (of logs, where there are ten or more), which also holds where residuals within a window
+(a log) are correlated, as they are where the model is not quite that of the robot. Intervals are Student's t.
 """
 
 from dataclasses import dataclass
@@ -50,7 +53,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Identifiability:
-    """What a log says about parameters.
+    """Identifiability of parameters from a log.
 
     Attributes:
         names: Names of the parameters.
@@ -58,7 +61,7 @@ class Identifiability:
         condition: The largest over the least.
         insensitive: Directions that are not known to within their size, the worst last.
         unseen: Parameters that the log does not depend on at all.
-        deviations: Standard deviations; infinite where a parameter is part of a direction that is not seen, shape [n].
+        deviations: Standard deviations; infinite for parameters in an unseen direction, shape [n].
         degrees: Degrees of freedom of Student's t for intervals.
         variance: Variance of the residuals in their units.
     """
@@ -98,7 +101,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     inverse = vectors @ torch.diag(torch.where(null, 0.0, 1.0 / powers.clamp_min(1e-300))) @ vectors.mT
     clusters = _clusters(residuals, scores * sizes)
     sandwich = inverse @ clusters.mT @ clusters @ inverse * len(clusters) / max(1, len(clusters) - 1)
-    spread = torch.maximum(variance * inverse.diagonal(), sandwich.diagonal()).clamp_min(0.0).sqrt()
+    std = torch.maximum(variance * inverse.diagonal(), sandwich.diagonal()).clamp_min(0.0).sqrt()
     lost = (vectors[:, null].abs() > 1e-3).any(1)
     deviation = variance**0.5 / singular.clamp_min(1e-300)
     names = residuals.space.names
@@ -112,34 +115,30 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
             for k in torch.nonzero((deviation > 1.0) | null)[:, 0].flip(0).tolist()
         ),
         unseen=tuple(name for name, visible in zip(names, seen, strict=True) if not visible),
-        deviations=torch.where(lost, torch.inf, spread * sizes),
+        deviations=torch.where(lost, torch.inf, std * sizes),
         degrees=len(clusters) - 1,
         variance=variance,
     )
 
 
-def require_seen(found: Identifiability, robot: str) -> None:
-    """Refuse parameters on which the logs do not depend.
-
-    Raises:
-        InputError: There are some; the message names them.
-    """
-    if found.unseen:
+def require_seen(analysis: Identifiability, robot: str) -> None:
+    """Refuse parameters on which the logs do not depend, with an InputError that names them."""
+    if analysis.unseen:
+        it, acts = ("it", "it acts") if len(analysis.unseen) == 1 else ("them", "they act")
         raise InputError(
-            f"the data of {robot!r} cannot identify {', '.join(found.unseen)}: no roll-out depends on "
-            f"{'it' if len(found.unseen) == 1 else 'them'}; valid: the other parameters, or data that move what "
-            f"{'it acts' if len(found.unseen) == 1 else 'they act'} on"
+            f"the data of {robot!r} cannot identify {', '.join(analysis.unseen)}: no roll-out depends on {it}; valid: "
+            f"the other parameters, or data that move what {acts} on"
         )
 
 
-def warning(found: Identifiability) -> str | None:
-    """Return a line on directions that the data hardly see; None where all is well."""
-    if found.condition < ILL_CONDITIONED:
+def warning(analysis: Identifiability) -> str | None:
+    """Return a line on directions to which the data are hardly sensitive; None where there are none."""
+    if analysis.condition < ILL_CONDITIONED:
         return None
-    unseen = "; ".join(direction.text for direction in found.insensitive[-3:])
+    unseen = "; ".join(direction.text for direction in analysis.insensitive[-3:])
     worst = f"; not seen: {unseen}" if unseen else ""
     return (
-        f"ill-conditioned (condition number {found.condition:.1e}){worst}; values along such directions stay near "
+        f"ill-conditioned (condition number {analysis.condition:.1e}){worst}; values along such directions stay near "
         "where they started: identify fewer parameters together, or give data that tell them apart"
     )
 
@@ -160,7 +159,7 @@ def _information(residuals: Residuals, normal: Normal, point: Point) -> tuple[Te
 
 
 def _clusters(residuals: Residuals, scores: Tensor) -> Tensor:
-    """Return the scores of what is independent of each other, about their mean."""
+    """Return the scores of independent windows (or logs), about their mean."""
     logs = len(residuals.windows.logs)
     if logs >= _MANY:
         scores = scores.new_zeros(logs, scores.shape[1]).index_add(0, residuals.windows.log, scores)

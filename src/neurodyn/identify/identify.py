@@ -2,7 +2,6 @@
 """Identify a robot from its logs: parameters first, then the networks of a blueprint and the parameters together."""
 
 import time
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +19,16 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
 from neurodyn.data.store import Split, Store, package_versions
-from neurodyn.dynamics.hybrid.artifact import save_hybrid
+from neurodyn.dynamics.artifact import load_simulator
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.loading import load_simulator
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
 from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
     baselines,
-    held_out_errors,
+    forecast_errors,
     hybrid_forecast,
     model_forecast,
     noise_floor,
@@ -38,18 +37,21 @@ from neurodyn.identify.identifiability import Identifiability, identifiability, 
 from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
-from neurodyn.identify.record import IdentificationRecord, check_run
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
-from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
-from neurodyn.learn.hybrid.trainer import Augmenter, Task, has_networks
+from neurodyn.learn.hybrid.trainer import NETWORKS, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.neural.train import require_data
+from neurodyn.learn.plan import Budget
+from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
 
+_DATA = "data"
 _STATE = "parameters"
 _HOPPING_WINDOWS = 48
 _HELD_OUT = 1000
@@ -59,11 +61,11 @@ _NETWORKS_FROM = 100_000
 
 @dataclass(frozen=True)
 class Identification:
-    """What was found.
+    """Result of an identification.
 
     Attributes:
-        figures: Parameters with intervals, errors on held-out windows, and what they were found with; its `plain()` is
-            what identification.json holds.
+        figures: Parameters with intervals, errors on held-out windows, and the settings; its `plain()` is what
+            identification.json holds.
         sample: One held-out window.
     """
 
@@ -72,15 +74,15 @@ class Identification:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What an identification is about.
+class Problem:
+    """The problem that an identification solves.
 
     Attributes:
         robot: The robot.
         name: Name or path by which it is found again.
-        data: Where the trajectories came from.
+        data: Origin of the trajectories.
         store: The trajectories.
-        parameters: What the user asked for; see `core.parameter.select_parameters`.
+        parameters: Free parameters as the user names them; see `core.parameter.select_parameters`.
         blueprint: Networks of the second stage; None for none.
         beside: Runs that are measured on the same windows.
     """
@@ -95,40 +97,51 @@ class Given:
 
 
 def identify(
-    given: Given,
+    problem: Problem,
     out: Path,
     settings: IdentificationSettings,
     *,
     resume: bool = False,
     progress: Progress | None = None,
-) -> "Identification":
+    callbacks: Sequence[Callback] = (),
+) -> Identification:
     """Identify the parameters of a robot, and train the networks of a blueprint, from its logs.
 
     Args:
-        given: The robot, its logs, and what is free.
+        problem: The robot, its logs, and the free quantities.
         out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json.
-        settings: How.
-        resume: Go on where a killed identification of the same run stopped.
-        progress: Shown how far it is.
+        settings: Settings.
+        resume: Whether to continue a killed identification of the same run.
+        progress: Progress display.
+        callbacks: Called as the networks are trained.
 
     Raises:
         InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, the data
             do not depend on a parameter, roll-outs are not finite, or the run exists or cannot be resumed.
     """
-    return _Identification(given, out, settings, progress).run(resume)
+    return _Identification(problem, out, settings, progress, callbacks).run(resume)
 
 
 class _Identification:
-    def __init__(self, given: Given, out: Path, settings: IdentificationSettings, progress: Progress | None) -> None:
-        require_data(given.robot, given.store)
-        self.given, self.out, self.settings, self.progress = given, out, settings, progress
-        self.mechanism, self.fingerprint, self.scene = _built(given.robot, settings.contact)
-        self.specs = select_parameters(nominal(self.mechanism, settings.contact), given.parameters)
-        self.hybrid = self.model(given.blueprint) if given.blueprint and given.blueprint.augmentations else None
-        self.beside = {name: load_simulator(name) for name in given.beside}
-        self.environments = RecordedEnvironments(given.store)
-        self.start: Start = start_of(given.store, settings.start)
-        self.frames = max(1, round(settings.horizon / given.robot.spec.dt))
+    def __init__(
+        self,
+        problem: Problem,
+        out: Path,
+        settings: IdentificationSettings,
+        progress: Progress | None,
+        callbacks: Sequence[Callback],
+    ) -> None:
+        require_data(problem.robot, problem.store)
+        self.problem, self.out, self.settings, self.progress = problem, out, settings, progress
+        self.callbacks = callbacks
+        self.mechanism, self.fingerprint, self.scene = built(problem.robot, settings.contact)
+        self.specs = select_parameters(nominal(self.mechanism, settings.contact), problem.parameters)
+        self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
+        self.beside = {name: load_simulator(name) for name in problem.beside}
+        self.environments = RecordedEnvironments(problem.store)
+        self.start: Start = start_of(problem.store, settings.start)
+        self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
+        self.context = settings.context if self.start == "past" else 0
         self.warnings: list[str] = []
         self.began = time.perf_counter()
 
@@ -137,17 +150,17 @@ class _Identification:
         settings = self.settings
         config = EngineConfig(substeps=settings.substeps, contact=settings.contact, blueprint=blueprint or Blueprint())
         return HybridDynamics(
-            self.given.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
-            threads=settings.threads, seed=settings.seed,
+            self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
+            declaration=self.problem.name, threads=settings.threads, seed=settings.seed,
         )  # fmt: skip
 
-    def run(self, resume: bool) -> "Identification":
+    def run(self, resume: bool) -> Identification:
         record = IdentificationRecord(
-            kind="hybrid", robot=self.given.name, data=self.given.data, parameters=self.specs,
-            blueprint=self.given.blueprint or Blueprint(), settings=self.settings,
+            kind="hybrid", robot=self.problem.name, data=self.problem.data, parameters=self.specs,
+            blueprint=self.problem.blueprint or Blueprint(), settings=self.settings,
             versions=package_versions("torch", "newton", "scipy"),
         )  # fmt: skip
-        going_on = check_run(self.out, record, resume)
+        going_on = check_run(self.out, record, resume, _DATA)
         identified = self.model()
         residuals = self._residuals(identified)
         if going_on:
@@ -155,24 +168,25 @@ class _Identification:
         else:
             require_finite(residuals, residuals.start(residuals.space.nominal[None]))
             self._check_start(residuals)
-            artifacts.write_text(self.out / "config.yaml", to_yaml(record))
-            artifacts.write_json(self.out / "state" / "data.json", {"crc": self._crc(), "warnings": self.warnings})
+            crc = checksum(self.problem.store)
+            artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
+        artifacts.write_text(self.out / "config.yaml", to_yaml(record))
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
             residuals, point = self._parameters(residuals, metrics, going_on)
-            found = identifiability(residuals, point)
+            analysis = identifiability(residuals, point)
             values = residuals.space.values(point.x)[0].detach()
             _set(identified, values)
             if self.hybrid is None:
-                save_hybrid(self.out, identified, self.given.name)
+                HYBRID.save(self.out, identified)
             else:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
-        result = self._result(identified, residuals, found, values)
+        result = self._result(identified, residuals, analysis, values)
         artifacts.write_json(self.out / "identification.json", result.plain())
         return Identification(result, self._sample(identified, residuals.noise))
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
-        settings, store = self.settings, self.given.store
+        settings, store = self.settings, self.problem.store
         windows = fit_windows(
             store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving
         )
@@ -184,15 +198,15 @@ class _Identification:
         return Residuals(model, windows, noise, options, environments=self.environments)
 
     def _check_start(self, residuals: Residuals) -> None:
-        found = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
-        require_seen(found, self.given.robot.name)
-        text = warning(found)
+        analysis = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
+        require_seen(analysis, self.problem.robot.name)
+        text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the start, {text}")
 
     def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Residuals, Point]:
         """Return the residuals in their last units, and the solution."""
-        if going_on and (self.out / "state" / f"{_STATE}.json").is_file():
+        if going_on and has_state(self.out, _STATE):
             saved = artifacts.read_tree(self.out / "state", _STATE)
             residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
             return residuals, Point(saved["x"], saved["local"], saved["initial"])
@@ -239,35 +253,38 @@ class _Identification:
     def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, model = self.settings, self.hybrid
-        task = Task(
+        windows = Windows(
             train=self._started(identified, Split.TRAIN, settings.network.windows, residuals.noise),
             held_out=self._started(identified, Split.VALIDATION, _HELD_OUT, residuals.noise),
             scale=residuals.channel_scale,
             environments=self.environments,
         )
-        minutes = None
+        network, budget = settings.network, Budget(settings.network.steps)
         if settings.minutes is not None:
-            minutes = max(0.05, settings.minutes - (time.perf_counter() - self.began) / 60.0)
-        augmenter = Augmenter(
-            self.out, model, task, settings.network, seed=settings.seed, minutes=minutes,
-            save=lambda best: save_hybrid(self.out, best, self.given.name),
+            used = (time.perf_counter() - self.began) / 60.0
+            budget = Budget(minutes=max(0.05, settings.minutes - used))
+        learner = NetworkLearner(
+            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best)
+        )
+        loop = TrainingLoop(
+            learner, budget, self.out, name=NETWORKS, validations=network.validations, patience=network.patience,
+            callbacks=self.callbacks, progress=self.progress,
         )  # fmt: skip
-        if going_on and has_networks(self.out):
-            augmenter.resume()
-        end = augmenter.run(metrics, _NETWORKS_FROM, self.progress)
+        if going_on and has_state(self.out, NETWORKS):
+            loop.resume()
+        end = loop.run(metrics.after(_NETWORKS_FROM))
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
     def _started(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
-        context = self.settings.context if self.start == "past" else 0
-        windows = fit_windows(self.given.store, split, self.frames + context, most=most, moving=moving)
-        return started(model, windows, context, self.start, noise, self.environments)
+        windows = fit_windows(self.problem.store, split, self.frames + self.context, most=most, moving=moving)
+        return started(model, windows, self.context, self.start, noise, self.environments)
 
     def _result(
-        self, identified: HybridDynamics, residuals: Residuals, found: Identifiability, values: Tensor
+        self, identified: HybridDynamics, residuals: Residuals, analysis: Identifiability, values: Tensor
     ) -> Identified:
-        text = warning(found)
+        text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the solution, {text}")
         lower, upper = (
@@ -275,7 +292,7 @@ class _Identification:
             for name, default in (("lower", -torch.inf), ("upper", torch.inf))
         )
         together = values if self.hybrid is None else self.hybrid.physical().detach()
-        intervals = found.intervals(values, lower, upper)
+        intervals = analysis.intervals(values, lower, upper)
         parameters = [
             Found(
                 name=spec.name,
@@ -288,77 +305,76 @@ class _Identification:
         ]
         errors, floor, windows = self._errors(identified, residuals.noise)
         return Identified(
-            robot=self.given.robot.name,
+            robot=self.problem.robot.name,
             kind=identified.kind,
             parameters=parameters,
             errors=errors,
             noise_floor=floor,
             held_out=windows,
-            singular_values=list(found.singular_values),
-            condition=found.condition,
-            insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in found.insensitive],
-            residual_deviation=found.variance**0.5,
+            singular_values=list(analysis.singular_values),
+            condition=analysis.condition,
+            insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in analysis.insensitive],
+            residual_deviation=analysis.variance**0.5,
             noise=dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
             scale=dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
             windows=residuals.windows.count,
             logs=len(residuals.windows.logs),
-            horizon_s=self.frames * self.given.robot.spec.dt,
+            horizon_s=self.frames * self.problem.robot.spec.dt,
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
-            blueprint=to_dict(self.given.blueprint or Blueprint()),
+            blueprint=to_dict(self.problem.blueprint or Blueprint()),
             warnings=self.warnings,
             seconds=time.perf_counter() - self.began,
             seed=self.settings.seed,
         )
 
     def _channels(self) -> list[str]:
-        spec = self.given.robot.spec
+        spec = self.problem.robot.spec
         return [*(f"q.{name}" for name in spec.tangent_names), *(f"qd.{name}" for name in spec.qd_names)]
 
     def _forecasts(self, identified: HybridDynamics, noise: Noise) -> dict[str, Forecast]:
-        context = self.settings.context if self.start == "past" else 0
         hybrids = {"nominal": self.model(), "identified": identified}
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
         return {
-            **{name: hybrid_forecast(m, self.start, context, noise, self.environments) for name, m in hybrids.items()},
+            **{n: hybrid_forecast(m, self.start, self.context, noise, self.environments) for n, m in hybrids.items()},
             **{name: model_forecast(m, self.environments) for name, m in self.beside.items()},
-            **baselines(self.given.robot.spec),
+            **baselines(self.problem.robot.spec),
         }
 
     def _errors(
         self, identified: HybridDynamics, noise: Noise
     ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
         """Return errors on held-out windows, the noise floor, and which windows these are."""
-        store, dt, seconds = self.given.store, self.given.robot.spec.dt, self.settings.seconds
-        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+        store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
+        split = self._held_out()
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
-        found = held_out_errors(self._forecasts(identified, noise), self.given.robot.spec, windows, past, seconds)
+        errors = forecast_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
-            context=self.settings.context if self.start == "past" else 0, seconds=seconds, seed=self.settings.seed,
+            context=self.context, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
         held_out = HeldOutWindows(
-            starts=found.starts, moving_starts=found.moving_starts, moving_above=found.moving_above,
-            seconds=found.seconds, split=split.name.lower(), start=self.start, context_frames=past,
+            starts=errors.starts, moving_starts=errors.moving_starts, moving_above=errors.moving_above,
+            seconds=errors.seconds, split=split.name.lower(), start=self.start, context_frames=past,
         )  # fmt: skip
-        return found.by_model, floor, held_out
+        return errors.by_model, floor, held_out
+
+    def _held_out(self) -> Split:
+        return Split.TEST if len(self.problem.store.episodes(Split.TEST)) else Split.VALIDATION
 
     def _past(self) -> int:
-        """Return the frames before a held-out forecast, as many as any of the models makes use of."""
-        own = self.settings.context if self.start == "past" else 0
-        return max([own, *(model.spec.context for model in self.beside.values())])
+        """Return the frames before a held-out forecast, as many as any of the models uses."""
+        return max([self.context, *(model.spec.context for model in self.beside.values())])
 
     def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
-        """Return one held-out window that moves, and what each model forecasts for it."""
-        store, spec = self.given.store, self.given.robot.spec
-        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
-        past = self._past()
-        windows = fit_windows(store, split, past + self.frames, most=200)
+        """Return one held-out window that moves, and the forecasts of each model for it."""
+        store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
+        windows = fit_windows(store, self._held_out(), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
-        row = windows.pick(speed.argsort()[[-1 - len(speed) // 4]])
+        row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
         return Sample(
             dt=spec.dt,
@@ -378,12 +394,9 @@ class _Identification:
         if self.progress is not None:
             self.progress.update(min(done, 0.99), text)
 
-    def _crc(self) -> int:
-        return zlib.crc32(self.given.store.frames.tobytes())
-
     def _require_same_data(self) -> None:
-        saved = artifacts.read_json(self.out / "state" / "data.json")
-        if saved.get("crc") != self._crc():
+        saved = artifacts.read_json(self.out / "state" / f"{_DATA}.json")
+        if saved.get("crc") != checksum(self.problem.store):
             raise InputError(
                 f"{self.out}: --resume needs the data that the run was started with, and these differ; give the same "
                 "--data, or another --out"
@@ -392,10 +405,11 @@ class _Identification:
 
 
 def _metrics_step(out: Path) -> int:
-    """Return the step up to which the metrics of a killed run stand."""
-    if has_networks(out):
-        return _NETWORKS_FROM + int(artifacts.read_tree(out / "state", "networks")["standing"]["step"])
-    if (out / "state" / f"{_STATE}.json").is_file():
+    """Return the last step in the metrics of a killed run."""
+    if has_state(out, NETWORKS):
+        saved = artifacts.read_tree(out / "state", NETWORKS)
+        return _NETWORKS_FROM + TrainState.read(saved.get("position", saved.get("standing"))).step
+    if has_state(out, _STATE):
         return _NETWORKS_FROM - 1
     return rounds_done(out)
 
@@ -408,7 +422,8 @@ def _set(model: HybridDynamics, values: Tensor) -> None:
         model.physical.raw.copy_(model.physical.raw_of(values))
 
 
-def _built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
+def built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
+    """Return the mechanism of a robot, its fingerprint, and the ground that it has contacts with."""
     from neurodyn.sim.build import build
     from neurodyn.sim.fingerprint import fingerprint
     from neurodyn.sim.mechanism import mechanism

@@ -22,12 +22,7 @@ def lbfgs(
 ) -> Solution:
     """Minimise the cost of residuals from S starts, one after the other, within the bounds (L-BFGS-B of SciPy).
 
-    Args:
-        residuals: What is minimised.
-        start: The starts.
-        iterations: Most iterations.
-        tolerance: Relative gain below which a search has converged.
-        stop: See `least_squares.Stop`.
+    Arguments as of `least_squares.levenberg_marquardt`.
     """
     parts = [
         _single(residuals, start.pick(torch.tensor([k])), iterations, tolerance, stop) for k in range(len(start.x))
@@ -74,7 +69,7 @@ def _single(residuals: Residuals, start: Point, iterations: int, tolerance: floa
     upper = np.concatenate([residuals.space.upper.numpy(), infinite])
     bounds = list(zip(lower.tolist(), upper.tolist(), strict=True))
     options = {"maxiter": iterations, "ftol": tolerance, "gtol": 1e-9, "maxcor": 30}
-    found = minimize(value, packed(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=after)
-    cost = torch.tensor([float(found.fun)], dtype=torch.float64)
-    settled = torch.tensor([bool(found.success)])
-    return Solution(unpacked(found.x), cost, torch.full_like(cost, 1e-2), int(found.nit), settled)
+    result = minimize(value, packed(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=after)
+    cost = torch.tensor([float(result.fun)], dtype=torch.float64)
+    settled = torch.tensor([bool(result.success)])
+    return Solution(unpacked(result.x), cost, torch.full_like(cost, 1e-2), int(result.nit), settled)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levenberg-Marquardt for many starts at once, with the starting states of windows eliminated.
+r"""Levenberg-Marquardt for many starts at once, with the starting states of windows eliminated.
 
-A step solves (H + lambda diag H) d = -g. H couples a window's starting state only with the parameters, so each such
-block is eliminated first (Schur complement), and the time for a step grows linearly with the windows. Several lambdas
-are tried at once, as further worlds: a roll-out costs far less than a Jacobian, and parameters that start on a bound
-need a lambda of their own order.
+A step solves
+
+$$(H + \lambda\,\mathrm{diag}\,H)\,d = -g, \qquad H = J^T J, \quad g = J^T r$$
+
+H couples a window's starting state only with the parameters, so each such block is eliminated first (Schur complement),
+and the time for a step grows linearly with the windows. Several lambdas are tried at once, as further worlds: a
+roll-out costs far less than a Jacobian, and parameters that start on a bound need a lambda of their own order.
 """
 
 from collections.abc import Callable
@@ -26,7 +29,7 @@ Stop = Callable[[int, Tensor], bool]
 
 @dataclass
 class Solution:
-    """Where a search ended, for S starts.
+    """End of a search, for S starts.
 
     Attributes:
         point: The points.
@@ -59,28 +62,28 @@ def levenberg_marquardt(
     """Minimise the cost of residuals from S starts.
 
     Args:
-        residuals: What is minimised.
+        residuals: The residuals that are minimised.
         start: The starts.
         iterations: Most iterations.
         tolerance: Relative gain below which a search has converged.
         stop: See `Stop`.
     """
     cost = residuals.cost(start)
-    found = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
+    solution = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
     for iteration in range(iterations):
-        active = torch.nonzero(~found.converged)[:, 0]
+        active = torch.nonzero(~solution.converged)[:, 0]
         if not len(active):
             break
-        _advance(residuals, found, active, tolerance)
-        found.iterations = iteration + 1
-        if stop is not None and stop(iteration + 1, found.cost):
+        _advance(residuals, solution, active, tolerance)
+        solution.iterations = iteration + 1
+        if stop is not None and stop(iteration + 1, solution.cost):
             break
-    return found
+    return solution
 
 
-def _advance(residuals: Residuals, found: Solution, active: Tensor, tolerance: float) -> None:
+def _advance(residuals: Residuals, solution: Solution, active: Tensor, tolerance: float) -> None:
     """Take one step of the searches `active`, in place."""
-    point, damping, before = found.point.pick(active), found.damping[active], found.cost[active]
+    point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
     normal = residuals.normal(point)
     tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
     candidates = [moved(residuals, point, step(residuals, normal, point, value)) for value in tried]
@@ -91,13 +94,13 @@ def _advance(residuals: Residuals, found: Solution, active: Tensor, tolerance: f
     better = cost < before
     chosen = stacked.pick(which * sets + torch.arange(sets))
     rows = active[better]
-    found.point = found.point.put(rows, chosen.pick(torch.nonzero(better)[:, 0]))
-    found.cost[rows] = cost[better]
+    solution.point = solution.point.put(rows, chosen.pick(torch.nonzero(better)[:, 0]))
+    solution.cost[rows] = cost[better]
     lambdas = torch.stack(tried).gather(0, which[None])[0]
-    found.damping[active] = torch.where(better, lambdas, (damping * 1e4).clamp_max(_MOST))
+    solution.damping[active] = torch.where(better, lambdas, (damping * 1e4).clamp_max(_MOST))
     gain = torch.where(better, before - cost, 0.0)
     hopeless = ~better & (damping * _FACTORS[-1] >= _MOST)
-    found.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
+    solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
 
 
 def moved(residuals: Residuals, point: Point, change: Point) -> Point:
@@ -112,7 +115,7 @@ def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor) ->
     full, right = assemble(residuals, reduced, gradient, point)
     if not right.shape[-1]:
         return Point(point.x, point.local, back(gradient))
-    # What is eliminated has been damped before; here the rest is.
+    # The eliminated states have been damped before; here the rest is.
     size = torch.diagonal(full, dim1=-2, dim2=-1)
     floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
     damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)
@@ -196,29 +199,22 @@ def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64) -> b
     """Give the starting states of windows that fit far worse than others new values, where some fit better.
 
     A roll-out that meets a stop, or turns over or not, can leave its starting state in a local minimum of its own.
-
-    Args:
-        residuals: What is minimised.
-        solution: Where a search of one start ended; changed in place.
-        draws: Starting states that are tried for each such window, the logged one first.
-
-    Returns:
-        Whether one was changed.
+    `draws` starting states are tried for each such window, the logged one first; `solution`, of one start, is changed
+    in place. Returns whether a starting state was changed.
     """
     costs = residuals.window_costs(solution.point)[0]
     middle = costs.median()
-    spread = (costs - middle).abs().median() / 0.6745
-    rows = torch.nonzero(costs > middle + 8.0 * spread)[:, 0]
+    deviation = (costs - middle).abs().median() / 0.6745
+    rows = torch.nonzero(costs > middle + 8.0 * deviation)[:, 0]
     if not residuals.initials or not len(rows):
         return False
     point = solution.point
-    noise = torch.randn(
-        (draws, len(rows), residuals.initials), generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    shape, fixed = (draws, len(rows), residuals.initials), torch.Generator().manual_seed(0)
+    noise = torch.randn(shape, generator=fixed, dtype=torch.float64)
     noise[0] = 0.0
     x, local = (part.expand(draws, *part.shape[1:]) for part in (point.x, point.local))
-    found, which = residuals.of_windows(rows).window_costs(Point(x, local, noise)).min(0)
-    better = found < costs[rows]
+    least, which = residuals.of_windows(rows).window_costs(Point(x, local, noise)).min(0)
+    better = least < costs[rows]
     point.initial[0, rows[better]] = noise[which, torch.arange(len(rows))][better]
     solution.cost = residuals.cost(point)
     solution.converged[:] = False
@@ -241,7 +237,7 @@ def fitted(
     """Minimise from one start, with windows restarted and channels rescaled in between.
 
     Args:
-        residuals: What is minimised.
+        residuals: The residuals that are minimised.
         start: The start, of one set.
         iterations: Most iterations of each search.
         rescale: How often channels are weighed anew; see `refined`.
@@ -249,7 +245,7 @@ def fitted(
         solve: The local optimiser.
 
     Returns:
-        The residuals in their last units, and where the search ended.
+        The residuals in their last units, and the end of the search.
     """
     solution = solve(residuals, start, iterations, stop=stop)
     for turn in range(rescale + 1):

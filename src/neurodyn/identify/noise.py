@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The noise of a log's sensors, from the log itself.
+r"""The noise of a log's sensors, from the log itself.
 
-The fourth difference of a smooth motion is small, and that of white noise of standard deviation s has the standard
-deviation sqrt(70) s (1 + 16 + 36 + 16 + 1). Medians make the estimate blind to the few frames in which much happens.
+The fourth difference of a smooth motion is small, and that of white noise of standard deviation $\sigma$ has the
+standard deviation $\sqrt{70}\,\sigma$ (1 + 16 + 36 + 16 + 1). Medians make the estimate blind to the few frames in
+which much happens.
 """
 
 from dataclasses import dataclass
@@ -56,12 +57,12 @@ def given_noise(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], wi
         InputError: There are not as many numbers as degrees of freedom.
     """
     estimated = estimate_noise(spec, windows)
-    found = []
+    noise = []
     for name, numbers, other in (("noise_q", q, estimated.q), ("noise_qd", qd, estimated.qd)):
         if numbers and len(numbers) not in (1, spec.nv):
             raise InputError(f"{name}: {len(numbers)} numbers; valid: one, or {spec.nv}, by degree of freedom")
-        found.append(torch.tensor(numbers, dtype=torch.float64).expand(spec.nv).clone() if numbers else other)
-    return Noise(*found)
+        noise.append(torch.tensor(numbers, dtype=torch.float64).expand(spec.nv).clone() if numbers else other)
+    return Noise(*noise)
 
 
 def _sized(differences: Tensor) -> Tensor:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Residuals of roll-outs beside a log, for many sets of parameters at once, and their normal equations.
+r"""Residuals of roll-outs beside a log, for many sets of parameters at once, and their normal equations.
 
-Every pair of a set and a window is a world of one compiled roll-out. The Jacobian is formed by differences, whose
-perturbed sets are further worlds: P parameters cost 2 P roll-outs, where the compiled adjoint, which gives one row a
-time, would cost one for each residual (hundreds for each window), each about two roll-outs long. In float64, with
-central differences of 1e-5 of a parameter's size, entries are good to about 1e-8. Gradients of scalar losses
-(`fit.optimise`, `fit.augment`) come from the adjoint.
+Every pair of a set and a window is a world of one compiled roll-out. The Jacobian is formed by central differences,
+
+$$J_k = \frac{r(x + h_k e_k) - r(x - h_k e_k)}{2 h_k}, \qquad h_k = 10^{-5} \max(|x_k|, size_k)$$
+
+whose perturbed sets are further worlds: P parameters cost 2 P roll-outs, where the compiled adjoint, which gives one
+row a time, would cost one for each residual (hundreds for each window), each about two roll-outs long. In float64
+entries are good to about 1e-8. Gradients of scalar losses (`identify.lbfgs`, `learn.hybrid`) come from the adjoint.
 
 Residuals are in units of their standard deviations: predicted minus logged positions (wrapped where angles turn without
 end, rotation vectors for quaternions) and velocities. Beside the parameters, these may be free:
@@ -14,7 +16,7 @@ end, rotation vectors for quaternions) and velocities. Beside the parameters, th
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -49,11 +51,11 @@ class ResidualOptions:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a search stands, for S sets.
+    """Point of a search, for S sets.
 
     Attributes:
         x: Coordinates of the free quantities, shape [S, n].
-        local: What is free for each log, in standard deviations, shape [S, logs, locals].
+        local: Free quantities of each log, in standard deviations, shape [S, logs, locals].
         initial: Offsets of starting states, in standard deviations of the noise, shape [S, W, 2 nv or 0].
     """
 
@@ -67,9 +69,9 @@ class Point:
 
     def put(self, rows: Tensor, other: "Point") -> "Point":
         """Return these sets with others in the places `rows`."""
-        found = Point(self.x.clone(), self.local.clone(), self.initial.clone())
-        found.x[rows], found.local[rows], found.initial[rows] = other.x, other.local, other.initial
-        return found
+        merged = Point(self.x.clone(), self.local.clone(), self.initial.clone())
+        merged.x[rows], merged.local[rows], merged.initial[rows] = other.x, other.local, other.initial
+        return merged
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Residuals:
         environments: RecordedEnvironments | None = None,
         space: Space | None = None,
     ) -> None:
-        """Collect what residuals need.
+        """Prepare the residuals.
 
         Args:
             dynamics: The model.
@@ -140,7 +142,7 @@ class Residuals:
             noise: Noise of the sensors.
             options: What is compared, and what is free.
             scale: Standard deviation of each channel's residuals; None for the noise.
-            environments: Where the windows took place; None for the model's own environment.
+            environments: Environments of the windows; None for the model's own.
             space: The coordinates that are searched; None for those of the model's quantities. Others tie quantities to
                 each other.
 
@@ -167,12 +169,12 @@ class Residuals:
 
     @property
     def locals(self) -> int:
-        """Number of what is free for each log."""
+        """Number of free quantities of each log."""
         return (self._spec.nu if self.options.torque_offset else 0) + len(self._local_columns)
 
     @property
     def initials(self) -> int:
-        """Number of what is free for each window."""
+        """Number of free quantities of each window."""
         return 2 * self._nv if self.options.initial else 0
 
     @property
@@ -183,19 +185,21 @@ class Residuals:
     @property
     def channel_scale(self) -> Tensor:
         """Scale of each channel, infinite for those that are not compared, shape [2 nv]."""
-        found = torch.full_like(self.scale, torch.inf)
-        found[self._channels] = self.scale[self._channels]
-        return found
+        scale = torch.full_like(self.scale, torch.inf)
+        scale[self._channels] = self.scale[self._channels]
+        return scale
+
+    def _changed(self, **attributes: Any) -> "Residuals":
+        copy = object.__new__(Residuals)
+        copy.__dict__.update({**self.__dict__, **attributes})
+        return copy
 
     def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
         """Return these residuals in other units, and with other noise."""
-        found = object.__new__(Residuals)
-        found.__dict__.update(self.__dict__)
-        found.scale, found.noise = scale, noise
-        return found
+        return self._changed(scale=scale, noise=noise)
 
     def start(self, x: Tensor) -> Point:
-        """Return where a search begins: at `x`, shape [S, n], and at zero in all else."""
+        """Return the start of a search: `x`, shape [S, n], and zero in all else."""
         sets, w = x.shape[0], self.windows
         local = x.new_zeros(sets, len(w.logs), self.locals)
         return Point(x, local, x.new_zeros(sets, w.count, self.initials))
@@ -219,20 +223,13 @@ class Residuals:
             leaves = Point(*(part.detach().clone().requires_grad_(True) for part in vars(point).values()))
             worlds = self._worlds(self.space.values(leaves.x), leaves)
             cost = self._cost(self.weighted(self._errors(*worlds)), leaves)
-            given = torch.autograd.grad(cost.sum(), [leaves.x, leaves.local, leaves.initial], allow_unused=True)
-        found = [
-            torch.zeros_like(part) if g is None else g for g, part in zip(given, vars(point).values(), strict=True)
-        ]
-        return cost.detach(), Point(*found)
+            by = torch.autograd.grad(cost.sum(), [leaves.x, leaves.local, leaves.initial], allow_unused=True)
+        parts = zip(by, vars(point).values(), strict=True)
+        return cost.detach(), Point(*(torch.zeros_like(part) if g is None else g for g, part in parts))
 
     @torch.no_grad()
     def normal(self, point: Point, *, physical: bool = False) -> Normal:
-        """Linearise at a point.
-
-        Args:
-            point: Where.
-            physical: Whether the first columns are by the physical values of the free quantities, not by coordinates.
-        """
+        """Linearise at a point; with `physical` the first columns are by physical values instead of coordinates."""
         base, jacobian = self._linearised(point, physical)
         weights = self._weights(base)
         r, j = (base * weights).flatten(2), (jacobian * weights[..., None]).flatten(2, 3)
@@ -276,10 +273,7 @@ class Residuals:
 
     def of_windows(self, rows: Tensor) -> "Residuals":
         """Return the residuals of some windows; for points whose locals are those of all logs."""
-        found = object.__new__(Residuals)
-        found.__dict__.update(self.__dict__)
-        found.windows = self.windows.pick(rows)
-        return found
+        return self._changed(windows=self.windows.rows(rows))
 
     def _rho(self, weighted: Tensor) -> Tensor:
         size, k = weighted.abs(), self.options.huber
@@ -292,7 +286,7 @@ class Residuals:
         return torch.where(torch.isfinite(cost), cost, torch.inf)
 
     def _weights(self, weighted: Tensor) -> Tensor:
-        """Return the square roots of the weights with which least squares stand for Huber's loss."""
+        """Return the square roots of the weights with which least squares approximate Huber's loss."""
         if self.options.huber is None:
             return torch.ones_like(weighted)
         return (self.options.huber / weighted.abs().clamp_min(1e-12)).clamp_max(1.0).sqrt()
@@ -318,28 +312,23 @@ class Residuals:
         both = torch.cat([values, values])
         both[:sets, column] += step
         both[sets:, column] -= step
-        found = self._errors(*self._worlds(both, _twice(point)))
-        return self._halved(found, sets) / step[:, None, None, None]
+        return self._halved(self._errors(*self._worlds(both, _twice(point))), sets) / step[:, None, None, None]
 
     def _shifted(self, values: Tensor, point: Point, name: str, column: int) -> Tensor:
         sets, both = values.shape[0], _twice(point)
         moved = getattr(both, name).clone()
         moved[:sets, :, column] += 1e-4
         moved[sets:, :, column] -= 1e-4
-        found = self._errors(*self._worlds(torch.cat([values, values]), replace(both, **{name: moved})))
-        return self._halved(found, sets) / 1e-4
+        errors = self._errors(*self._worlds(torch.cat([values, values]), replace(both, **{name: moved})))
+        return self._halved(errors, sets) / 1e-4
 
-    def _halved(self, found: Tensor, sets: int) -> Tensor:
+    def _halved(self, errors: Tensor, sets: int) -> Tensor:
         # Differences of differences: an angle that is wrapped on one side only must not jump.
-        up, down = found[:sets], found[sets:]
-        difference = up - down
-        turns = torch.tensor(self._turning(), dtype=torch.bool)
+        difference = errors[:sets] - errors[sets:]
+        angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
+        turns = torch.tensor([*angles, *([False] * self._nv)], dtype=torch.bool)
         wrapped = torch.remainder(difference + torch.pi, 2 * torch.pi) - torch.pi
         return 0.5 * self.weighted(torch.where(turns, wrapped, difference))
-
-    def _turning(self) -> list[bool]:
-        angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
-        return [*angles, *([False] * self._nv)]
 
     def _worlds(self, values: Tensor, point: Point) -> tuple[Tensor, Tensor, Tensor]:
         """Return parameters [S, W, P], shifts of the first states [S, W, 2 nv] and extra torques [S, W, nu]."""
@@ -363,26 +352,24 @@ class Residuals:
         flat = [x.flatten(0, 1) for x in (physical, shift, torque)]
         size = 8 * (w.frames * self.dynamics.config.substeps + 1) * (self._spec.nq + self._nv)
         chunk = max(1, _BYTES // size)
-        parts = [
-            self._compared(flat[0][k : k + chunk], flat[1][k : k + chunk], flat[2][k : k + chunk], rows[k : k + chunk])
-            for k in range(0, len(rows), chunk)
-        ]
+        parts = []
+        for first in range(0, len(rows), chunk):
+            picked = rows[first : first + chunk]
+            physical, shift, torque = (x[first : first + chunk] for x in flat)
+            path = self._rollout(physical, shift, torque, picked)
+            positions = position_difference(self._spec, path.q[:, 1:], w.q[picked, 1:])
+            parts.append(torch.cat([positions, path.qd[:, 1:] - w.qd[picked, 1:]], -1))
         return torch.cat(parts).view(sets, w.count, w.frames, 2 * self._nv)
-
-    def _compared(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> Tensor:
-        path, w = self._rollout(physical, shift, torque, rows), self.windows
-        positions = position_difference(self._spec, path.q[:, 1:], w.q[rows, 1:])
-        return torch.cat([positions, path.qd[:, 1:] - w.qd[rows, 1:]], -1)
 
     def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> Trajectory:
         w = self.windows
         q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
-        where = None
+        environment = None
         if self._environments is not None:
-            where = self._environments.at(None if w.ground is None else w.ground[rows])
+            environment = self._environments.at(None if w.ground is None else w.ground[rows])
         control = w.control[rows] + torque[:, None]
-        return self.dynamics.simulate(state, control, physical, self.dynamics.weights.detach(), where)
+        return self.dynamics.simulate(state, control, physical, self.dynamics.weights.detach(), environment)
 
 
 def _twice(point: Point) -> Point:
@@ -391,9 +378,5 @@ def _twice(point: Point) -> Point:
 
 
 def require_finite(residuals: Residuals, point: Point) -> None:
-    """Refuse a first set whose roll-outs are not finite.
-
-    Raises:
-        InputError: One is not; the message names the window, the frame and the quantity.
-    """
+    """Refuse a first set whose roll-outs are not finite, with an InputError of window, frame and quantity."""
     require_finite_path(residuals.path(point), residuals.dynamics.spec, residuals.windows)

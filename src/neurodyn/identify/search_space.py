@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinates in which free quantities are searched by least squares.
+r"""The coordinates in which free quantities are searched by least squares.
 
-Quantities are searched in units of their size, within their bounds: on a bound a search stays until its gradient leads
-away, where coordinates without bounds (those of `Parameters`) would lead it out to infinity and trap it there. Where
-all six entries of a link's inertia are free, their coordinates are those of `Parameters`, which are a body's
-everywhere.
+Quantities are searched in units of their size, $value = size \cdot x$, within their bounds: on a bound a search stays
+until its gradient leads away, where coordinates without bounds (those of `Parameters`) would lead it out to infinity
+and trap it there. Where all six entries of a link's inertia are free, their coordinates are those of `Parameters`,
+whose inertias are physically realisable everywhere.
 """
 
 import math
@@ -39,8 +39,7 @@ class SearchSpace:
         self.nominal = self.of(quantities.nominal)
 
     def _bound(self, values: list[float], otherwise: float) -> Tensor:
-        found = torch.tensor(values, dtype=torch.float64) / self._size
-        return torch.where(self._block, otherwise, found)
+        return torch.where(self._block, otherwise, torch.tensor(values, dtype=torch.float64) / self._size)
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of coordinates, shape [..., n]."""
@@ -50,8 +49,8 @@ class SearchSpace:
 
     def of(self, values: Tensor) -> Tensor:
         """Return the coordinates of physical values, shape [..., n]."""
-        found = values / self._size
-        return torch.where(self._block, self._quantities.raw_of(values), found) if self._block.any() else found
+        x = values / self._size
+        return torch.where(self._block, self._quantities.raw_of(values), x) if self._block.any() else x
 
     def clipped(self, x: Tensor) -> Tensor:
         """Return the nearest coordinates within the bounds."""
@@ -63,14 +62,7 @@ class SearchSpace:
 
 
 class FixedSpace:
-    """No coordinates at all: quantities keep their values, and only starting states are searched.
-
-    Attributes:
-        names: None.
-        lower: Empty.
-        upper: Empty.
-        nominal: Empty.
-    """
+    """No coordinates at all: quantities keep their values, and only starting states are searched."""
 
     def __init__(self, values: Tensor) -> None:
         self._values = values

@@ -3,13 +3,16 @@
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, read_config
-from neurodyn.core.errors import InputError
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, require
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
+from neurodyn.learn.presets import load_preset
+from neurodyn.learn.run_folder import RunRecord
+from neurodyn.multibody.engine import CONTACT_MODELS
 from neurodyn.robots import Robot
 
 
@@ -50,6 +53,8 @@ class IdentificationSettings(Config, frozen=True):
         seed: Seed of everything random.
     """
 
+    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "network.steps", "network.validations")
+
     parameters: tuple[str, ...] = ()
     horizon: float = 0.5
     windows: int = 256
@@ -71,7 +76,7 @@ class IdentificationSettings(Config, frozen=True):
     start: Literal["auto", "logged", "past"] = "auto"
     context: int = 10
     substeps: int = 4
-    contact: Literal["force", "impulse"] | None = None
+    contact: str | None = None
     network: NetworkSettings = NetworkSettings()
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
     rollouts: int = 4000
@@ -93,11 +98,16 @@ class IdentificationSettings(Config, frozen=True):
             raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
             raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
-        if not 0 < self.parameter_share < 1:
-            raise ValueError(f"parameter_share is {self.parameter_share}; valid: between 0 and 1")
+        require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
+        if self.contact is not None:
+            CONTACT_MODELS.require(self.contact)
         require_counts(
             self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts", "threads"
         )  # fmt: skip
+
+
+IdentificationRecord = RunRecord[IdentificationSettings]
+"""How an identification was made."""
 
 
 def load_identification(robot: Robot, path: str | None = None) -> IdentificationSettings:
@@ -106,10 +116,8 @@ def load_identification(robot: Robot, path: str | None = None) -> Identification
     Raises:
         InputError: The file is missing or malformed.
     """
-    own = Path(robot.folder) / "identify.yaml"
-    if path is None and not own.is_file():
-        return IdentificationSettings()
-    return read_config(own if path is None else Path(path), IdentificationSettings)
+    loaded = load_preset(IdentificationSettings, path, (Path(robot.folder) / "identify.yaml",))
+    return IdentificationSettings() if loaded is None else loaded
 
 
 def changed(settings: IdentificationSettings, **changes: object) -> IdentificationSettings:

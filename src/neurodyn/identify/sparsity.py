@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sparse-group lasso on the first layers of a blueprint's networks, as a proximal step: its zeros are zeros.
+r"""The sparse-group lasso on the first layers of a blueprint's networks, as a proximal step: its zeros are exact.
 
 SPINN (Feng and Simon 2017, "Sparse-input neural networks for high-dimensional nonparametric regression and
-classification"), as NeuralSim uses it: an input that no hidden unit listens to is not needed, and a network that
-listens to nothing is not needed either.
+classification"), as NeuralSim uses it: an input without a weight to any hidden unit is not needed, and a network
+without inputs is not needed either.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from neurodyn.core.blueprint import Blueprint
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """Where one network's first layer lies among the weights.
+    """Place of one network's first layer among the weights.
 
     Attributes:
-        index: Number of the augmentation.
+        index: Index of the augmentation.
         inputs: Number of its inputs.
-        units: Number of units that listen to them.
+        units: Number of units of its first hidden layer.
         start: First weight of the matrix [units, inputs].
     """
 
@@ -37,17 +37,19 @@ class FirstLayer:
 
 def first_layers(blueprint: Blueprint) -> tuple[FirstLayer, ...]:
     """Return the first layer of every network."""
-    found, start = [], 0
+    layers, start = [], 0
     for index, augmentation in enumerate(blueprint.augmentations):
         inputs, units, *_ = augmentation.widths
-        found.append(FirstLayer(index, inputs, units, start))
+        layers.append(FirstLayer(index, inputs, units, start))
         start += augmentation.weights
-    return tuple(found)
+    return tuple(layers)
 
 
 @torch.no_grad()
 def shrink_(weights: Tensor, layers: tuple[FirstLayer, ...], kappa: float, group: float = 0.5) -> None:
-    """Take the proximal step of kappa ((1 - group) |W|_1 + group sum_j sqrt(units) |W_j|_2), in place.
+    r"""Take the proximal step of the sparse-group lasso, in place.
+
+    $$\kappa \left((1 - g) |W|_1 + g \sum_j \sqrt{units}\,|W_j|_2\right)$$
 
     Elementwise soft thresholds, then one for each column (Simon, Friedman, Hastie and Tibshirani 2013, "A sparse-group
     lasso", equation 12).
@@ -56,7 +58,7 @@ def shrink_(weights: Tensor, layers: tuple[FirstLayer, ...], kappa: float, group
         weights: All weights, shape [weights].
         layers: First layers of the networks.
         kappa: Strength of the penalty times the step size.
-        group: Share of the penalty on whole columns.
+        group: Share g of the penalty on whole columns.
     """
     for layer in layers:
         matrix = layer.of(weights)
@@ -67,5 +69,5 @@ def shrink_(weights: Tensor, layers: tuple[FirstLayer, ...], kappa: float, group
 
 
 def strengths(weights: Tensor, layers: tuple[FirstLayer, ...]) -> list[Tensor]:
-    """Return for each network the norm of what listens to each input, shape [inputs] each."""
+    """Return for each network the norm of the weights of each input, shape [inputs] each."""
     return [layer.of(weights.detach()).norm(dim=0) for layer in layers]

@@ -17,16 +17,16 @@ from torch import Tensor, nn
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
-from neurodyn.dynamics.hybrid.artifact import load_hybrid
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.noise import Noise
-from neurodyn.identify.record import IdentificationRecord
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.search_space import FixedSpace
+from neurodyn.identify.settings import IdentificationRecord
 from neurodyn.learn.hybrid.windows import FitWindows
 
 _ITERATIONS = 8
@@ -61,7 +61,7 @@ def started(
         context: Frames of the past.
         start: "logged" leaves states as they are.
         noise: Noise of the sensors.
-        environments: Where the windows took place; None for the model's own environment.
+        environments: Environments of the windows; None for the model's own.
     """
     future = windows.cut(context)
     if start == "logged" or context == 0:
@@ -70,12 +70,12 @@ def started(
     velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
     qd = past.qd.clone()
     qd[:, 0] = velocity
-    # Accelerations within a frame, and the noise of two positions, are what the first velocity may be off by.
-    deviation = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    # The prior on the first velocity: accelerations within a frame, and the noise of two positions.
+    std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
     residuals = Residuals(
         dynamics,
         replace(past, qd=qd),
-        Noise(noise.q, deviation),
+        Noise(noise.q, std),
         ResidualOptions(velocities=False, huber=5.0),
         environments=environments,
         space=FixedSpace(dynamics.physical().detach()),
@@ -88,20 +88,14 @@ def started(
 
 
 class FromPast(nn.Module):
-    """A hybrid model whose roll-outs start in states estimated from past positions, where they are given a history.
+    """A hybrid model whose roll-outs start from states estimated from past positions, given as a window of history.
 
     Attributes:
-        spec: That of the model, with the frames of history that are made use of.
+        spec: That of the model, with the frames of history that are used.
     """
 
     def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
-        """Wrap a model.
-
-        Args:
-            dynamics: The model.
-            context: Frames of the past that a starting state is estimated from.
-            noise: Noise of the sensors.
-        """
+        """Wrap a model, whose starting states are estimated from `context` frames with the sensors' noise."""
         super().__init__()
         self.dynamics, self.noise = dynamics, noise
         self.spec = dynamics.spec.with_context(context)
@@ -134,4 +128,4 @@ def as_identified(run: str | Path) -> FromPast | None:
         return None
     context = read_config(resolve_run(run) / "config.yaml", IdentificationRecord).settings.context
     sizes = torch.tensor(list(found["noise"].values()), dtype=torch.float64)
-    return FromPast(load_hybrid(run), context, Noise(*sizes.chunk(2)))
+    return FromPast(HYBRID.load(run), context, Noise(*sizes.chunk(2)))

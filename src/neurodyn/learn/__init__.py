@@ -1,2 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training: one loop, its optimisers, run folders and metrics, and what each kind of dynamics adds."""
+
+from typing import TYPE_CHECKING
+
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.learn.hybrid.trainer import split_weights
+    from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
+    from neurodyn.learn.loop import Callback, TrainState
+    from neurodyn.learn.metrics import read_metrics
+    from neurodyn.learn.neural.settings import Settings, load_settings
+    from neurodyn.learn.optimiser import OPTIMISERS, Method
+    from neurodyn.learn.plan import with_budget
+    from neurodyn.learn.run_folder import RunRecord
+    from neurodyn.learn.train import finetune, train
+
+__all__ = [
+    "OPTIMISERS", "Callback", "FitWindows", "Method", "RunRecord", "Settings", "TrainState", "finetune", "fit_windows",
+    "load_settings", "read_metrics", "split_weights", "train", "with_budget",
+]  # fmt: skip
+
+lazy(__name__)

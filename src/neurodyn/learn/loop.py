@@ -1,43 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop of all models: phases, validation, checkpoints that a killed run resumes from."""
+"""The training loop of everything that is trained: budget, validation, the best model, checkpoints, interruption."""
 
 import time
-import zlib
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import Any, Self
 
 from neurodyn.core import artifacts
+from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Store
-from neurodyn.learn.devices import require_device, threads
+from neurodyn.learn.devices import threads
+from neurodyn.learn.interruption import KEPT, Interrupted, Interruption
+from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.metrics import MetricsLog, Progress
-from neurodyn.learn.optimiser import set_rate
-from neurodyn.learn.plan import Plan, Stage
+from neurodyn.learn.plan import Budget
 
 SAVE_SECONDS = 30.0
-_STATE = "training"
+"""Wall time between two checkpoints [s]."""
+
+_FORMER = {"iteration": "step", "played": "measured", "waited": "stale"}
 
 
 @dataclass
-class Position:
+class TrainState:
     """Where a training stands.
 
     Attributes:
-        phase: Index of the phase.
-        step: Optimiser steps in all phases.
-        phase_step: Optimiser steps in this phase.
+        phase: Index of the phase; the number of phases where all are over.
+        step: Optimiser steps (of a policy: updates) in all phases.
+        phase_step: Those in this phase.
         seconds: Wall time of the training so far, resumed parts included [s].
         cpu_seconds: Processor time of the training so far [s].
         phase_seconds: Wall time of this phase so far [s].
-        best: Least validation score so far.
+        best: Best validation score so far; None before the first.
         measured: Validations in this phase so far.
         skipped: Steps left out because their gradient was not finite.
         stale: Validations in a row that brought nothing better.
+        carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
     """
 
     phase: int = 0
@@ -46,154 +47,248 @@ class Position:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     phase_seconds: float = 0.0
-    best: float = float("inf")
+    best: float | None = None
     measured: int = 0
     skipped: int = 0
     stale: int = 0
+    carried: float = 0.0
+
+    def saved(self) -> dict[str, Any]:
+        """Return the state as JSON can hold it."""
+        return {**asdict(self), "best": None if self.best is None else str(self.best)}
+
+    @classmethod
+    def read(cls, saved: dict[str, Any]) -> Self:
+        """Return a state that `saved` gave, or that an older version wrote for policies and networks of hybrids."""
+        now = {_FORMER.get(name, name): value for name, value in saved.items()}
+        if "phase" not in now:
+            now |= {"phase_step": now["step"], "phase_seconds": now["seconds"]}
+        if "over" in now:  # counted the validation before the first step
+            now["measured"] -= 1
+        known = {field.name for field in fields(cls)}
+        best = now.get("best")
+        return cls(
+            **{name: value for name, value in now.items() if name in known and name != "best"},
+            best=None if best is None else float(best),
+        )
 
 
-class PhasedTraining(ABC):
-    """Trains a model in place and keeps the best one, by validation roll-out, in the run directory.
+class Callback:
+    """Looks on, or acts, while a training runs; a subclass overrides what it needs."""
+
+    def on_step(self, loop: "TrainingLoop") -> None:
+        """Called after each optimiser step and what belongs to it; `loop.save()` writes a checkpoint here."""
+
+    def on_validate(self, loop: "TrainingLoop", found: Validation) -> None:
+        """Called after each validation, and after its model was kept if it is the best."""
+
+    def on_save(self, loop: "TrainingLoop") -> None:
+        """Called after each checkpoint."""
+
+
+class TrainingLoop:
+    """Trains to the end of a budget.
 
     In steps mode everything depends on the seed alone: a run that was killed and resumed ends in bitwise the
     same weights on a CPU. In minutes mode the learning rate follows the clock, and a resumed run uses what is
     left of its budget.
+
+    Attributes:
+        learner: What is trained.
+        budget: When it ends.
+        folder: Run directory; None where nothing is written.
+        state: Where the training stands.
+        last: The last step.
+        log: Metrics of the run while it trains; None where nothing is written.
     """
 
-    _optimiser: torch.optim.Optimizer
-    _sampler: Any  # with state_dict and load_state_dict
+    def __init__(
+        self,
+        learner: Learner,
+        budget: Budget,
+        run: Path | None = None,
+        *,
+        name: str = "training",
+        record: Config | None = None,
+        data: int | None = None,
+        validations: int = 0,
+        validate_first: bool = True,
+        patience: int | None = None,
+        thread_count: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        """Prepare a training.
 
-    def __init__(self, run: Path, model: nn.Module, store: Store, plan: Plan, *, device: str = "cpu") -> None:
-        self._device = require_device(device)
-        self._run, self._network, self._store, self._plan = run, model.to(self._device), store, plan
-        self._data = zlib.crc32(store.frames.tobytes())
-        self._at = Position()
-        self._shares = sum(phase.share for phase in plan.phases)
-
-    @abstractmethod
-    def _enter_phase(self) -> None:
-        """Make the optimiser and the sampler of the present phase."""
-
-    @abstractmethod
-    def _descend(self, phase: Any) -> torch.Tensor:
-        """Take one optimiser step and return the loss."""
-
-    @abstractmethod
-    def _validate(self, metrics: MetricsLog, loss: float, rate: float, progress: Progress | None = None) -> None:
-        """Measure the model, keep it if it is the best, and log."""
-
-    def _stop_early(self) -> bool:
-        """Whether the present phase has nothing more to give."""
-        return False
+        Args:
+            learner: What is trained.
+            budget: When each phase is over.
+            run: Run directory; None to write nothing.
+            name: Name of the checkpoint in RUN/state.
+            record: How the run is made; becomes RUN/config.yaml only when the training starts and nothing of the input
+                was refused, because a run that exists cannot be started again.
+            data: Checksum of the data, which a resumed training must share; None where nothing is compared.
+            validations: How often the model is validated; 0 for never.
+            validate_first: Whether it is validated before the first step, too.
+            patience: Validations in a row without improvement after which a phase ends; None for no such end.
+            thread_count: Threads of tensor operations; None to leave them as they are.
+            callbacks: Called as the training goes.
+            progress: Shown how far the training is.
+        """
+        self.learner, self.budget, self.folder, self.state = learner, budget, run, TrainState()
+        self.callbacks, self.last, self.log = callbacks, Step(), None
+        self._name, self._record, self._data, self._threads, self._progress = name, record, data, thread_count, progress
+        self._validations, self._validate_first, self._patience = validations, validate_first, patience
+        learner.enter(0)
 
     def resume(self) -> None:
-        """Go on from RUN/state.
+        """Go on from RUN/state; what a larger budget adds goes to the present phase and those that follow.
 
         Raises:
             InputError: The state is missing or damaged, or the data are others than before.
         """
-        saved = artifacts.read_tree(self._run / "state", _STATE)
-        if saved.get("data") != self._data:
+        assert self.folder is not None
+        saved = artifacts.read_tree(self.folder / "state", self._name)
+        if self._data is not None and saved.get("data") != self._data:
             raise InputError(
-                f"{self._run}: --resume needs the data that the run was started with, and these differ; "
+                f"{self.folder}: --resume needs the data that the run was started with, and these differ; "
                 "give the same --data, or another --out"
             )
-        self._at = Position(**{**saved["position"], "best": float(saved["position"]["best"])})
-        if self._at.phase < len(self._plan.phases):
-            self._enter_phase()
-            self._optimiser.load_state_dict(saved["optimiser"])
-            self._sampler.load_state_dict(saved["sampler"])
         try:
-            self._network.load_state_dict(saved["model"])
-        except RuntimeError as error:
-            raise InputError(f"{self._run}: state does not fit its configuration ({error})") from None
+            at = self.state = TrainState.read(saved["position"] if "position" in saved else saved["standing"])
+            last = len(self.budget.shares) - 1
+            over, at.phase = at.phase > last, min(at.phase, last)
+            self.learner.enter(at.phase)
+            self.learner.load(saved)
+            at.carried = self.budget.carried(at, replace(self.budget, **saved.get("budget", {})))
+            done = self.budget.done(at)
+            if over and (done >= 1.0 or not at.phase_step):
+                at.phase = last + 1
+            else:  # a larger budget spreads its validations anew
+                at.measured = int(done * self._checks(at.phase))
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise InputError(f"{self.folder}: state does not fit its configuration ({error})") from None
 
-    def run(self, progress: Progress | None = None) -> Position:
-        """Train to the end of the budget and return where the training ended."""
-        with threads(self._plan.threads), MetricsLog(self._run, self._at.step) as metrics:
-            if self._at.step == 0:
-                self._validate(metrics, loss=float("nan"), rate=0.0)
-            while self._at.phase < len(self._plan.phases):
-                self._run_phase(metrics, progress)
-            metrics.write(self._at.step, finished=True, seconds=self._at.seconds, cpu_seconds=self._at.cpu_seconds)
-        return self._at
+    def run(self, log: MetricsLog | None = None) -> TrainState:
+        """Train to the end of the budget.
 
-    @property
-    def _stage(self) -> Stage:
-        return self._plan.phases[self._at.phase]
+        Args:
+            log: Metrics to write to; None for those of the run directory, which then end with a closing line.
 
-    def _done(self) -> float:
-        """Share of the present phase that is done."""
-        plan, share = self._plan, self._stage.share / self._shares
-        if plan.steps is not None:
-            return self._at.phase_step / max(1, round(plan.steps * share))
-        assert plan.minutes is not None  # settings hold one of the two
-        return self._at.phase_seconds / (60.0 * plan.minutes * share)
+        Returns:
+            Where the training ended.
 
-    def _run_phase(self, metrics: MetricsLog, progress: Progress | None) -> None:
-        at, phase = self._at, self._stage
-        checks = max(1, round(self._plan.validations * phase.share / self._shares))
-        wall, cpu, saved = time.perf_counter(), time.process_time(), time.perf_counter()
-        loss, rate = torch.tensor(float("nan")), 0.0
-        while (done := self._done()) < 1.0 and not self._stop_early():
-            rate = set_rate(self._optimiser, self._plan, phase, done)
-            loss = self._descend(phase)
-            wall, cpu = self._clock(wall, cpu)
-            if self._done() * checks >= at.measured + 1:
+        Raises:
+            Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
+        """
+        if self.folder is not None and self._record is not None:
+            artifacts.write_text(self.folder / "config.yaml", to_yaml(self._record))
+        with ExitStack() as stack:
+            if self._threads is not None:
+                stack.enter_context(threads(self._threads))
+            self.log = log
+            if log is None and self.folder is not None:
+                self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))
+            self._interruption = stack.enter_context(Interruption())
+            try:
+                self._train()
+            except Interrupted as stop:  # here, or in a training within this one
+                raise Interrupted(self._interrupted(), stop.code) from None
+            if log is None and self.log is not None:
+                times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
+                self.log.write(self.state.step, finished=True, **self.learner.closing(self.state), **times)
+        return self.state
+
+    def save(self) -> None:
+        """Write a checkpoint to RUN/state."""
+        if self.folder is None:
+            return
+        limits = {"steps": self.budget.steps, "minutes": self.budget.minutes}
+        tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
+        if self._data is not None:
+            tree["data"] = self._data
+        artifacts.write_tree(self.folder / "state", self._name, tree)
+        for callback in self.callbacks:
+            callback.on_save(self)
+
+    def _checks(self, phase: int) -> int:
+        return self.budget.validations(phase, self._validations)
+
+    def _train(self) -> None:
+        if self.state.step == 0 and self._validations and self._validate_first:
+            self._write(self._validate())
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self.learner.begin(self.state)
+        while self.state.phase < len(self.budget.shares):
+            self._run_phase()
+        self.learner.finish(self.state)
+
+    def _run_phase(self) -> None:
+        at, checks, saved = self.state, self._checks(self.state.phase), time.perf_counter()
+        while (done := self.budget.done(at)) < 1.0 and not self._exhausted():
+            self.last = self.learner.step(done, at)
+            at.step, at.phase_step, at.skipped = at.step + 1, at.phase_step + 1, at.skipped + (not self.last.taken)
+            self._clock()
+            found = None
+            if self.budget.done(at) * checks >= at.measured + 1:
                 at.measured += 1
-                self._validate(metrics, float(loss), rate, progress)
+                found = self._validate()
+            self._write(found)
+            self._show(found)
             if time.perf_counter() - saved > SAVE_SECONDS:
-                self._save()
+                self.save()
                 saved = time.perf_counter()
-        self._at = replace(at, phase=at.phase + 1, phase_step=0, phase_seconds=0.0, measured=0, stale=0)
-        if self._at.phase < len(self._plan.phases):
-            self._enter_phase()
-        self._save()
-
-    def _apply(self, norm: torch.Tensor) -> None:
-        """Step the optimiser along gradients of finite norm; others are counted and left out."""
-        if torch.isfinite(norm):
-            self._optimiser.step()
+            for callback in self.callbacks:
+                callback.on_step(self)
+            if self._interruption.signal is not None:
+                self.save()
+                raise self._interruption.error(self._interrupted())
+        over = self.learner.leave(self) or at.phase + 1 == len(self.budget.shares)
+        if over:  # what this phase used is kept: with a larger budget it goes on
+            at.phase = len(self.budget.shares)
         else:
-            self._at.skipped += 1
-        self._at.step += 1
-        self._at.phase_step += 1
+            at.phase, at.phase_step, at.phase_seconds, at.measured, at.stale = at.phase + 1, 0, 0.0, 0, 0
+            at.carried = 0.0
+            self.learner.enter(at.phase)
+        self.save()
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
 
-    def _clock(self, wall: float, cpu: float) -> tuple[float, float]:
-        wall_now, cpu_now = time.perf_counter(), time.process_time()
-        self._at.seconds += wall_now - wall
-        self._at.phase_seconds += wall_now - wall
-        self._at.cpu_seconds += cpu_now - cpu
-        return wall_now, cpu_now
+    def _exhausted(self) -> bool:
+        return self._patience is not None and self.state.stale >= self._patience
 
-    def _standing(self, loss: float, rate: float, score: float) -> dict[str, Any]:
-        """Return what every line of a validation says."""
-        at = self._at
-        return {
-            "phase": at.phase,
-            "loss": loss,
-            "rate": rate,
-            "seconds": round(at.seconds, 3),
-            "cpu_seconds": round(at.cpu_seconds, 3),
-            "skipped": at.skipped,
-            "rollout_score": score,
-        }
+    def _clock(self) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.state.seconds += wall - self._wall
+        self.state.phase_seconds += wall - self._wall
+        self.state.cpu_seconds += cpu - self._cpu
+        self._wall, self._cpu = wall, cpu
 
-    def _overall(self) -> float:
-        before = sum(phase.share for phase in self._plan.phases[: self._at.phase])
-        return min(1.0, (before + min(1.0, self._done()) * self._stage.share) / self._shares)
+    def _validate(self) -> Validation:
+        at, found = self.state, self.learner.validate(self.state)
+        at.stale += 1
+        if at.best is None or self.learner.better(found.score, at.best):
+            at.best, at.stale = found.score, 0
+            self.learner.keep(at)
+        for callback in self.callbacks:
+            callback.on_validate(self, found)
+        return found
 
-    def _save(self) -> None:
-        tree = {
-            "data": self._data,
-            "position": {**asdict(self._at), "best": str(self._at.best)},
-            "model": self._network.state_dict(),
-            "optimiser": self._optimiser.state_dict(),
-            "sampler": self._sampler.state_dict(),
-        }
-        artifacts.write_tree(self._run / "state", _STATE, tree)
+    def _write(self, found: Validation | None) -> None:
+        values = self.learner.metrics(self, found)
+        if values and self.log is not None:
+            self.log.write(self.state.step, **values)
+
+    def _show(self, found: Validation | None) -> None:
+        text = self.learner.text(self, found)
+        if text is not None and self._progress is not None:
+            self._progress.update(self.budget.overall(self.state), text)
+
+    def _interrupted(self) -> str:
+        if self.folder is None:
+            return KEPT
+        return f"{self.folder}: interrupted at step {self.state.step}; the same command with --resume goes on"
 
 
-def has_state(run: Path) -> bool:
-    """Return whether a run directory holds a state to resume from."""
-    return (run / "state" / f"{_STATE}.json").is_file()
+def has_state(run: Path, name: str = "training") -> bool:
+    """Return whether a run directory holds a checkpoint to resume from."""
+    return (run / "state" / f"{name}.json").is_file()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training reports as it goes: JSON lines always, TensorBoard, and a progress bar."""
 
+import copy
 import json
 import math
 from pathlib import Path
@@ -29,15 +30,23 @@ class MetricsLog:
         path = run / "metrics.jsonl"
         kept = [line for line in _complete_lines(path) if _before(json.loads(line), step)] if step else []
         write_text(path, "".join(kept))
+        self._first = 0
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step or None)
 
     def write(self, step: int, **values: Any) -> None:
         """Append one line; numbers also go to TensorBoard. What is not finite becomes null, as JSON has no NaN."""
+        step += self._first
         self._file.write(json.dumps({"step": step, **_finite(values)}, allow_nan=False) + "\n")
         self._file.flush()
         for name, value in _scalars(values):
             self._board.add_scalar(name, value, step)
+
+    def after(self, first: int) -> "MetricsLog":
+        """Return the same log for a stage whose steps count from `first`."""
+        stage = copy.copy(self)
+        stage._first = first
+        return stage
 
     def __enter__(self) -> Self:
         return self

@@ -2,16 +2,19 @@
 """What the training of every kind of model is told: phases, a budget, an optimiser."""
 
 import math
-from typing import Literal, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
+from neurodyn.learn.optimiser import require_scheduled
+from neurodyn.learn.schedule import Schedule
 
 
 class Stage(Config, frozen=True, kw_only=True):
-    """One stage of a training: its own loss, batch and learning-rate schedule.
+    """One phase of a training: its own loss, batch and learning-rate schedule.
 
     Attributes:
         share: Share of the budget (of all phases' shares together).
@@ -32,10 +35,10 @@ class Plan(Config, frozen=True, kw_only=True):
     """How a model is trained, whatever it is.
 
     Attributes:
-        phases: Stages, in order.
+        phases: Phases, in order.
         minutes: Time budget [min]; None to train for `steps`.
         steps: Optimiser steps; used where `minutes` is None.
-        optimiser: "soap" (Shampoo's eigenbasis with Adam in it, arXiv 2409.11321) or "adam".
+        optimiser: "soap", "adam", or another one of `learn.optimiser.OPTIMISERS`.
         weight_decay: Decoupled weight decay.
         clip: Greatest norm of a gradient.
         warmup: Share of a phase in which the rate rises.
@@ -48,10 +51,12 @@ class Plan(Config, frozen=True, kw_only=True):
         seed: Seed of weights and batches.
     """
 
+    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "steps", "validations")
+
     phases: tuple[Stage, ...]
     minutes: float | None = None
     steps: int | None = None
-    optimiser: Literal["soap", "adam"] = "soap"
+    optimiser: str = "soap"
     weight_decay: float = 0.0
     clip: float = 1.0
     warmup: float = 0.02
@@ -71,6 +76,68 @@ class Plan(Config, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value}; valid: a finite number above 0")
+        require_scheduled(self.optimiser)
+
+    @property
+    def budget(self) -> "Budget":
+        """When each phase is over."""
+        return Budget(self.steps, self.minutes, tuple(phase.share for phase in self.phases))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate over a phase."""
+        return Schedule(warmup=self.warmup, final=self.final)
+
+
+class Spent(Protocol):
+    """What a training has used of its budget."""
+
+    phase: int
+    phase_step: int
+    phase_seconds: float
+    carried: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Steps, wall time, or both: what is used up first ends a phase.
+
+    Attributes:
+        steps: Optimiser steps in all phases; None for no limit.
+        minutes: Wall time of all phases [min]; None for no limit.
+        shares: Share of each phase (of all shares together).
+    """
+
+    steps: int | None = None
+    minutes: float | None = None
+    shares: tuple[float, ...] = (1.0,)
+
+    def done(self, at: Spent) -> float:
+        """Return the share of the present phase that is done."""
+        share, done = self.shares[at.phase] / sum(self.shares) + at.carried, 0.0
+        if self.steps is not None:
+            done = at.phase_step / max(1, round(self.steps * share))
+        if self.minutes is not None:
+            done = max(done, at.phase_seconds / (60.0 * self.minutes * share))
+        return done
+
+    def carried(self, at: Spent, former: "Budget") -> float:
+        """Return the share of this budget that phases which ended under a smaller one leave to the present one."""
+        limits = ((former.steps, self.steps), (former.minutes, self.minutes))
+        ratio = next((old / new for old, new in limits if old is not None and new is not None), 1.0)
+        before = sum(self.shares[: at.phase]) / sum(self.shares)
+        return at.carried if ratio == 1.0 else before - ratio * (before - at.carried)
+
+    def overall(self, at: Spent) -> float:
+        """Return the share of the whole training that is done."""
+        if at.phase >= len(self.shares):
+            return 1.0
+        before = sum(self.shares[: at.phase])
+        return min(1.0, (before + min(1.0, self.done(at)) * self.shares[at.phase]) / sum(self.shares))
+
+    def validations(self, phase: int, count: int) -> int:
+        """Return how many of `count` validations of a training fall into a phase."""
+        return max(1, round(count * self.shares[phase] / sum(self.shares))) if count else 0
 
 
 P = TypeVar("P", bound=Plan)

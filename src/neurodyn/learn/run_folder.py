@@ -1,23 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory at the start of a training: what may be begun, gone on with, or is refused."""
+"""A run directory at the start of a training: how the run is made, and whether it may be begun or gone on with."""
 
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from neurodyn.core import artifacts
-from neurodyn.core.config import Config, read_config, to_yaml
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from neurodyn.core.blueprint import Blueprint
+from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
-from neurodyn.learn.loop import PhasedTraining, Position, has_state
+from neurodyn.core.parameter import Parameter
+from neurodyn.data.store import Store
+from neurodyn.learn.learner import Learner
+from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import Progress
+from neurodyn.learn.plan import Plan
+
+S = TypeVar("S", bound=Config)
 
 
-def check_run(out: Path, record: Config, resume: bool) -> bool:
-    """Compare what a run is about with what is there; return whether there is a state to go on from.
+class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=True):
+    """How a run was made: its config.yaml, which holds what there is to say of its kind.
+
+    Attributes:
+        kind: Kind of dynamics; empty for policies.
+        robot: Name or path of the robot's declaration.
+        data: Path of the trajectories.
+        task: Name of a policy's task.
+        dynamics: What a policy was trained in, as the user calls it.
+        parameters: Quantities that were identified.
+        blueprint: Networks of a hybrid model, or the candidates of a discovery.
+        settings: Resolved settings.
+        starts: Log that was given for a policy's starts.
+        versions: Versions of the packages that made it.
+        base: Run that it started from; None for one from scratch.
+    """
+
+    kind: str = ""
+    robot: str = ""
+    data: str = ""
+    task: str = ""
+    dynamics: str = ""
+    parameters: tuple[Parameter, ...] | UnsetType = UNSET
+    blueprint: Blueprint | UnsetType | None = UNSET
+    settings: S
+    starts: str | UnsetType | None = UNSET
+    versions: dict[str, str]
+    base: str | UnsetType | None = UNSET
+
+
+_FREE = ("data", "versions")
+"""What a resumed run may say anew: data are compared by their content."""
+
+
+def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str = "training") -> bool:
+    """Compare what a run is about with what is there; everything but the budget must be the same.
 
     Args:
         out: Run directory.
-        record: How the run is to be made; RUN/config.yaml must say the same of robot, settings and base model.
-        resume: Whether to go on with a run that was killed.
+        record: How the run is to be made.
+        resume: Whether to go on with a run that was stopped.
+        state: Name of the checkpoint.
+
+    Returns:
+        Whether there is a state to go on from; a training that was killed before its first save begins anew.
 
     Raises:
         InputError: The run exists (and `resume` is not asked for), does not, or was made in another way.
@@ -26,27 +75,61 @@ def check_run(out: Path, record: Config, resume: bool) -> bool:
     if resume:
         if not path.exists():
             raise InputError(f"{out}: holds no training to resume (no config.yaml); leave out --resume to start one")
-        before: Any = read_config(path, type(record))
-        for name in ("robot", "settings", "base"):
-            if getattr(before, name, None) != getattr(record, name, None):
+        before: RunRecord[Any] = read_config(path, RunRecord[type(record.settings)])
+        for name in record.__struct_fields__:
+            if name not in _FREE and _lasting(getattr(before, name)) != _lasting(getattr(record, name)):
                 raise InputError(
                     f"{path}: --resume needs the {name} that the run was started with; "
                     "leave out the flags that differ, or give another --out"
                 )
-        return has_state(out)  # a training that was killed before its first save begins anew
-    if path.exists():
+        return has_state(out, state)
+    if path.exists() or (out / "model").exists():
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; give a folder for the run")
     return False
 
 
-def run_training(
-    trainer: PhasedTraining, out: Path, record: Config, going_on: bool, progress: Progress | None
-) -> Position:
-    """Run a training to its end, from where it was stopped if it goes on."""
-    if going_on:
-        trainer.resume()
-    else:  # only now, when nothing of the input was refused: a run that exists cannot be started again
-        artifacts.write_text(out / "config.yaml", to_yaml(record))
-    return trainer.run(progress)
+def train_by_plan(
+    learner: Learner,
+    out: Path,
+    store: Store,
+    record: RunRecord[Any],
+    *,
+    resume: bool,
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+    patience: int | None = None,
+) -> TrainState:
+    """Train a model of a store as the plan in its record says, from where it was stopped if `resume`.
+
+    Returns:
+        Where the training ended.
+    """
+    plan: Plan = record.settings
+    loop = TrainingLoop(
+        learner, plan.budget, out, record=record, data=checksum(store), validations=max(1, plan.validations),
+        patience=patience, thread_count=plan.threads, callbacks=callbacks, progress=progress,
+    )  # fmt: skip
+    if resume:
+        loop.resume()
+    return loop.run()
+
+
+def place_of(data: Store | str | Path) -> str:
+    """Return where data came from, for the record."""
+    return "" if isinstance(data, Store) else str(data)
+
+
+def checksum(store: Store) -> int:
+    """Return what a resumed training tells its data by."""
+    return zlib.crc32(store.frames.tobytes())
+
+
+def _lasting(value: Any) -> Any:
+    """Return a part of a record without its budget, as plain data."""
+    plain = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+    for name in getattr(value, "budget_fields", ()):
+        head, _, tail = name.partition(".")
+        (plain[head] if tail else plain).pop(tail or head, None)
+    return plain

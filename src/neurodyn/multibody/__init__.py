@@ -1,2 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Articulated bodies, from a mechanism to a compiled, differentiable step."""
+
+from typing import TYPE_CHECKING
+
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.multibody.articulated import Tree
+    from neurodyn.multibody.contact_model import ContactModel, Contacts
+    from neurodyn.multibody.engine import CONTACT_MODELS, INTEGRATORS, Engine, EngineConfig, nominal
+    from neurodyn.multibody.free_motion import FreeMotion
+    from neurodyn.multibody.pd import pd_torque
+    from neurodyn.multibody.points import wrenches
+    from neurodyn.multibody.trace import maximum
+
+__all__ = [
+    "CONTACT_MODELS", "INTEGRATORS", "ContactModel", "Contacts", "Engine", "EngineConfig", "FreeMotion", "Tree",
+    "maximum", "nominal", "pd_torque", "wrenches",
+]  # fmt: skip
+
+lazy(__name__)

@@ -1,29 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact as impulses: velocities after a step in which no touching point goes deeper and friction is Coulomb's.
+r"""Contact as impulses: velocities after a step in which no touching point goes deeper and friction is Coulomb's.
 
-With Jacobian rows J of the touching points (normal n, tangents t) and the velocities qd* of a step without contact,
-impulses x change velocities by M^-1 J^T x, and points then move with u = A x + J qd*, A = J M^-1 J^T + R. Wanted is
+With Jacobian rows J of the touching points (normal n, tangents t) and the velocities $\dot q^*$ of a step without
+contact, impulses x change velocities by $M^{-1} J^T x$, and points then move with
 
-    n >= 0,  u_n >= max(e v, b),  one of them an equality;  |t| <= mu n, against the slip
+$$u = A x + J \dot q^*, \qquad A = J M^{-1} J^T + R$$
 
-(Stewart and Trinkle 1996; Heiden et al. 2021, NeuralSim). v is the speed at which the point came and e the restitution.
-b is Baumgarte's term: a share of the depth is taken back in a step, r = a (depth - slop) / dt, at less than a speed c,
-b = r c / (r + c), so that what falls in deep comes out and does not fly up. The greater of both counts: a rebound is
-not pushed as well. R (constraint force mixing) lets a point yield by R per unit of impulse, which keeps the problem
-well posed where points or joints are redundant. Impulses are those of `gauss_seidel`.
+$$n \ge 0, \quad u_n \ge w, \quad n\,(u_n - w) = 0, \quad w = \max(e\,v, b); \qquad |t| \le \mu n$$
+
+with t against the slip (Stewart and Trinkle 1996; Heiden et al. 2021, NeuralSim). v is the approach speed, e the
+restitution. b is Baumgarte's term: it takes back a share of the depth in a step, $r = a\,(depth - slop)/dt$,
+saturated at a speed c, $b = r c/(r + c)$, so that deep penetration is resolved without throwing the body up. The
+greater of both counts: a rebound is not pushed as well. R (constraint force mixing) lets a point yield by R per unit of
+impulse, which keeps the problem well posed where points or joints are redundant. Impulses are those of `gauss_seidel`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neurodyn.core.errors import require
 from neurodyn.multibody.articulated import LinkMotion, Quantity, Tree
+from neurodyn.multibody.contact_model import ContactModel, Contacts
 from neurodyn.multibody.gauss_seidel import cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import LinkPose, Touch
 from neurodyn.multibody.sweeps_loop import Adjoint
 from neurodyn.multibody.trace import maximum, select_less
-from neurodyn.multibody.vectors import IDENTITY, Vector, cross, dot
+from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
 NAMES = ("contact.friction", "contact.restitution", "contact.baumgarte", "contact.cfm")
 """Quantities of the model: mu, e, a, R [1/kg]."""
@@ -33,12 +37,12 @@ DEFAULTS = {"contact.friction": 0.8, "contact.restitution": 0.0, "contact.baumga
 
 @dataclass(frozen=True)
 class ImpulseSettings:
-    """How impulses are found.
+    """Solver settings of the impulses.
 
     Attributes:
         sweeps: Sweeps of projected Gauss-Seidel.
         slop: Depth that Baumgarte's term leaves alone [m].
-        push: Speed below which what it asks for stays [m/s].
+        push: Saturation speed of Baumgarte's term [m/s].
         adjoint: "taped" for the derivative of the sweeps that are done, "implicit" for that of the solution.
     """
 
@@ -48,10 +52,8 @@ class ImpulseSettings:
     adjoint: Adjoint = "taped"
 
     def __post_init__(self) -> None:
-        if self.sweeps < 1:
-            raise ValueError(f"sweeps is {self.sweeps}; valid: at least 1")
-        if not self.push > 0:
-            raise ValueError(f"push is {self.push}; valid: a speed above 0 [m/s]")
+        require(self.sweeps >= 1, "sweeps", self.sweeps, "at least 1")
+        require(self.push > 0, "push", self.push, "a speed above 0 [m/s]")
 
 
 DEFAULT_SETTINGS = ImpulseSettings()
@@ -59,15 +61,15 @@ DEFAULT_SETTINGS = ImpulseSettings()
 
 @dataclass
 class ContactRows:
-    """Directions in which touching points are held, and what impulses along them do.
+    """The constrained directions of touching points, and what impulses along them do.
 
     Attributes:
         inertia: The factored mass matrix.
         touched: The points that the mechanism can move along their normals; rows are theirs.
         tangents: Number of tangents of each.
         directions: Unit vectors of the rows, world axes: normal, tangents, point after point.
-        jacobian: Velocity along each by the velocity coordinates.
-        half: The rows of the Jacobian, halfway to M^-1 J^T (`TreeInertia.halfway`).
+        jacobian: Velocity along each row by the velocity coordinates.
+        half: The rows $L^{-T} J^T$, halfway to $M^{-1} J^T$ (`TreeInertia.halfway`).
     """
 
     inertia: TreeInertia
@@ -78,12 +80,12 @@ class ContactRows:
     half: list[list[Any]]
 
     def matrix(self, cfm: Any) -> list[list[Any]]:
-        """Return J M^-1 J^T + R, of which only entries [i][j] with j <= i are filled in."""
+        r"""Return $J M^{-1} J^T + R$, of which only entries [i][j] with j <= i are filled in."""
         weighted = [self.inertia.weighted(y) for y in self.half]
-        found = [[_sum_of_products(y, other) for other in weighted[: i + 1]] for i, y in enumerate(self.half)]
-        for i, row in enumerate(found):
+        matrix = [[_sum_of_products(y, other) for other in weighted[: i + 1]] for i, y in enumerate(self.half)]
+        for i, row in enumerate(matrix):
             row[i] = row[i] + cfm
-        return found
+        return matrix
 
     def velocity_change(self, impulses: Sequence[Any]) -> list[Any]:
         """Return M^-1 J^T x."""
@@ -92,9 +94,9 @@ class ContactRows:
 
 
 def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]) -> ContactRows:
-    """Return the rows of touching points; there is none where the mechanism's structure lets nothing move."""
+    """Return the rows of touching points; points that the mechanism's structure cannot move have none."""
     inertia = TreeInertia(tree, poses)
-    found = ContactRows(inertia, [], [], [], [], [])
+    rows = ContactRows(inertia, [], [], [], [], [])
     for touch in touched:
         normal_row = inertia.row(touch.link, touch.arm, touch.normal)
         if all(map(is_zero, normal_row)):
@@ -102,29 +104,29 @@ def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]
         rigid = [axis for axis in range(3) if all(map(is_zero, inertia.row(touch.link, touch.arm, IDENTITY[axis])))]
         tangents = [(d, inertia.row(touch.link, touch.arm, d)) for d in tangent_axes(touch.normal, rigid)]
         tangents = [(d, row) for d, row in tangents if not all(map(is_zero, row))]
-        found.touched.append(touch)
-        found.tangents.append(len(tangents))
-        found.directions += [touch.normal, *(d for d, _ in tangents)]
-        found.jacobian += [normal_row, *(row for _, row in tangents)]
-    found.half = [inertia.halfway(row) for row in found.jacobian]
-    return found
+        rows.touched.append(touch)
+        rows.tangents.append(len(tangents))
+        rows.directions += [touch.normal, *(d for d, _ in tangents)]
+        rows.jacobian += [normal_row, *(row for _, row in tangents)]
+    rows.half = [inertia.halfway(row) for row in rows.jacobian]
+    return rows
 
 
 def tangent_axes(normal: Vector, rigid: Sequence[int] = ()) -> tuple[Vector, Vector]:
     """Return two unit vectors at right angles to a unit normal and to each other.
 
-    Duff et al. 2017, "Building an orthonormal basis, revisited": finite for every normal. Where a world axis along
-    which nothing moves (`rigid`) has no part in the normal, it is one of them, so that its row can be left out.
+    Duff et al. 2017, "Building an orthonormal basis, revisited": finite for every normal. A world axis along which
+    nothing moves (`rigid`) is one of them where it is in the plane, so that its row can be left out.
     """
     for axis in rigid:
         if is_zero(normal[axis]):
             first = cross(IDENTITY[axis], normal)
-            return first, list(IDENTITY[axis])
+            return first, IDENTITY[axis]
     x, y, z = normal
     sign = select_less(z, 0.0, -1.0, 1.0)
     a = -1.0 / (sign + z)
     b = x * y * a
-    return [1.0 + sign * x * x * a, sign * b, -(sign * x)], [b, sign + y * y * a, -y]
+    return array([1.0 + sign * x * x * a, sign * b, -(sign * x)]), array([b, sign + y * y * a, -y])
 
 
 def contact_impulses(
@@ -167,22 +169,38 @@ def contact_velocities(
 ) -> list[Any]:
     """Return the velocities after the impulses, in Newton's coordinates.
 
-    Args:
-        tree: The mechanism.
-        motions: Motions of its links at the beginning of the step.
-        poses: Where they are.
-        touched: Points beside the ground, with their velocities at the beginning of the step.
-        q: Positions.
-        qd_free: Velocities at the end of the step, were there no contact.
-        dt: Length of the step [s].
-        quantity: Values of the quantities in `NAMES`.
-        settings: How impulses are found.
+    tree: The mechanism.
+    motions: Motions of its links at the beginning of the step.
+    poses: Their poses.
+    touched: Points beside the ground, with their velocities at the beginning of the step.
+    q: Positions.
+    qd_free: Velocities at the end of the step without contact.
+    dt: Length of the step [s].
+    quantity: Values of the quantities in `NAMES`.
+    settings: Solver settings of the impulses.
     """
     rows = contact_rows(tree, poses, touched)
     if not rows.touched:
         return list(qd_free)
     change = rows.velocity_change(contact_impulses(rows, qd_free, dt, quantity, settings))
     return [v + more for v, more in zip(qd_free, change, strict=True)]
+
+
+class Impulse(ContactModel):
+    """Contact as impulses at the end of a step."""
+
+    defaults = DEFAULTS
+
+    def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
+        """Return accelerations over the step."""
+        before, dt = contacts.qd, contacts.dt
+        links = contacts.tree, contacts.motions, contacts.poses, contacts.touched
+        unhindered = [v + dt * a for v, a in zip(before, free, strict=True)]
+        solved = contact_velocities(*links, contacts.q, unhindered, dt, contacts.scope)
+        return [(after - v) * (1.0 / dt) for after, v in zip(solved, before, strict=True)]
+
+
+IMPULSE = Impulse()
 
 
 def _sum_of_products(a: Sequence[Any], b: Sequence[Any]) -> Any:

@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contact as a force that follows from the state: Hunt and Crossley's spring-damper with smooth friction.
+r"""Contact as a force that follows from the state: Hunt and Crossley's spring-damper with smooth friction.
 
-Normal force (Hunt and Crossley 1975, "Coefficient of restitution interpreted as damping in vibroimpact"), with depth d
-and its rate v:
+Normal force at depth d with rate $\dot d$ (Hunt and Crossley 1975, "Coefficient of restitution interpreted as damping
+in vibroimpact"), and friction against the sliding velocity u (Brown and McPhee 2016, "A continuous velocity-based
+friction model for dynamics and control with physically meaningful parameters", without its static and viscous parts):
 
-    f_n = max(k d^(3/2) (1 + c v), 0)
-
-Friction against the sliding velocity u of size s (Brown and McPhee 2016, "A continuous velocity-based friction
-model for dynamics and control with physically meaningful parameters", without its static and viscous parts):
-
-    f_t = -mu f_n tanh(4 s / v0) u / s
+$$f_n = \max(k\,d^{3/2} (1 + c\,\dot d),\ 0), \qquad f_t = -\mu f_n \tanh(4 |u|/v_0)\,\frac{u}{|u|}$$
 """
 
 from typing import Any
 
 from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.points import Touch
+from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
+from neurodyn.multibody.points import Touch, wrenches
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
-from neurodyn.multibody.vectors import Vector, add, dot, scale, subtract
+from neurodyn.multibody.vectors import Vector, array, dot
 
 NAMES = ("contact.stiffness", "contact.damping", "contact.friction", "contact.slip_speed")
 """Quantities of the model: k [N/m^1.5], c [s/m], mu, v0 [m/s]."""
@@ -35,13 +32,28 @@ def normal_force(quantity: Quantity, touch: Touch) -> Any:
 
 def friction_force(quantity: Quantity, touch: Touch, normal: Any) -> Vector:
     """Return the friction force on the point, world axes [N]."""
-    slip = subtract(touch.velocity, scale(dot(touch.normal, touch.velocity), touch.normal))
+    slip = touch.velocity - dot(touch.normal, touch.velocity) * array(touch.normal)
     speed = safe_sqrt(dot(slip, slip))
     size = quantity("contact.friction") * normal * tanh(4.0 * speed / quantity("contact.slip_speed"))
-    return scale(-1.0 * size / speed, slip)
+    return -1.0 * size / speed * slip
 
 
-def contact_force(quantity: Quantity, touch: Touch) -> Vector:
-    """Return the whole force on the point, world axes [N]."""
-    normal = normal_force(quantity, touch)
-    return add(scale(normal, touch.normal), friction_force(quantity, touch, normal))
+class Force(ContactModel):
+    """Contact as a force; networks may act on the normal force and the friction of each point."""
+
+    defaults = DEFAULTS
+
+    def forces(self, contacts: Contacts) -> Wrenches:
+        """Return the wrenches on the links."""
+        scope, forces = contacts.scope, []
+        for touch in contacts.touched:
+            normal = scope.define(f"contact.{touch.name}.normal", normal_force(scope, touch))
+            friction = [
+                scope.define(f"contact.{touch.name}.friction.{axis}", value)
+                for axis, value in zip("xyz", friction_force(scope, touch, normal), strict=True)
+            ]
+            forces.append(array([normal * n + f for n, f in zip(touch.normal, friction, strict=True)]))
+        return wrenches(contacts.poses, contacts.touched, forces)
+
+
+FORCE = Force()

@@ -1,29 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hybrid engine: the step of a mechanism, with contacts and networks, traced and compiled.
 
-A step is: joint torques (actuators, friction, springs, limits), contact forces, accelerations by the articulated-body
-algorithm, velocities, impulses of the contacts where these are solved as impulses, positions (semi-implicit Euler).
+A step computes joint torques (actuators, friction, springs, limits), contact forces, accelerations by the
+articulated-body algorithm, velocities, contact impulses where contacts are impulses, and positions (semi-implicit
+Euler).
 """
 
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
-from neurodyn.multibody import contact_force
-from neurodyn.multibody.articulated import LinkMotion, Tree
-from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.passive import passive_torque
-from neurodyn.multibody.points import LinkPose, Touch, link_poses, touches, wrenches
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
-from neurodyn.multibody.vectors import Vector, add
+from neurodyn.multibody.vectors import ZERO, Vector, array
 
-SIZE = "points.size"
-"""Quantity: factor on the places and radii of the points that touch."""
+CONTACT_MODELS: Registry[ContactModel] = Registry(
+    "contact model",
+    force="neurodyn.multibody.contact_force:FORCE",
+    impulse="neurodyn.multibody.complementarity:IMPULSE",
+)
+"""Contact models by name."""
+
+EULER = "semi-implicit-euler"
+INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.multibody.integration:advanced"})
+"""Integrators by name."""
 
 GROUND = 6
 """Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
@@ -34,22 +45,27 @@ class EngineConfig(Config, frozen=True):
 
     Attributes:
         substeps: Steps in a frame.
-        contact: "force" (Hunt-Crossley), "impulse" (complementarity), or None for no contacts.
-        ground: "plane" for one plane under all points, "contact points" for a point and a normal for each, held over a
+        contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity); None for no contacts.
+        ground: "plane" for one plane under all points, "contact_points" for a point and a normal for each, held over a
             frame.
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
+        integrator: Name of an integrator; unset for semi-implicit Euler.
     """
 
     substeps: int = 4
-    contact: Literal["force", "impulse"] | None = None
+    contact: str | None = None
     ground: Literal["plane", "contact_points"] = "plane"
     free: tuple[str, ...] = ()
     blueprint: Blueprint = Blueprint()
+    integrator: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if self.substeps < 1:
-            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
+        if self.contact is not None:
+            CONTACT_MODELS.require(self.contact)
+        if self.integrator is not UNSET:
+            INTEGRATORS.require(self.integrator)
+        require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
 
 
 class Engine:
@@ -59,7 +75,7 @@ class Engine:
         mechanism: The mechanism.
         config: What is computed.
         program: The recurrence: state [q, qd], control, ground as what is held, parameters, weights.
-        names: Names of all quantities that the step makes use of, in that order: those that a blueprint may act on.
+        names: Names of all quantities that the step uses, in order of use: those that a blueprint may act on.
     """
 
     def __init__(self, mechanism: Mechanism, spec: StateSpec, config: EngineConfig, threads: int = 1) -> None:
@@ -72,8 +88,8 @@ class Engine:
             threads: CPU threads among which worlds are split.
 
         Raises:
-            InputError: A free quantity or a blueprint names what is not there, the blueprint forms a cycle, or the
-                state is that of another mechanism.
+            InputError: A free quantity or a blueprint names an unknown one, the blueprint forms a cycle, or the state
+                is that of another mechanism.
         """
         _require_joints(mechanism, spec)
         if config.contact is not None and not mechanism.points:
@@ -82,6 +98,8 @@ class Engine:
         self._spec = spec
         self._dt = spec.dt / config.substeps
         self._nominal = nominal(mechanism, config.contact)
+        self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
+        self._advanced = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
             if name not in self._nominal:
                 raise InputError(f"there is no parameter {name!r}; valid: {choices(self._nominal)}")
@@ -126,10 +144,7 @@ class Engine:
 
     def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope]:
         mechanism, config = self.mechanism, self.config
-        constants: dict[str, Scalar] = {
-            **self._nominal,
-            **dict(zip(config.free, inputs.parameters, strict=True)),
-        }
+        constants: dict[str, Scalar] = {**self._nominal, **dict(zip(config.free, inputs.parameters, strict=True))}
         scope = Scope(inputs.graph, constants, blueprint)
         q, qd, control = (
             [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
@@ -147,24 +162,18 @@ class Engine:
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         torque = self._torques(scope, tree, q, qd, control)
         forces = self._external(scope)
-        if config.contact == "force":
-            forces = _merged(forces, self._contact_forces(scope, tree, motions, inputs.held))
+        contacts = Contacts(scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt)
+        if self._contact is not None:
+            forces = _merged(forces, self._contact.forces(contacts))
         acceleration = [
             scope.define(f"acceleration.{name}", value)
             for name, value in zip(self._spec.qd_names, tree.accelerations(motions, q, torque, forces), strict=True)
         ]
-        if config.contact == "impulse":
-            acceleration = self._impulses(scope, tree, motions, q, qd, acceleration, inputs.held)
-        return [x for part in advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
+        if self._contact is not None:
+            acceleration = self._contact.accelerations(contacts, acceleration)
+        return [x for part in self._advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
 
-    def _torques(
-        self,
-        scope: Scope,
-        tree: Tree,
-        q: list,
-        qd: list,
-        control: list,  # type: ignore[type-arg]
-    ) -> list[Scalar]:
+    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], control: list[Any]) -> list[Scalar]:
         names = self._spec.qd_names
         torque: list[Scalar] = [0.0] * len(names)
         for dof, value in zip(self._spec.control_dofs, control, strict=True):
@@ -176,61 +185,19 @@ class Engine:
             torque[dof] = torque[dof] + scope.define(f"passive.{names[dof]}", passive)
         return [scope.define(f"torque.{name}", value) for name, value in zip(names, torque, strict=True)]
 
-    def _external(self, scope: Scope) -> dict[int, tuple[Vector, Vector]]:
-        """Return external moments and forces on links, in their frames; zero but for what a blueprint adds."""
-        found = {}
-        for index, link in enumerate(self.mechanism.links):
-            moment, force = (
-                [scope.define(f"wrench.{link.joint.name}.{kind}.{axis}", 0.0) for axis in "xyz"]
-                for kind in ("moment", "force")
-            )
-            found[index] = (moment, force)
-        return found
+    def _external(self, scope: Scope) -> Wrenches:
+        """Return external wrenches; zero but for what a blueprint adds."""
 
-    def _touches(
-        self, scope: Scope, tree: Tree, motions: list[LinkMotion], poses: list[LinkPose],
-        held: list,  # type: ignore[type-arg]
-    ) -> list[Touch]:  # fmt: skip
-        touched = touches(tree, motions, poses, self.mechanism.points, self._grounds(held), scope(SIZE))
-        for touch in touched:
-            touch.depth = scope.define(f"contact.{touch.name}.depth", touch.depth)
-        return touched
+        def vector(name: str) -> Vector:
+            return array([scope.define(f"{name}.{axis}", 0.0) for axis in "xyz"])
 
-    def _grounds(self, held: list) -> list[tuple[Vector, Vector]]:  # type: ignore[type-arg]
+        names = [f"wrench.{link.joint.name}" for link in self.mechanism.links]
+        return {index: (vector(f"{name}.moment"), vector(f"{name}.force")) for index, name in enumerate(names)}
+
+    def _grounds(self, held: list[Any]) -> list[tuple[Vector, Vector]]:
         count = len(self.mechanism.points)
         places = [0] * count if self.config.ground == "plane" else [GROUND * i for i in range(count)]
-        return [(held[i : i + 3], held[i + 3 : i + 6]) for i in places]
-
-    def _contact_forces(
-        self,
-        scope: Scope,
-        tree: Tree,
-        motions: list[LinkMotion],
-        held: list,  # type: ignore[type-arg]
-    ) -> dict[int, tuple[Vector, Vector]]:
-        poses = link_poses(tree, motions)
-        touched = self._touches(scope, tree, motions, poses, held)
-        forces = []
-        for touch in touched:
-            normal = scope.define(f"contact.{touch.name}.normal", contact_force.normal_force(scope, touch))
-            friction = [
-                scope.define(f"contact.{touch.name}.friction.{axis}", value)
-                for axis, value in zip("xyz", contact_force.friction_force(scope, touch, normal), strict=True)
-            ]
-            forces.append([normal * n + f for n, f in zip(touch.normal, friction, strict=True)])
-        return wrenches(poses, touched, forces)
-
-    def _impulses(
-        self, scope: Scope, tree: Tree, motions: list[LinkMotion], q: list, qd: list,  # type: ignore[type-arg]
-        acceleration: list[Scalar], held: list,  # type: ignore[type-arg]
-    ) -> list[Scalar]:  # fmt: skip
-        from neurodyn.multibody.complementarity import contact_velocities
-
-        poses = link_poses(tree, motions)
-        touched = self._touches(scope, tree, motions, poses, held)
-        free = [v + self._dt * a for v, a in zip(qd, acceleration, strict=True)]
-        solved = contact_velocities(tree, motions, poses, touched, q, free, self._dt, scope)
-        return [(after - before) * (1.0 / self._dt) for after, before in zip(solved, qd, strict=True)]
+        return [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
 
 
 def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
@@ -245,23 +212,14 @@ def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
 
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
     """Return the nominal values of all quantities of a mechanism and of its contacts."""
-    found = mechanism.quantities()
-    if contact is not None:
-        found[SIZE] = 1.0
-    if contact == "force":
-        found |= contact_force.DEFAULTS
-    elif contact == "impulse":
-        from neurodyn.multibody import complementarity
-
-        found |= complementarity.DEFAULTS
-    return found
+    if contact is None:
+        return mechanism.quantities()
+    return {**mechanism.quantities(), SIZE: 1.0, **CONTACT_MODELS[contact].defaults}
 
 
-def _merged(
-    a: dict[int, tuple[Vector, Vector]], b: dict[int, tuple[Vector, Vector]]
-) -> dict[int, tuple[Vector, Vector]]:
-    found = dict(a)
+def _merged(a: Wrenches, b: Wrenches) -> Wrenches:
+    merged = dict(a)
     for index, (moment, force) in b.items():
-        known = found.get(index, ([0.0] * 3, [0.0] * 3))
-        found[index] = (add(known[0], moment), add(known[1], force))
-    return found
+        known = merged.get(index, (ZERO, ZERO))
+        merged[index] = (known[0] + moment, known[1] + force)
+    return merged

@@ -7,9 +7,11 @@ Inertia, gravity, actuation and viscous friction act; contacts, joint limits and
 import math
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.mechanism import Mechanism
+from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.integration import advanced
 from neurodyn.multibody.trace import Scalar
@@ -28,7 +30,7 @@ class FreeMotion:
             mechanism: The robot.
             dofs: Velocity coordinates that the torques drive.
             dt: Length of a frame [s].
-            substeps: Steps of semi-implicit Euler in a frame; as many as the simulator's in whose place this stands.
+            substeps: Steps of semi-implicit Euler in a frame, as many as the simulator's.
         """
         self.mechanism = mechanism
         self._dofs = dofs
@@ -36,7 +38,13 @@ class FreeMotion:
         sizes = Sizes(state=mechanism.nq + mechanism.nv, control=len(dofs), held=len(_GRAVITY))
         self._program = Program(sizes, self._step)
 
-    def __call__(self, q: Tensor, qd: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self,
+        q: Positions,
+        qd: Velocities,
+        torque: Torques,
+        gravity: Float[Tensor, "... 3"],
+    ) -> tuple[Positions, Velocities]:
         """Return positions and velocities one frame later, shapes as of `q` and `qd`.
 
         Args:

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Impulses in Coulomb's cone by projected Gauss-Seidel.
+r"""Impulses in Coulomb's cone by projected Gauss-Seidel.
 
-Wanted are impulses x, for each touching point a normal one n >= 0 and none to two along its tangents, t, such that with
-the velocities u = A x + b
+For each touching point, a normal impulse n and none to two along its tangents, t, together x, are sought such that with
+the velocities $u = A x + b$
 
-    n >= 0, u_n >= 0, n u_n = 0;    |t| <= mu n, and where u_t is not 0, t = -mu n u_t / |u_t|
+$$n \ge 0, \quad u_n \ge 0, \quad n\,u_n = 0; \qquad |t| \le \mu n, \quad
+u_t \ne 0 \Rightarrow t = -\mu n\,u_t/|u_t|$$
 
-(the nonlinear complementarity problem of contact with the cone itself, not a pyramid). A sweep goes through the points;
-at each it solves its normal row for n, then moves t against u_t and projects it onto the disc (Moreau 1966; Jourdan,
+(the nonlinear complementarity problem of contact with the cone itself, not a pyramid). At each point a sweep solves the
+normal row for n, then moves t against $u_t$ and projects it onto the disc of radius $\mu n$ (Moreau 1966; Jourdan,
 Alart and Jean 1998, "A Gauss-Seidel like algorithm to solve frictional contact problems"):
 
-    n <- max(n - u_n / A_nn, 0),    t <- P(t - u_t / r),  P onto |t| <= mu n
+$$n \leftarrow \max(n - u_n/A_{nn},\ 0), \qquad t \leftarrow P_{\mu n}(t - u_t/r)$$
 
 with r the greatest eigenvalue of A's tangent block, one number for both tangents: with a number for each, the fixed
-point's friction would not oppose its slip. Every row is thus y = c + C x with constant C and c, followed by a
+point's friction would not oppose its slip. Every row is thus $y = c + C x$ with constant C and c, followed by a
 projection, and the loop knows no more than that.
 """
 
@@ -44,7 +45,7 @@ def cone_impulses(
         friction: mu of each point.
         depth: Depth of each point in the ground; where it is not above 0, impulses are exactly 0.
         sweeps: Number of sweeps.
-        adjoint: How derivatives are found.
+        adjoint: How derivatives are computed.
     """
     rows, constant = _scaled(matrix, offset, tangents)
     columns = tuple(
@@ -53,7 +54,7 @@ def cone_impulses(
         for i in range(first, first + count)
     )
     kind = Sweeps(tuple(tangents), columns, sweeps, adjoint)
-    entries = [rows[i][j] for i, found in enumerate(columns) for j in found]
+    entries = [rows[i][j] for i, used in enumerate(columns) for j in used]
     given = [*entries, *constant, *friction, *depth]
     traced = next((x.graph for x in given if isinstance(x, Expression)), None)
     return _swept(kind, given) if traced is None else list(apply_loop(traced, sweeps_loop(kind), given))
@@ -61,13 +62,13 @@ def cone_impulses(
 
 def _blocks(tangents: Sequence[int]) -> list[tuple[int, int]]:
     """Return first row and number of rows of what is projected together: normals, and the tangents of a point."""
-    found, first = [], 0
+    blocks, first = [], 0
     for count in tangents:
-        found.append((first, 1))
+        blocks.append((first, 1))
         if count:
-            found.append((first + 1, count))
+            blocks.append((first + 1, count))
         first += 1 + count
-    return found
+    return blocks
 
 
 def _scaled(
@@ -100,7 +101,7 @@ def _greatest(full: list[list[Any]], i: int) -> Any:
 def _swept(kind: Sweeps, given: Sequence[float]) -> list[float]:
     """Return what the loop computes, by Python."""
     entries = iter(given)
-    rows = [[(j, next(entries)) for j in found] for found in kind.columns]
+    rows = [[(j, next(entries)) for j in used] for used in kind.columns]
     constant = [next(entries) for _ in rows]
     friction = [next(entries) for _ in kind.tangents]
     depth = [next(entries) for _ in kind.tangents]

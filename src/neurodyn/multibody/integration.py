@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-implicit Euler in Newton's coordinates."""
+r"""Semi-implicit Euler in Newton's coordinates.
 
+$$\dot q_{t+1} = \dot q_t + dt\,\ddot q_t, \qquad q_{t+1} = q_t \oplus dt\,\dot q_{t+1}$$
+"""
+
+from collections.abc import Callable
 from typing import Any
 
+from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.vectors import add, apply, quaternion_matrix, scale, subtract, turned
+from neurodyn.multibody.vectors import array, turned
+
+Integrator = Callable[[Tree, list[Any], list[Any], list[Any], Any], tuple[list[Any], list[Any]]]
+"""From mechanism, positions, velocities, accelerations and dt to positions and velocities after a step."""
 
 
 def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], dt: Any) -> tuple[list[Any], list[Any]]:
-    """Return positions and velocities after a step: velocities first, then positions with the new velocities.
+    """Return positions and velocities after a step.
 
     A free body's centre of mass moves in a straight line and its rotation by the exponential of its angular velocity.
 
@@ -22,14 +30,14 @@ def advanced(tree: Tree, q: list[Any], qd: list[Any], acceleration: list[Any], d
     after = [v + dt * a for v, a in zip(qd, acceleration, strict=True)]
     positions: list[Any] = []
     for index, link in enumerate(tree.links):
-        kind, own, rate = link.joint.kind, tree.q_of(index, q), tree.v_of(index, after)
-        if kind in ("revolute", "prismatic"):
+        joint, own, rate = link.joint, tree.q_of(index, q), tree.v_of(index, after)
+        if joint.scalar:
             positions.append(own[0] + dt * rate[0])
-        elif kind == "ball":
-            positions += turned(own, scale(dt, rate))
+        elif joint.kind == "ball":
+            positions += [*turned(own, dt * array(rate))]
         else:
-            quaternion = turned(own[3:], scale(dt, rate[3:]))
+            quaternion = turned(own[3:], dt * array(rate[3:]))
             centre = tree.centre(index)
-            arm, new_arm = apply(quaternion_matrix(own[3:]), centre), apply(quaternion_matrix(quaternion), centre)
-            positions += [*subtract(add(own[:3], add(arm, scale(dt, rate[:3]))), new_arm), *quaternion]
+            arm, new_arm = (array(quaternion_matrix(turn)) @ centre for turn in (own[3:], quaternion))
+            positions += [*(array(own[:3]) + (arm + dt * array(rate[:3])) - new_arm), *quaternion]
     return positions, after

@@ -1,47 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mass matrix of a tree in Newton's velocity coordinates, factored without fill-in; on floats or traced values.
+r"""The mass matrix of a tree in Newton's velocity coordinates, factored without fill-in; on floats or traced values.
 
-Composite bodies and the factorisation M = L^T D L follow Featherstone, Rigid Body Dynamics Algorithms (2008), sections
-6.2 and 6.5. All vectors are along world axes; velocities are those of the body's point that is at the origin of the
-tree's first link, so that composite bodies are sums. Factoring from the leaves leaves zero what belongs to different
-branches, and what is a constant zero costs nothing once traced.
+$$M_{ij} = S_i^T I^c_j S_j \ (i \text{ carries } j), \qquad M = L^T D L$$
+
+with the composite inertia $I^c_j$ of link j and all that it carries (Featherstone, Rigid Body Dynamics Algorithms
+(2008), sections 6.2 and 6.5). All vectors are along world axes; velocities are those of the body's point that is at the
+origin of the tree's first link, so that composite bodies are sums. Factoring from the leaves leaves entries of
+different branches zero, and a constant zero costs nothing once traced.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.points import LinkPose
 from neurodyn.multibody.trace import Expression
-from neurodyn.multibody.vectors import (
-    IDENTITY,
-    Matrix,
-    Vector,
-    add,
-    apply,
-    cross,
-    dot,
-    minus,
-    outer,
-    plus,
-    product,
-    scale,
-    subtract,
-    transpose,
-)
-
-ZERO: Vector = [0.0, 0.0, 0.0]
+from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, cross, dot
 
 
 @dataclass
 class Column:
-    """How one velocity coordinate moves the link of its joint and all that it carries, per unit of it.
+    """Motion of a link and all that it carries per unit of one velocity coordinate of its joint.
 
     Attributes:
-        link: Number of the link.
+        link: Index of the link.
         spin: Angular velocity.
-        velocity: Velocity of the point at the tree's first link's origin.
+        velocity: Velocity of the point at the origin of the tree's first link.
     """
 
     link: int
@@ -67,12 +54,7 @@ class TreeInertia:
     """
 
     def __init__(self, tree: Tree, poses: Sequence[LinkPose]) -> None:
-        """Compute and factor the mass matrix.
-
-        Args:
-            tree: The mechanism.
-            poses: Where its links are.
-        """
+        """Compute and factor the mass matrix of links at these poses."""
         self._parents = [link.joint.parent for link in tree.links]
         self._roots: list[int] = []
         for index, parent in enumerate(self._parents):
@@ -86,7 +68,7 @@ class TreeInertia:
         """Return the origin of a link as seen from that of its tree's first link."""
         if self._roots[link] == link:
             return ZERO
-        return subtract(self._poses[link].origin, self._poses[self._roots[link]].origin)
+        return self._poses[link].origin - self._poses[self._roots[link]].origin
 
     def carries(self, link: int, other: int) -> bool:
         """Return whether `other` is `link` or hangs on it."""
@@ -97,19 +79,16 @@ class TreeInertia:
     def row(self, link: int, place: Vector, direction: Vector) -> list[Any]:
         """Return the Jacobian of the velocity of a link's point along a direction, one entry a velocity coordinate.
 
-        Args:
-            link: The link.
-            place: The point, from the origin of the link, world axes.
-            direction: The direction, world axes.
+        `place` is the point, from the origin of the link; it and the direction are along world axes.
         """
-        lever = cross(add(self.from_root(link), place), direction)
+        lever = cross(self.from_root(link) + place, direction)
         return [
             dot(direction, column.velocity) + dot(lever, column.spin) if self.carries(column.link, link) else 0.0
             for column in self.columns
         ]
 
     def halfway(self, generalised: Sequence[Any]) -> list[Any]:
-        """Return y = L^-T f, of which f^T M^-1 f is the sum of y_k^2 / d_k."""
+        r"""Return $y = L^{-T} f$, of which $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
         y = list(generalised)
         for k in range(len(y) - 1, -1, -1):
             for i in range(k):
@@ -118,11 +97,11 @@ class TreeInertia:
         return y
 
     def weighted(self, y: Sequence[Any]) -> list[Any]:
-        """Return D^-1 y."""
+        """Return $D^{-1} y$."""
         return [inverse * x for inverse, x in zip(self._inverse, y, strict=True)]
 
     def velocities(self, y: Sequence[Any]) -> list[Any]:
-        """Return M^-1 f from y = L^-T f."""
+        """Return $M^{-1} f$ from $y = L^{-T} f$."""
         x = self.weighted(y)
         for k in range(len(x)):
             for i in range(k):
@@ -131,62 +110,58 @@ class TreeInertia:
         return x
 
     def _columns(self, tree: Tree) -> list[Column]:
-        found: list[Column] = []
+        columns: list[Column] = []
         for index, link in enumerate(tree.links):
             pose, origin = self._poses[index], self.from_root(index)
-            if link.joint.kind in ("revolute", "prismatic"):
-                axis = apply(pose.turn, tree.axis(index))
+            if link.joint.scalar:
+                axis = pose.turn @ tree.axis(index)
                 turns = link.joint.kind == "revolute"
-                found.append(Column(index, axis, cross(origin, axis)) if turns else Column(index, ZERO, axis))
+                columns.append(Column(index, axis, cross(origin, axis)) if turns else Column(index, ZERO, axis))
                 continue
             axes = tree.base(index)[0]
             if link.joint.parent >= 0:
-                axes = product(self._poses[link.joint.parent].turn, axes)
-            along = transpose(axes)
+                axes = self._poses[link.joint.parent].turn @ axes
             if link.joint.kind == "free":  # its velocity is that of the centre of mass
-                found += [Column(index, ZERO, axis) for axis in along]
-                origin = add(origin, apply(pose.turn, tree.centre(index)))
-            found += [Column(index, axis, cross(origin, axis)) for axis in along]
-        return found
+                columns += [Column(index, ZERO, axis) for axis in axes.T]
+                origin = origin + pose.turn @ tree.centre(index)
+            columns += [Column(index, axis, cross(origin, axis)) for axis in axes.T]
+        return columns
 
     def _mass_matrix(self, tree: Tree) -> list[list[Any]]:
         bodies = self._composites(tree)
         matrix: list[list[Any]] = []
         for j, column in enumerate(self.columns):
             body, spin, velocity = bodies[column.link], column.spin, column.velocity
-            linear = add(scale(body.mass, velocity), cross(spin, body.moment))
-            angular = add(apply(body.inertia, spin), cross(body.moment, velocity))
-            matrix.append(
-                [
-                    dot(other.spin, angular) + dot(other.velocity, linear)
-                    if self.carries(other.link, column.link)
-                    else 0.0
-                    for other in self.columns[: j + 1]
-                ]
-            )
-            link = tree.links[column.link]
-            if link.joint.kind != "free":
-                matrix[j][j] = matrix[j][j] + tree.quantity(f"{link.joint.name}.armature")
+            linear = body.mass * velocity + cross(spin, body.moment)
+            angular = body.inertia @ spin + cross(body.moment, velocity)
+            row = [
+                dot(other.spin, angular) + dot(other.velocity, linear) if self.carries(other.link, column.link) else 0.0
+                for other in self.columns[: j + 1]
+            ]
+            joint = tree.links[column.link].joint
+            if joint.kind != "free":
+                row[j] = row[j] + tree.quantity(f"{joint.name}.armature")
+            matrix.append(row)
         return matrix
 
     def _composites(self, tree: Tree) -> list[_Composite]:
         """Return for every link the body of all that it carries."""
-        found: list[_Composite] = []
+        bodies: list[_Composite] = []
         for index, link in enumerate(tree.links):
             turn, mass = self._poses[index].turn, tree.quantity(f"{link.joint.name}.mass")
-            centre = add(self.from_root(index), apply(turn, tree.centre(index)))
-            about_centre = product(turn, product(tree.inertia(index), transpose(turn)))
-            moment = scale(mass, centre)
-            spread = minus([[dot(moment, centre) * x for x in row] for row in IDENTITY], outer(moment, centre))
-            found.append(_Composite(mass, moment, plus(about_centre, spread)))
-        for index in range(len(found) - 1, -1, -1):
+            centre = self.from_root(index) + turn @ tree.centre(index)
+            about_centre = turn @ (tree.inertia(index) @ turn.T)
+            moment = mass * centre
+            steiner = dot(moment, centre) * IDENTITY - np.outer(moment, centre)
+            bodies.append(_Composite(mass, moment, about_centre + steiner))
+        for index in range(len(bodies) - 1, -1, -1):
             parent = self._parents[index]
             if parent >= 0:
-                body, whole = found[index], found[parent]
+                body, whole = bodies[index], bodies[parent]
                 whole.mass = whole.mass + body.mass
-                whole.moment = add(whole.moment, body.moment)
-                whole.inertia = plus(whole.inertia, body.inertia)
-        return found
+                whole.moment = whole.moment + body.moment
+                whole.inertia = whole.inertia + body.inertia
+        return bodies
 
 
 def is_zero(x: Any) -> bool:
@@ -195,7 +170,7 @@ def is_zero(x: Any) -> bool:
 
 
 def _factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
-    """Return L (unit diagonal left out) and the inverse of D with M = L^T D L."""
+    """Return L (unit diagonal left out) and the inverse of D with $M = L^T D L$."""
     rest = [list(row) for row in matrix]
     inverse: list[Any] = [None] * len(rest)
     for k in range(len(rest) - 1, -1, -1):

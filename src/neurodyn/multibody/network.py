@@ -49,13 +49,13 @@ def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Lo
 
 def _layers(widths: tuple[int, ...]) -> list[tuple[int, int, int, str, int]]:
     """Return for each layer its width before and after, its first weight, what it reads, and its place in `saved`."""
-    found, weight, place, source = [], 0, 0, "in"
+    layers, weight, place, source = [], 0, 0, "in"
     for before, after in pairwise(widths):
-        found.append((before, after, weight, source, place))
+        layers.append((before, after, weight, source, place))
         source = f"(saved + {place + after})"
         place += 2 * after
         weight += after * (before + 1)
-    return found
+    return layers
 
 
 def _forward(widths: tuple[int, ...], value: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joints do by themselves: friction, springs and limits, smooth where they can be."""
+"""Passive joint torques: friction, springs and limits, smooth where they can be."""
 
 from typing import Any
 
@@ -12,10 +12,11 @@ FRICTION_SPEED = 0.05
 
 
 def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any) -> Any:
-    """Return the torque of a joint's friction, spring and limits.
+    r"""Return the torque of a joint's friction, spring and limits.
 
-    tau = -d qd - f tanh(qd / v0) - k (q - rest), and beyond a limit by s > 0: -+ max(ke s +- kd qd, 0), which pushes
-    and never pulls.
+    $$\tau = -d\,\dot q - f \tanh(\dot q/v_0) - k\,(q - q_{rest}) \mp \max(k_e s \pm k_d \dot q,\ 0)$$
+
+    with the last term beyond a limit by s > 0, which pushes and never pulls.
 
     Args:
         link: A link with a revolute or prismatic joint.

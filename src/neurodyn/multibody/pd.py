@@ -5,12 +5,21 @@ import math
 from functools import lru_cache
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
+from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 
 
-def pd_torque(spec: StateSpec, q: Tensor, qd: Tensor, target: Tensor, kp: Tensor | float, kd: Tensor | float) -> Tensor:
+def pd_torque(
+    spec: StateSpec,
+    q: Positions,
+    qd: Velocities,
+    target: Torques,
+    kp: Float[Tensor, "..."] | float,
+    kd: Float[Tensor, "..."] | float,
+) -> Torques:
     """Return kp (target - q) - kd qd of the driven joints [N m or N], shape [worlds, nu].
 
     Args:

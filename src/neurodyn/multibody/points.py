@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points of a mechanism in the world: where they are, how they move, and how far they are from a ground."""
+"""Contact points of a mechanism in the world: places, velocities, and depths in a ground."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,23 +7,12 @@ from typing import Any
 
 from neurodyn.core.contact_points import ContactPoint
 from neurodyn.multibody.articulated import LinkMotion, Tree
-from neurodyn.multibody.vectors import (
-    Matrix,
-    Vector,
-    add,
-    apply,
-    apply_transposed,
-    cross,
-    dot,
-    product,
-    scale,
-    subtract,
-)
+from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 
 
 @dataclass
 class LinkPose:
-    """Where a link's frame is in the world.
+    """Pose of a link's frame in the world.
 
     Attributes:
         turn: Rotation from the link's frame to the world.
@@ -36,14 +25,14 @@ class LinkPose:
 
 @dataclass
 class Touch:
-    """A point of the robot beside a flat piece of ground.
+    """A contact point of the robot beside a flat piece of ground.
 
     Attributes:
         name: Name of the point.
-        link: Number of the link that carries it.
+        link: Index of the link that carries it.
         arm: Lowest point of the sphere around it, seen from the origin of the link's frame, world axes [m].
         normal: Outward normal of the ground, world axes.
-        depth: How far the sphere is in the ground [m]; negative where it is above.
+        depth: Depth of the sphere in the ground [m]; negative above it.
         velocity: Velocity of the lowest point, world axes [m/s].
     """
 
@@ -56,15 +45,15 @@ class Touch:
 
 
 def link_poses(tree: Tree, motions: Sequence[LinkMotion]) -> list[LinkPose]:
-    """Return where every link is."""
-    found: list[LinkPose] = []
+    """Return the poses of all links."""
+    poses: list[LinkPose] = []
     for link, motion in zip(tree.links, motions, strict=True):
         if link.joint.parent < 0:
-            found.append(LinkPose(motion.turn, motion.offset))
+            poses.append(LinkPose(motion.turn, motion.offset))
             continue
-        parent = found[link.joint.parent]
-        found.append(LinkPose(product(parent.turn, motion.turn), add(parent.origin, apply(parent.turn, motion.offset))))
-    return found
+        parent = poses[link.joint.parent]
+        poses.append(LinkPose(parent.turn @ motion.turn, parent.origin + parent.turn @ motion.offset))
+    return poses
 
 
 def touches(
@@ -77,36 +66,31 @@ def touches(
 ) -> list[Touch]:
     """Measure points against flat pieces of ground.
 
-    Args:
-        tree: The mechanism.
-        motions: Motions of its links.
-        poses: Where they are.
-        points: The points.
-        grounds: For each point a point on the ground and the outward normal there, in the world.
-        size: Factor on the places and radii of points in their bodies.
+    `grounds` holds for each point a point on the ground and the outward normal there, in the world; `size` is a factor
+    on the places and radii of points in their bodies.
     """
-    found = []
+    touched = []
     for point, (origin, normal) in zip(points, grounds, strict=True):
         pose, motion = poses[point.joint], motions[point.joint]
-        arm = apply(pose.turn, tree.in_link_frame(point.joint, scale(size, list(point.point))))
-        centre = add(pose.origin, arm)
+        arm = pose.turn @ tree.in_link_frame(point.joint, size * array(point.point))
+        centre = pose.origin + arm
         radius = size * point.radius
-        depth = radius - dot(normal, subtract(centre, origin))
-        lowest = subtract(arm, scale(radius, normal))
-        velocity = add(apply(pose.turn, motion.velocity), cross(apply(pose.turn, motion.spin), lowest))
-        found.append(Touch(point.name, point.joint, lowest, normal, depth, velocity))
-    return found
+        depth = radius - dot(normal, centre - origin)
+        lowest = arm - radius * array(normal)
+        velocity = pose.turn @ motion.velocity + cross(pose.turn @ motion.spin, lowest)
+        touched.append(Touch(point.name, point.joint, lowest, normal, depth, velocity))
+    return touched
 
 
 def wrenches(
     poses: Sequence[LinkPose], touched: Sequence[Touch], forces: Sequence[Vector]
 ) -> dict[int, tuple[Vector, Vector]]:
     """Return moment and force on every touched link, in its frame, from forces in world axes at the touching points."""
-    found: dict[int, tuple[Vector, Vector]] = {}
+    by_link: dict[int, tuple[Vector, Vector]] = {}
     for touch, force in zip(touched, forces, strict=True):
         turn = poses[touch.link].turn
-        moment, own = apply_transposed(turn, cross(touch.arm, force)), apply_transposed(turn, force)
-        if touch.link in found:
-            moment, own = add(found[touch.link][0], moment), add(found[touch.link][1], own)
-        found[touch.link] = (moment, own)
-    return found
+        moment, own = turn.T @ cross(touch.arm, force), turn.T @ force
+        if touch.link in by_link:
+            moment, own = by_link[touch.link][0] + moment, by_link[touch.link][1] + own
+        by_link[touch.link] = (moment, own)
+    return by_link

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The named quantities of one traced step, and the networks that act on them.
 
-Code of the dynamics hands every quantity through `Scope.define` under its name and goes on with what comes back. So a
+The dynamics pass every quantity through `Scope.define` under its name and continue with what it returns, so that a
 blueprint changes the dynamics without a change of their code.
 """
 
@@ -17,7 +17,7 @@ _DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
 
 
 class Scope:
-    """What has a name in a step."""
+    """The named quantities of a step."""
 
     def __init__(self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint) -> None:
         """Begin a step.
@@ -43,7 +43,7 @@ class Scope:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """Names of the quantities that the step has made use of so far, in that order."""
+        """Names of the quantities that the step has used so far, in order of use."""
         return tuple(self._values)
 
     @property
@@ -52,7 +52,7 @@ class Scope:
         return (*self._values, *(name for name in self._constants if name not in self._values))
 
     def define(self, name: str, value: Scalar) -> Scalar:
-        """Name a quantity; return it as the blueprint would have it."""
+        """Name a quantity; return its value after the blueprint's networks."""
         if name in self._acting:
             value = self._augmented(name, value)
         self._values[name] = value
@@ -65,7 +65,7 @@ class Scope:
         return self._values[name]
 
     def require_acted(self) -> None:
-        """Refuse a blueprint that acts on a quantity that the step has not made use of.
+        """Refuse a blueprint that acts on a quantity that the step has not used.
 
         Raises:
             InputError: There is no such quantity.

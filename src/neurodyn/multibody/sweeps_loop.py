@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native loop of projected Gauss-Seidel, with its adjoint by hand.
+r"""The native loop of projected Gauss-Seidel, with its adjoint by hand.
 
-A row is y = c + C x; a normal impulse is max(y, 0), the tangents' y are projected onto the disc (with one tangent, the
-interval) of mu times the normal impulse. Rows are written out one after the other and sweeps are a loop, so that a
+A row is $y = c + C x$; a normal impulse is max(y, 0), the tangents' y are projected onto the disc (with one tangent,
+the interval) of mu times the normal impulse. Rows are written out one after the other and sweeps are a loop, so that a
 processor keeps the impulses in registers.
 
 Two adjoints. "taped" keeps the y of all sweeps and goes back through them: it is the derivative of what was computed.
@@ -20,13 +20,13 @@ Adjoint = Literal["taped", "implicit"]
 
 @dataclass(frozen=True)
 class Sweeps:
-    """What a loop of sweeps is made for.
+    """Structure of a loop of sweeps.
 
     Attributes:
         tangents: Number of tangents of each point, 0 to 2; rows are normal, tangents, point after point.
         columns: For each row the impulses that it depends on, the oldest first.
         count: Number of sweeps.
-        adjoint: How derivatives are found.
+        adjoint: How derivatives are computed.
     """
 
     tangents: tuple[int, ...]
@@ -193,15 +193,11 @@ class _Writer:
             text = self._tangents_pulled(normal, rows, self._friction(point))
         pushed = [
             f"a{j} += in[{self._entry(i, j)}] * g{i};"
-            for j in self._oldest(rows)
+            for j in reversed(by_age(rows[0], self.rows))  # those whose adjoints are needed next first
             for i in rows
             if j in self.kind.columns[i]
         ]
         return "\n".join([text, *pushed])
-
-    def _oldest(self, rows: list[int]) -> list[int]:
-        """Return all rows, those whose adjoints are needed next first."""
-        return by_age(rows[0], self.rows)[::-1]
 
     def _tangents_pulled(self, normal: int, rows: list[int], friction: int) -> str:
         if len(rows) == 1:

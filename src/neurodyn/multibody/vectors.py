@@ -1,113 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors and matrices of three, of floats or of traced values; zeros and ones cost nothing once traced."""
+"""Vectors and matrices of three, of floats or of traced values; zeros and ones cost nothing once traced.
+
+They are numpy arrays of objects, whose sums and products (`+`, `-`, `*`, `@`) are those of their entries in order.
+"""
 
 from typing import Any
 
+import numpy as np
+
 from neurodyn.multibody.trace import cos, safe_sqrt, select_less, sin
 
-Vector = list[Any]
+Vector = np.ndarray
 """Three scalars."""
 
-Matrix = list[list[Any]]
+Matrix = np.ndarray
 """Three rows of three scalars."""
 
-IDENTITY: Matrix = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+
+def array(values: Any) -> np.ndarray:
+    """Return scalars as a vector, or rows of scalars as a matrix."""
+    return np.array(values, dtype=object)
 
 
-def add(a: Vector, b: Vector) -> Vector:
-    """Return a + b."""
-    return [x + y for x, y in zip(a, b, strict=True)]
+IDENTITY: Matrix = array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+ZERO: Vector = array([0.0, 0.0, 0.0])
 
 
-def subtract(a: Vector, b: Vector) -> Vector:
-    """Return a - b."""
-    return [x - y for x, y in zip(a, b, strict=True)]
-
-
-def scale(s: Any, a: Vector) -> Vector:
-    """Return s a."""
-    return [s * x for x in a]
-
-
-def dot(a: Vector, b: Vector) -> Any:
+def dot(a: Any, b: Any) -> Any:
     """Return a . b."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def cross(a: Vector, b: Vector) -> Vector:
     """Return a x b."""
-    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
-
-
-def apply(m: Matrix, a: Vector) -> Vector:
-    """Return M a."""
-    return [dot(row, a) for row in m]
-
-
-def apply_transposed(m: Matrix, a: Vector) -> Vector:
-    """Return M^T a."""
-    return [m[0][i] * a[0] + m[1][i] * a[1] + m[2][i] * a[2] for i in range(3)]
-
-
-def product(a: Matrix, b: Matrix) -> Matrix:
-    """Return A B."""
-    return [[dot(row, [b[0][j], b[1][j], b[2][j]]) for j in range(3)] for row in a]
-
-
-def transpose(m: Matrix) -> Matrix:
-    """Return M^T."""
-    return [[m[j][i] for j in range(3)] for i in range(3)]
-
-
-def plus(a: Matrix, b: Matrix) -> Matrix:
-    """Return A + B."""
-    return [add(x, y) for x, y in zip(a, b, strict=True)]
-
-
-def minus(a: Matrix, b: Matrix) -> Matrix:
-    """Return A - B."""
-    return [subtract(x, y) for x, y in zip(a, b, strict=True)]
-
-
-def outer(a: Vector, b: Vector) -> Matrix:
-    """Return a b^T."""
-    return [[x * y for y in b] for x in a]
+    return array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
 def skew(a: Vector) -> Matrix:
     """Return the matrix [a] with [a] b = a x b."""
-    return [[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]]
+    return array([[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]])
 
 
 def mirrored(m: Matrix) -> Matrix:
     """Return a symmetric matrix from its upper triangle; what was computed below it is then not needed."""
-    return [[m[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)]
+    return array([[m[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)])
 
 
 def symmetric_inverse(m: Matrix) -> Matrix:
     """Return the inverse of a symmetric positive definite matrix, by its cofactors."""
     (a, b, c), (_, d, e), (_, _, f) = m
     first = [d * f - e * e, c * e - b * f, b * e - c * d]
-    scale_ = 1.0 / (a * first[0] + b * first[1] + c * first[2])
-    xx, xy, xz = (scale_ * x for x in first)
-    yy, yz, zz = scale_ * (a * f - c * c), scale_ * (b * c - a * e), scale_ * (a * d - b * b)
-    return [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
+    inverse = 1.0 / (a * first[0] + b * first[1] + c * first[2])
+    xx, xy, xz = (inverse * x for x in first)
+    yy, yz, zz = inverse * (a * f - c * c), inverse * (b * c - a * e), inverse * (a * d - b * b)
+    return array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
-def quaternion_matrix(q: list[Any]) -> Matrix:
-    """Return the rotation of a unit quaternion, scalar last."""
-    x, y, z, w = q
-    return [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
-
-
-def normalised(a: list[Any]) -> list[Any]:
+def normalised(a: Any) -> np.ndarray:
     """Return a / |a|."""
     inverse = 1.0 / safe_sqrt(sum((x * x for x in a[1:]), start=a[0] * a[0]))
-    return [inverse * x for x in a]
+    return array([inverse * x for x in a])
 
 
 def axis_rotation(axis: Vector, angle: Any) -> Matrix:
@@ -116,21 +68,23 @@ def axis_rotation(axis: Vector, angle: Any) -> Matrix:
     v = 1.0 - c
     x, y, z = axis
     xx, yy, zz = (1.0 if isinstance(e, float) and abs(e) == 1.0 else c + e * e * v for e in axis)
-    return [
-        [xx, x * y * v - z * s, x * z * v + y * s],
-        [x * y * v + z * s, yy, y * z * v - x * s],
-        [x * z * v - y * s, y * z * v + x * s, zz],
-    ]
+    return array(
+        [
+            [xx, x * y * v - z * s, x * z * v + y * s],
+            [x * y * v + z * s, yy, y * z * v - x * s],
+            [x * z * v - y * s, y * z * v + x * s, zz],
+        ]
+    )
 
 
-def turned(q: list[Any], rotation: Vector) -> list[Any]:
+def turned(q: Any, rotation: Vector) -> np.ndarray:
     """Return exp(rotation / 2) q: a unit quaternion, turned by a rotation vector in the axes it turns into."""
     # Below 1e-6 rad the sine is its argument; the root is kept away from zero, where its slope is infinite.
     squared = dot(rotation, rotation)
     angle = safe_sqrt(squared)
     ratio = select_less(squared, 1e-12, 0.5, sin(0.5 * angle) / angle)
     real = select_less(squared, 1e-12, 1.0 - 0.125 * squared, cos(0.5 * angle))
-    rx, ry, rz = scale(ratio, rotation)
+    rx, ry, rz = ratio * rotation
     x, y, z, w = q
     product_ = [
         real * x + rx * w + ry * z - rz * y,

@@ -1,2 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks that know no physics: normaliser, MLP, recurrent net, cached transformer, and the predictor around them."""
+
+from typing import TYPE_CHECKING
+
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig, build_net, build_predictor
+    from neurodyn.nets.ensemble import Ensemble, EnsembleConfig
+    from neurodyn.nets.gru import GRU
+    from neurodyn.nets.members import MemberLinear
+    from neurodyn.nets.mlp import MLP
+    from neurodyn.nets.networks import NETWORKS, TRUNKS
+    from neurodyn.nets.normaliser import Normaliser
+    from neurodyn.nets.predictor import Predictor
+    from neurodyn.nets.sequence import SequenceNet
+    from neurodyn.nets.transformer import Transformer
+
+__all__ = [
+    "GRU", "MLP", "NETWORKS", "TRUNKS", "Ensemble", "EnsembleConfig", "MemberLinear", "NetConfig", "Normaliser",
+    "Predictor", "SequenceNet", "Transformer", "build_net", "build_predictor",
+]  # fmt: skip
+
+lazy(__name__)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Causal attention over a sliding window, for whole chunks and one frame at a time from a ring of keys and values.
 
-A frame sees itself and the `window - 1` frames before it. The ring holds the keys and values of the last
-`window` frames of all worlds at once; all worlds write to the same slot, and what differs between worlds is
-only how many of the slots are theirs since their last reset. The ring is laid out [window, 2, heads,
-channels, worlds], worlds innermost: queries times keys is then a stream of products over contiguous worlds,
-which costs a fifth of what thousands of tiny matrix products would.
+A frame sees itself and the `window - 1` frames before it. The ring holds the keys and values of the last `window`
+frames of all worlds at once; all worlds write to the same slot, and they differ only in how many slots belong to their
+history since the last reset. The ring is laid out [window, 2, heads, channels, worlds], worlds innermost: queries times
+keys is then a stream of products over contiguous worlds, which costs a fifth of thousands of tiny matrix products.
 """
 
 from dataclasses import dataclass
@@ -19,15 +18,14 @@ from neurodyn.nets.rotary import rotate, rotate_
 
 @dataclass(frozen=True)
 class Frame:
-    """What all layers share during one step.
+    """The state of a step that all layers share.
 
     Attributes:
-        slot: Where in the ring this frame is written.
+        slot: Slot of the ring that this frame is written to.
         cos: Cosines of the frame's position, shape [channels / 2].
         sin: Sines of the frame's position, shape [channels / 2].
-        valid: Which slots belong to a world's history, this frame included, shape [window, worlds]; None
-            where all do.
-        stale: Whether other slots may hold what worlds left behind at a reset, instead of zeros.
+        valid: Slots of each world's history, this frame included, shape [window, worlds]; None where all are.
+        stale: Whether other slots may hold values from before a reset, instead of zeros.
     """
 
     slot: int
@@ -85,18 +83,15 @@ class SlidingAttention(nn.Module):
         return self.out(mixed.reshape(self.width, -1).t()), ring
 
     def step_(self, x: Tensor, ring: Tensor, frame: Frame, onto: Tensor, scratch: Tensor) -> Tensor:
-        """Attend from one frame and write it into the ring, without gradients.
+        """Attend from one frame and write it into the ring, without gradients; returns `onto`.
 
         Args:
             x: Shape [worlds, width].
             ring: Updated in place.
-            frame: What all layers share.
-            onto: What the result is added to, in place, shape [worlds, width].
-            scratch: Room for products, shape [window, heads, channels, worlds]; a fresh one for every call
+            frame: State of the step.
+            onto: The result is added to it, in place, shape [worlds, width].
+            scratch: Memory for products, shape [window, heads, channels, worlds]; fresh memory at every call
                 would cost more in page faults than the arithmetic.
-
-        Returns:
-            `onto`.
         """
         width, flat, x = self.width, (self.width, -1), x.t()
         wq, wk, wv = self.qkv.weight.chunk(3)
@@ -108,10 +103,33 @@ class SlidingAttention(nn.Module):
         scale = self.channels**-0.5
         rotate_(q, frame.cos[:, None] * scale, frame.sin[:, None] * scale)
         rotate_(k, frame.cos[:, None], frame.sin[:, None])
-        # What a world leaves behind at a reset gets weight zero, and zero times NaN would be NaN.
+        # Values from before a reset get weight zero, and zero times NaN would be NaN.
         torch.nan_to_num(v, out=v)
         scores = torch.mul(ring[:, 0], q, out=scratch).sum(2)
         if frame.valid is not None:
             scores.masked_fill_(~frame.valid[:, None], -torch.inf)
         mixed = torch.mul(ring[:, 1], scores.softmax(0)[:, :, None], out=scratch).sum(0)
         return onto.addmm_(mixed.view(width, -1).t(), self.out.weight.t())
+
+    def empty_register(self, worlds: int) -> Tensor:
+        """Return the register of worlds without history, shape [worlds, window - 1, 2, heads, channels]."""
+        return torch.zeros(worlds, self.window - 1, 2, self.heads, self.channels)
+
+    def stream(self, x: Tensor, register: Tensor, cos: Tensor, sin: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend from the present frame to it and to those in a register; return the register one frame later.
+
+        Args:
+            x: Shape [worlds, width].
+            register: Keys and values of the last frames, oldest first; keys are not turned.
+            cos: Cosines of the positions in the window, shape [window, channels / 2].
+            sin: Sines, likewise.
+            hidden: Which frames lie before a world's history, shape [worlds, window].
+        """
+        q, k, v = self.qkv(x).view(-1, 3, self.heads, self.channels).unbind(1)
+        seen = torch.cat((register, torch.stack((k, v), 1)[:, None]), 1)  # [worlds, window, 2, heads, channels]
+        keys = rotate(seen[:, :, 0].transpose(1, 2), cos, sin)  # [worlds, heads, window, channels]
+        query = rotate(q[:, :, None], cos[-1:], sin[-1:])
+        scores = (keys * query).sum(-1) * self.channels**-0.5
+        weights = scores.masked_fill(hidden[:, None], -torch.inf).softmax(-1)
+        mixed = (seen[:, :, 1].transpose(1, 2) * weights[..., None]).sum(2)
+        return self.out(mixed.reshape(-1, self.heads * self.channels)), seen[:, 1:]

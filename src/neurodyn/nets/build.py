@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks from configurations, so that a saved model is a configuration and a flat dictionary of tensors."""
 
-from typing import Literal
-
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
-from neurodyn.nets.gru import GRU
-from neurodyn.nets.mlp import MLP, Activation
+from neurodyn.nets.mlp import Activation
+from neurodyn.nets.networks import NETWORKS
 from neurodyn.nets.predictor import Predictor
 from neurodyn.nets.sequence import SequenceNet
-from neurodyn.nets.transformer import Transformer
 
 
 class NetConfig(Config, frozen=True):
     """Kind and size of a network.
 
     Attributes:
-        kind: "mlp" (no memory), "gru" (recurrent) or "transformer" (sliding-window attention).
+        kind: Name of a network: "mlp" (no memory), "gru" (recurrent), "transformer" (sliding-window attention).
         width: Size of a hidden layer, hidden state or stream.
         depth: Number of hidden layers, recurrent layers or blocks.
         activation: Activation of hidden layers (of the head, for a GRU; a transformer has its own).
@@ -26,10 +23,10 @@ class NetConfig(Config, frozen=True):
         warmup: Frames of history that suffice to build up the hidden state (GRU).
         skip: Whether the predictor has a linear short cut from input to output.
         clip: Normalised inputs are cut off at this many standard deviations; None for never. A robot with contacts
-            has inputs that are zero most of the time and far beyond their spread when they are not.
+            has inputs that are zero most of the time and far beyond their standard deviation when they are not.
     """
 
-    kind: Literal["mlp", "gru", "transformer"] = "mlp"
+    kind: str = "mlp"
     width: int = 128
     depth: int = 3
     activation: Activation = "silu"
@@ -42,19 +39,19 @@ class NetConfig(Config, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
-        for name, least in {
-            "width": 1,
-            "depth": 0 if self.kind == "mlp" else 1,
-            "window": 1,
-            "head": 0,
-            "warmup": 0,
-        }.items():
+        net = NETWORKS[self.kind]
+        least_of = {"width": 1, "depth": net.least_depth, "window": 1, "head": 0, "warmup": 0}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {least}")
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"net.clip is {self.clip}; expected a number above 0")
-        if self.kind == "transformer" and (self.heads < 1 or self.width % (2 * self.heads)):
-            raise InputError(f"net.width is {self.width} with {self.heads} heads; expected a multiple of 2 x heads")
+        net.check(self)
+
+    @property
+    def memory(self) -> int:
+        """Frames of history that the network needs."""
+        return NETWORKS[self.kind].memory(self)
 
 
 def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
@@ -65,16 +62,11 @@ def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
         inputs: Size of an input vector.
         outputs: Size of an output vector.
     """
-    head = (config.head,) if config.head else ()
-    if config.kind == "mlp":
-        return MLP(inputs, outputs, (config.width,) * config.depth, config.activation)
-    if config.kind == "gru":
-        return GRU(
-            inputs, outputs, config.width, config.depth, head=head, activation=config.activation, warmup=config.warmup
-        )
-    return Transformer(inputs, outputs, config.width, config.depth, config.heads, config.window, head=head)
+    return NETWORKS[config.kind].build(config, inputs, outputs)
 
 
 def build_predictor(config: NetConfig, inputs: int, outputs: int) -> Predictor:
     """Build a predictor around the network that `config` describes; it is to be fitted or loaded."""
-    return Predictor(build_net(config, inputs, outputs), skip=config.skip, clip=config.clip)
+    predictor = Predictor(build_net(config, inputs, outputs), skip=config.skip, clip=config.clip)
+    predictor.config = config
+    return predictor

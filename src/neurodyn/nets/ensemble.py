@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ensemble that predicts a distribution: members with a memory of their own, all computed in one batched pass.
 
-Each member has a trunk (recurrent, or none with a memory) and heads for the mean, for the logarithm of the standard
+Each member has a trunk (recurrent, or without memory) and heads for the mean, for the logarithm of the standard
 deviation, and for events (logits). With a shared trunk only the heads are the members' own, which costs less and
 disagrees less.
 
 Hidden states have the axes [streams, rows, width]. There is one stream per member where members follow paths of their
-own or have trunks of their own, and a single one where a shared trunk reads what all of them read.
+own or have trunks of their own, and a single one where a shared trunk reads the same inputs for all of them.
 """
 
 import itertools
@@ -19,6 +19,7 @@ from torch.nn import functional
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
 from neurodyn.nets.members import MemberGRU, MemberLinear
+from neurodyn.nets.networks import TRUNKS
 
 Hidden = tuple[Tensor, ...]
 
@@ -27,7 +28,7 @@ class EnsembleConfig(Config, frozen=True):
     """Kind and size of an ensemble.
 
     Attributes:
-        kind: "gru" (recurrent) or "mlp" (no memory).
+        kind: Name of the layers of the trunk: "gru" (recurrent) or "mlp" (no memory).
         members: Number of members.
         trunk: "own" for independent members, "shared" for one trunk with the heads of all members.
         width: Size of a hidden state or layer of the trunk.
@@ -37,7 +38,7 @@ class EnsembleConfig(Config, frozen=True):
         clip: Normalised inputs are cut off at this many standard deviations; None for never.
     """
 
-    kind: Literal["gru", "mlp"] = "gru"
+    kind: str = "gru"
     members: int = 5
     trunk: Literal["own", "shared"] = "own"
     width: int = 256
@@ -48,6 +49,7 @@ class EnsembleConfig(Config, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
+        TRUNKS.require(self.kind)
         for name in ("members", "width", "depth", "head"):
             if getattr(self, name) < 1:
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least 1")
@@ -69,7 +71,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.config, self.inputs, self.outputs, self.events = config, inputs, outputs, events
         self.trunks = config.members if config.trunk == "own" else 1
-        layer = MemberGRU if config.kind == "gru" else MemberLinear
+        layer = TRUNKS[config.kind]
         sizes = [inputs] + [config.width] * config.depth
         self.trunk = nn.ModuleList(layer(self.trunks, a, b) for a, b in itertools.pairwise(sizes))
         self.mean_hidden = MemberLinear(config.members, config.width, config.head)
@@ -87,7 +89,7 @@ class Ensemble(nn.Module):
     @property
     def recurrent(self) -> bool:
         """Whether there is a memory."""
-        return self.config.kind == "gru"
+        return TRUNKS[self.config.kind].recurrent
 
     def begin(self, rows: int, like: Tensor) -> Hidden:
         """Return empty hidden states, on the device and of the type of `like`."""
@@ -107,7 +109,7 @@ class Ensemble(nn.Module):
             hidden: Hidden states before it.
 
         Returns:
-            What the heads read, shape [streams, time, rows, width], and the hidden states after it.
+            Inputs of the heads, shape [streams, time, rows, width], and the hidden states after it.
         """
         x = x.expand(self.trunks, -1, -1, -1) if x.shape[0] == 1 else x
         if not self.recurrent:
@@ -119,15 +121,7 @@ class Ensemble(nn.Module):
         return x, tuple(last)
 
     def advance(self, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
-        """Read one input.
-
-        Args:
-            x: Inputs, shape [streams, rows, inputs]; one stream where all members read the same.
-            hidden: Hidden states before it.
-
-        Returns:
-            What the heads read, shape [streams, rows, width], and the hidden states after it.
-        """
+        """Read one input; as `warm` with a single frame, shapes [streams, rows, inputs] and [streams, rows, width]."""
         if not self.recurrent:
             return self._feed(x), ()
         streams = hidden[0].shape[0]
@@ -140,7 +134,7 @@ class Ensemble(nn.Module):
         return x, tuple(after)
 
     def means(self, x: Tensor, top: Tensor) -> Tensor:
-        """Return the members' means, shape [members, rows, outputs], from inputs and what the trunk made of them."""
+        """Return the members' means, shape [members, rows, outputs], from inputs and the top of the trunk."""
         mean = self.mean(functional.silu(self.mean_hidden(top)))
         return mean if self.skip is None else mean + self.skip(x)
 
@@ -156,7 +150,7 @@ class Ensemble(nn.Module):
 
     def _feed(self, x: Tensor) -> Tensor:
         for layer in self.trunk:
-            x = functional.silu(layer(x))
+            x = layer(x)
         return x
 
 

@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gated recurrent network (Cho et al. 2014, in the variant of cuDNN): memory in a hidden state per layer."""
 
+from typing import TYPE_CHECKING, Self
+
 import torch
 from torch import Tensor, nn
 
 from neurodyn.nets.mlp import MLP, Activation
 from neurodyn.nets.sequence import SequenceNet
 
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
+
 
 class GRU(SequenceNet):
-    """Layers of gated recurrent units and a small head.
+    r"""Layers of gated recurrent units and a small head.
 
     Per layer, with input x and hidden state h:
-        r = sigmoid(W_ir x + b_ir + W_hr h + b_hr),  z likewise,
-        n = tanh(W_in x + b_in + r (W_hn h + b_hn)),
-        h' = (1 - z) n + z h.
+
+    $$r = \sigma(W_{ir} x + b_{ir} + W_{hr} h + b_{hr}), \quad z \text{ likewise}, \quad
+    n = \tanh(W_{in} x + b_{in} + r \odot (W_{hn} h + b_{hn}))$$
+
+    $$h' = (1 - z) \odot n + z \odot h$$
     """
 
     def __init__(
@@ -43,6 +50,19 @@ class GRU(SequenceNet):
         self.inputs, self.outputs, self.width, self.depth, self.warmup = inputs, outputs, width, depth, warmup
         self.cells = nn.GRU(inputs, width, depth, batch_first=True)
         self.head = MLP(width, outputs, head, activation)
+
+    @classmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes."""
+        head = (config.head,) if config.head else ()
+        return cls(
+            inputs, outputs, config.width, config.depth, head=head, activation=config.activation, warmup=config.warmup
+        )
+
+    @classmethod
+    def memory(cls, config: "NetConfig") -> int:
+        """Return the declared frames of warm-up."""
+        return config.warmup
 
     @property
     def context(self) -> int:
@@ -108,3 +128,16 @@ class GRU(SequenceNet):
     def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
         """Return an empty history; a hidden state knows no frame number."""
         return tuple(torch.zeros_like(h) for h in carry)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the hidden states."""
+        return tuple(f"hidden_{layer}" for layer in range(self.depth))
+
+    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+        """Return zero hidden states."""
+        return self.begin(worlds)
+
+    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame."""
+        return self.step(x, memory)

@@ -5,15 +5,16 @@ Arrays begin with the axis of the members. Where it has length 1, all members sh
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 
 class MemberLinear(nn.Module):
-    """y_m = x_m W_m + b_m for each member m.
+    r"""$y_m = x_m W_m + b_m$ for each member m.
 
     Attributes:
         weight: Shape [members, inputs, outputs].
@@ -38,16 +39,26 @@ class MemberLinear(nn.Module):
         nn.init.zeros_(self.bias)
 
 
-class MemberGRU(nn.Module):
-    """One layer of gated recurrent units per member, in the variant of `nets.gru`, gates in the order r, z, n.
+class MemberLayer(MemberLinear):
+    """A hidden layer without memory: y_m = silu(x_m W_m + b_m)."""
 
-    r = sigmoid(W_ir x + b_r + W_hr h),  z likewise,  n = tanh(W_in x + b_n + r (W_hn h + b_hn)),  h' = (1 - z) n + z h.
+    recurrent: ClassVar[bool] = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map rows, shape [members or 1, rows, inputs] -> [members, rows, outputs]."""
+        return functional.silu(super().forward(x))
+
+
+class MemberGRU(nn.Module):
+    """One layer of gated recurrent units per member, as in `nets.gru`, gates in the order r, z, n.
 
     Attributes:
         project: From inputs to the gates' inputs, with all biases that add to them.
         weight: From the hidden state to the gates, shape [members, width, 3 width].
         bias: b_hn, shape [members, 1, width].
     """
+
+    recurrent: ClassVar[bool] = True
 
     def __init__(self, members: int, inputs: int, width: int) -> None:
         super().__init__()
@@ -60,11 +71,7 @@ class MemberGRU(nn.Module):
         self.bias = nn.Parameter(torch.empty(members, 1, width).uniform_(-bound, bound))
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        """Map a sequence, shape [members, time, rows, inputs], from `h` [members, rows, width].
-
-        Returns:
-            Hidden states after each frame, shape [members, time, rows, width].
-        """
+        """Map a sequence from `h` [members, rows, width]; shape [members, time, rows, inputs or width]."""
         if self._tracked(x, h):
             weights = (self.project.weight, self.project.bias, self.weight, self.bias)
             return _Recurrence.apply(x, h, *weights)  # type: ignore[return-value]
@@ -110,8 +117,8 @@ def _activations(
 class _Recurrence(torch.autograd.Function):
     """A layer over time, with the gradients of its weights as one product over all frames.
 
-    The backward pass writes over what the forward pass left, because fresh memory for long sequences costs more time
-    than it takes to fill; a second backward pass through the same graph computes the forward pass again.
+    The backward pass overwrites the buffers of the forward pass, because fresh memory for long sequences costs more
+    time than it takes to fill; a second backward pass through the same graph computes the forward pass again.
     """
 
     @staticmethod

@@ -2,13 +2,16 @@
 """The multi-layer perceptron: a sequence network without memory."""
 
 import itertools
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from neurodyn.nets.sequence import SequenceNet
+
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
 
 Activation = Literal["silu", "gelu", "relu", "tanh"]
 
@@ -25,18 +28,18 @@ class MLP(SequenceNet):
     """Fully connected layers with one activation between them; every frame is mapped by itself."""
 
     def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: Activation = "silu") -> None:
-        """Build the net.
-
-        Args:
-            inputs: Size of an input vector.
-            outputs: Size of an output vector.
-            widths: Sizes of the hidden layers; none makes the net linear.
-            activation: What follows each hidden layer.
-        """
+        """Build the net; without hidden `widths` it is linear."""
         super().__init__()
         self.inputs, self.outputs, self.activation = inputs, outputs, activation
         sizes = (inputs, *widths, outputs)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+
+    least_depth = 0
+
+    @classmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes."""
+        return cls(inputs, outputs, (config.width,) * config.depth, config.activation)
 
     @property
     def context(self) -> int:
@@ -57,7 +60,6 @@ class MLP(SequenceNet):
 
     def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
         """There is no history: the carry is None."""
-        return
 
     def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
         """Map one frame, [worlds, inputs] -> [worlds, outputs]."""
@@ -73,16 +75,12 @@ class MLP(SequenceNet):
 
     def reset(self, carry: None, mask: Tensor) -> None:
         """Nothing to forget."""
-        return
 
     def merge(self, carry: None, other: None, mask: Tensor) -> None:
         """Nothing to merge."""
-        return
 
     def rewound(self, carry: None, frames: int) -> None:
         """There is no history."""
-        return
 
     def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
         """A net without memory ignores history."""
-        return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisation by mean and spread of the training set, fitted once and then part of the model."""
+"""Normalisation by mean and standard deviation of the training set, fitted once and then part of the model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +14,10 @@ _CHUNK = 65536
 
 
 class Normaliser(nn.Module):
-    """(x - mean) / sqrt(variance + eps), dimension by dimension; the identity until it is fitted.
+    r"""$(x - \bar x)/\sqrt{\mathrm{var}\,x + \epsilon}$, dimension by dimension; the identity until it is fitted.
 
-    A dimension that was constant in the training set says nothing, and dividing by sqrt(eps) would blow up
-    whatever it does later. With `drop_constant` such a dimension is always mapped to zero, and the inverse
-    returns its mean.
+    Dividing a dimension that was constant in the training set by $\sqrt\epsilon$ would blow up whatever it does later.
+    With `drop_constant` such a dimension is always mapped to zero, and the inverse returns its mean.
 
     Attributes:
         mean: Mean of the training set, shape [size].
@@ -81,7 +80,7 @@ def moments(x: Any, size: int) -> tuple[Tensor, Tensor]:
     """Return mean and (population) variance of `x` over all but its last axis, in float64, shape [size] each.
 
     The pieces are merged by Chan, Golub and LeVeque's formula, which does not cancel where the mean is large
-    beside the spread.
+    beside the standard deviation.
 
     Raises:
         InputError: The data are empty, have another size, or are not finite.

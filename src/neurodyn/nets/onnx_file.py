@@ -24,7 +24,7 @@ _TOLERANCE = 1e-4
 
 
 class _Positional(nn.Module):
-    """A module whose arguments all go by position, so that their shapes can be told in one way."""
+    """A module whose arguments all go by position, so that their shapes are declared in one way."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def write_onnx(
         metadata: What the file says about itself: plain data, kept as JSON.
 
     Returns:
-        Largest difference between the file and the module, over the spread of the output.
+        Largest difference between the file and the module, relative to the output's largest value or 1.
 
     Raises:
         InputError: The packages of the extra "export" are missing, or the file cannot be written.
@@ -83,26 +83,10 @@ def write_onnx(
     onnx.helper.set_model_props(proto, {METADATA: json.dumps(metadata), **_plain(metadata)})
     difference = _difference(proto.SerializeToString(), module, examples, inputs)
     if not difference < _TOLERANCE:
-        raise NeurodynError(f"{path}: the ONNX file differs from the model by {difference:.1e} of its spread")
+        raise NeurodynError(f"{path}: the ONNX file differs from the model by {difference:.1e} of its output")
     with atomic(path) as partial:
         partial.write_bytes(proto.SerializeToString())
     return difference
-
-
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Return what an ONNX file says about itself.
-
-    Raises:
-        InputError: It is no file of ours.
-    """
-    _require_packages()
-    import onnx
-
-    try:
-        found = {entry.key: entry.value for entry in onnx.load(str(path)).metadata_props}
-        return json.loads(found[METADATA])
-    except Exception as error:  # protobuf reports damage as whatever it meets first
-        raise InputError(f"{path}: no ONNX file of neurodyn ({type(error).__name__}: {error})") from None
 
 
 def _require_packages() -> None:
@@ -136,8 +120,8 @@ def _difference(content: bytes, module: nn.Module, examples: Sequence[Tensor], i
         given = [x[torch.arange(worlds) % x.shape[0]] for x in examples]
         with torch.no_grad():
             wanted = module(*given)
-        found = session.run(None, {name: x.numpy() for name, x in zip(inputs, given, strict=True) if name in kept})
-        for mine, theirs in zip(wanted, found, strict=True):
+        computed = session.run(None, {name: x.numpy() for name, x in zip(inputs, given, strict=True) if name in kept})
+        for mine, theirs in zip(wanted, computed, strict=True):
             if mine.numel():
                 distance = (mine - torch.as_tensor(theirs)).abs().max()
                 worst = max(worst, float(distance / mine.abs().max().clamp_min(1.0)))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sequence network in physical units: normalised on both sides, with a linear short cut.
 
-The short cut is initialised by least squares and the network's last layer by zero, so that training starts
-at the best linear model and the network learns only what a linear map cannot say.
+The short cut is initialised by least squares and the network's last layer by zero, so that training starts at the best
+linear model and the network learns only the rest.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,20 @@ from neurodyn.core.errors import InputError
 from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
+
 
 class Predictor(nn.Module):
-    """y = mean_y + std_y (W n + b + net(n)) with n = (x - mean_x) / std_x.
+    r"""$y = \bar y + \sigma_y (W n + b + net(n))$ with $n = (x - \bar x)/\sigma_x$.
 
     Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's.
+
+    Attributes:
+        config: What it was built from; None where it was built by hand.
     """
+
+    config: "NetConfig | None" = None
 
     def __init__(
         self,
@@ -37,7 +45,7 @@ class Predictor(nn.Module):
             skip: Whether there is a linear short cut.
             clip: Greatest normalised input to either side; None for no bound.
             input_eps: Added to the variance of the inputs.
-            output_eps: Added to the variance of the outputs; far below any real spread, so that outputs of
+            output_eps: Added to the variance of the outputs; far below any real variance, so that outputs of
                 small magnitude (a position residual beside a velocity) weigh the same in the loss.
         """
         super().__init__()
@@ -91,16 +99,16 @@ class Predictor(nn.Module):
         return self
 
     def normalise_input(self, x: Tensor) -> Tensor:
-        """Return inputs in units of their spread, cut off where the predictor has a bound, shape [..., inputs]."""
+        """Return normalised inputs, cut off where the predictor has a bound, shape [..., inputs]."""
         n = self.normaliser(x)
         return n if self.clip is None else n.clamp(-self.clip, self.clip)
 
     def normalise_target(self, y: Tensor) -> Tensor:
-        """Return outputs in units of their spread, in which losses are taken, shape [..., outputs]."""
+        """Return normalised outputs, in which losses are taken, shape [..., outputs]."""
         return self.denormaliser(y)
 
     def forward_normalised(self, x: Tensor) -> Tensor:
-        """Predict chunks in units of the outputs' spread, [worlds, time, inputs] -> [worlds, time, outputs]."""
+        """Predict chunks in normalised outputs, [worlds, time, inputs] -> [worlds, time, outputs]."""
         n = self.normalise_input(x)
         y = self.net(n)
         return y if self.skip is None else y + self.skip(n)
@@ -138,12 +146,10 @@ class Predictor(nn.Module):
 
 
 def least_squares(inputs: Normaliser, outputs: Normaliser, x: Any, y: Any, ridge: float) -> Tensor:
-    """Solve for the best affine map between normalised inputs and outputs, in float64.
+    r"""Return the best affine map between normalised inputs and outputs, in float64, shape [inputs + 1, outputs].
 
-    Minimises mean |A w - y|^2 + ridge |w|^2 over the rows a = [n(x), 1] of A; the constant is not penalised.
-
-    Returns:
-        Coefficients and, in the last row, the constants, shape [inputs + 1, outputs].
+    $$\min_w \overline{|A w - y|^2} + ridge\,|w|^2$$ over the rows [n(x), 1] of A; the constants, in the last row of w,
+    are not penalised.
     """
     gram = torch.zeros(inputs.size + 1, inputs.size + 1, dtype=torch.float64)
     moment = torch.zeros(inputs.size + 1, outputs.size, dtype=torch.float64)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary positions (Su et al. 2021) that never lose precision, however long a roll-out gets.
+r"""Rotary positions (Su et al. 2021) that never lose precision, however long a roll-out gets.
 
-Each pair of channels (a, b) of a query or key at position p is turned by the angle w p, so that products of
-queries and keys depend on the distance of their positions only. The frequencies here are whole multiples of
-2 pi / P, so that positions may be taken modulo P: the angles come from a table of P rows, and step one
-million is as exact as step one. P is at least four times the window, so no two distances are confused.
+Each pair of channels (a, b) of a query or key at position p is rotated by the angle $\omega p$, so that products of
+queries and keys depend on the distance of their positions only. The frequencies here are whole multiples of $2\pi/P$,
+so that positions may be taken modulo P: the angles come from a table of P rows, and step one million is as exact as
+step one. P is at least four times the window, so no two distances are confused.
 """
 
 import math
@@ -22,12 +22,6 @@ class Rotary:
     """
 
     def __init__(self, channels: int, window: int) -> None:
-        """Choose period and frequencies.
-
-        Args:
-            channels: Size of a query or key; even.
-            window: Number of frames that see each other.
-        """
         self.period = max(16, 1 << math.ceil(math.log2(4 * window)))
         pairs = channels // 2
         # From one turn in P frames to one in four frames, evenly on a logarithmic scale.

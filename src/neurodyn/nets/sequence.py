@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol of all sequence networks: one training pass over chunks, one step at a time in a roll-out.
 
-A network maps a sequence of inputs to a sequence of outputs, causally. `forward` does so for whole chunks
-that start from an empty history; `begin`, `step` and `reset` do the same one frame at a time, with the
-history in a carry that the caller holds. Both give the same numbers, which the tests of every kind hold.
+A network maps a sequence of inputs to a sequence of outputs, causally. `forward` does so for whole chunks that start
+from an empty history; `begin`, `step` and `reset` do the same one frame at a time, with the history in a carry that the
+caller holds. Both give the same numbers.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+
+from neurodyn.core.errors import InputError
+
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of network."""
@@ -22,18 +27,38 @@ class SequenceNet(nn.Module, ABC):
     Attributes:
         inputs: Size of an input vector.
         outputs: Size of an output vector.
+        least_depth: Least depth of a configuration.
+        stream_names: Names of the tensors of `stream`'s memory.
     """
 
     inputs: int
     outputs: int
+    least_depth: ClassVar[int] = 1
+
+    @classmethod
+    @abstractmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes, with random weights."""
+
+    @classmethod
+    def check(cls, config: "NetConfig") -> None:
+        """Refuse sizes that make no such network.
+
+        Raises:
+            InputError: They make none.
+        """
+
+    @classmethod
+    def memory(cls, config: "NetConfig") -> int:
+        """Return the frames of history that such a network needs."""
+        return 0
 
     @property
     @abstractmethod
     def context(self) -> int:
         """How many earlier frames an output can depend on; 0 for a net without memory.
 
-        Where the memory fades instead of ending (a recurrent net), this is the declared number of frames
-        after which what came before no longer matters.
+        Where the memory fades instead of ending (a recurrent net), the declared number of frames after which it has.
         """
 
     @property
@@ -95,6 +120,25 @@ class SequenceNet(nn.Module, ABC):
         for frame in x.unbind(1):
             _, primed = self.step(frame, primed)
         return primed if mask is None else self.merge(carry, primed, mask)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the tensors of `stream`'s memory."""
+        return ()
+
+    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+        """Return the memory of `stream` for worlds without history; worlds are the first axis of every tensor."""
+        return ()
+
+    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame as a function of tensors alone, which is what other runtimes can hold.
+
+        Raises:
+            InputError: The network does not say how, and has a memory.
+        """
+        if self.begin(1) is not None:
+            raise InputError(f"{type(self).__name__}: cannot be exported; valid: networks that override `stream`")
+        return self(x), memory
 
     def zero_output(self) -> None:
         """Set the last layer to exactly zero, so that the net's output is zero for every input."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A causal transformer that is trained on chunks and run one frame at a time, with the same numbers.
 
-Attention slides: in every layer a frame sees the last `window` frames. Because no frame is ever recomputed
-under another history, keys and values can be kept, and a step costs one frame instead of a window. It is
-trained on chunks longer than the window, so that training sees what a long roll-out sees.
+Attention slides: in every layer a frame sees the last `window` frames. Because no frame is ever recomputed under
+another history, keys and values can be kept, and a step costs one frame instead of a window. It is trained on chunks
+longer than the window, so that training sees the same histories as a long roll-out.
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from neurodyn.nets.mlp import MLP
 from neurodyn.nets.rotary import Rotary
 from neurodyn.nets.sequence import SequenceNet
 
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
+
 
 @dataclass(frozen=True)
 class RingCarry:
@@ -27,10 +30,10 @@ class RingCarry:
     Attributes:
         rings: One ring a layer, shape [window, 2, heads, channels, worlds] each.
         filled: Number of frames of each world's history, at most `window`, shape [worlds].
-        frame: Number of the next frame; all worlds share it, it says nothing about their histories.
-        settled: Number of steps since any world began anew; from `window` on all slots are everybody's.
-        stale: Whether slots outside of a world's history may hold what it left behind, instead of zeros.
-        scratch: Room for the products of the fast path, once it was used; its content means nothing.
+        frame: Number of the next frame; all worlds share it, whatever their histories.
+        settled: Number of steps since any world began anew; from `window` on all slots are valid for all worlds.
+        stale: Whether slots outside of a world's history may hold older values, instead of zeros.
+        scratch: Memory for the products of the fast path, once it was used.
     """
 
     rings: tuple[Tensor, ...]
@@ -99,9 +102,7 @@ class Transformer(SequenceNet):
         """
         super().__init__()
         if heads < 1 or width % (2 * heads):
-            raise InputError(
-                f"a transformer of width {width} with {heads} heads; width must be a multiple of 2 x heads"
-            )
+            raise InputError(f"a transformer of width {width} with {heads} heads; valid: a multiple of 2 x heads")
         if window < 1:
             raise InputError(f"a transformer with a window of {window} frames; expected at least 1")
         self.inputs, self.outputs, self.window = inputs, outputs, window
@@ -110,6 +111,23 @@ class Transformer(SequenceNet):
         self.norm = nn.LayerNorm(width, bias=False)
         self.head = MLP(width, outputs, head, "relu")
         self.rotary = Rotary(width // heads, window)
+
+    @classmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes."""
+        head = (config.head,) if config.head else ()
+        return cls(inputs, outputs, config.width, config.depth, config.heads, config.window, head=head)
+
+    @classmethod
+    def check(cls, config: "NetConfig") -> None:
+        """Refuse a width that does not divide into heads of even size."""
+        if config.heads < 1 or config.width % (2 * config.heads):
+            raise InputError(f"net.width is {config.width} with {config.heads} heads; expected a multiple of 2 x heads")
+
+    @classmethod
+    def memory(cls, config: "NetConfig") -> int:
+        """Return how far back the blocks look together."""
+        return config.depth * (config.window - 1)
 
     @property
     def context(self) -> int:
@@ -182,6 +200,37 @@ class Transformer(SequenceNet):
         """Return an empty carry that is at the frame of `carry` after `frames` steps."""
         rings = tuple(torch.zeros_like(ring) for ring in carry.rings)
         return RingCarry(rings, torch.zeros_like(carry.filled), carry.frame - frames)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the registers of keys and values, and of the number of frames in them."""
+        return (*(f"keys_values_{layer}" for layer in range(len(self.blocks))), "filled")
+
+    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+        """Return empty registers."""
+        self.rotary.tables(self.embed.weight)  # made now: a tracer would keep tables of its own
+        registers = [block.attention.empty_register(worlds) for block in self._blocks()]
+        return (*registers, torch.zeros(worlds, dtype=torch.long))
+
+    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame.
+
+        The last frames are kept as a register that shifts by one at every step, with keys that are not turned yet: what
+        a frame sees of another depends on how far apart they are, so positions in the register serve as well as
+        positions in time, and no frame need be counted.
+        """
+        *registers, filled = memory
+        cos, sin = self.rotary.at(self.window, x)
+        # Slots of the register from the oldest to the present frame; those before a world's history are hidden.
+        age = torch.arange(self.window - 1, -1, -1, device=x.device)
+        hidden = age > filled[:, None]
+        x, kept = self.embed(x), []
+        for block, register in zip(self._blocks(), registers, strict=True):
+            mixed, register = block.attention.stream(block.norm1(x), register, cos, sin, hidden)
+            x = x + mixed
+            x = x + block.narrow(functional.gelu(block.widen(block.norm2(x))))
+            kept.append(register)
+        return self.head(self.norm(x)), (*kept, (filled + 1).clamp(max=self.window - 1))
 
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))

@@ -1,2 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies: trained in any dynamics, played in any other."""
+
+from typing import TYPE_CHECKING
+
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.policy.artifact import load_policy
+    from neurodyn.policy.environment import PolicyEnvironment
+    from neurodyn.policy.evaluation import evaluate_policy as evaluate
+    from neurodyn.policy.export import export_policy
+    from neurodyn.policy.play import record_policy
+    from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
+    from neurodyn.policy.starts import LoggedStarts, SampledStarts
+    from neurodyn.policy.train import train_policy as train
+
+__all__ = [
+    "LoggedStarts", "NetworkSettings", "PolicyEnvironment", "PolicySettings", "SampledStarts",
+    "evaluate", "export_policy", "load_policy", "load_settings", "record_policy", "train",
+]  # fmt: skip
+
+lazy(__name__)

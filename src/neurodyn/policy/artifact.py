@@ -14,15 +14,15 @@ VERSION = 1
 
 
 class PolicyConfig(Config, frozen=True):
-    """Everything but the weights: what config.json holds.
+    """Everything but the weights, as config.json holds it.
 
     Attributes:
         task: Name of the task.
         robot: Name of its robot.
         observations: Names of the columns of an observation, in order.
         actions: Names of the components of an action, in order; each within -limit and limit.
-        action_scale: What an action is multiplied by, in the units of `action_meaning`.
-        action_meaning: What the scaled action is, in words.
+        action_scale: Factor on an action, in the units of `action_meaning`.
+        action_meaning: Meaning of the scaled action, in words.
         dt: Time between two actions [s].
         network: The network.
         limit: Size beyond which components of an action are cut off.
@@ -42,7 +42,7 @@ class PolicyConfig(Config, frozen=True):
 
 
 def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
-    """Return what there is to know of a policy for a task."""
+    """Return the configuration of a policy for a task."""
     return PolicyConfig(
         task=task.name,
         robot=task.robot,
@@ -89,11 +89,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
 
 
 def require_task(config: PolicyConfig, task: Task, where: str) -> None:
-    """Refuse a policy that sees or does something else than a task's.
-
-    Raises:
-        MismatchError: They differ; the message says in what.
-    """
+    """Refuse a policy with other observations or actions than a task's, with a MismatchError that names the first."""
     now = policy_config(task, config.network)
     for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
         mine, wanted = getattr(config, name), getattr(now, name)

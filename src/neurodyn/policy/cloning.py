@@ -6,6 +6,7 @@ control was a right one for that (hindsight relabelling, Andrychowicz et al., ar
 it is where the training in imagination begins, in place of one that acts at random.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +18,15 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.store import Store
 from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.interface import Dynamics, State
+from neurodyn.learn.learner import GradientLearner, Step
+from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.optimiser import build_optimiser, trainable
+from neurodyn.learn.plan import Budget
 from neurodyn.policy.settings import CloneSettings
 from neurodyn.tasks import Task
 
 _NORMALISING = 20  # batches from which the normalisation of observations is taken
+_RECENT = 50  # steps over which the error is averaged
 
 
 class Demonstrations:
@@ -83,18 +89,40 @@ def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: Clo
         seen = _named(demonstrations.draw()[0])
         actor.update_normalization(seen)
         critic.update_normalization(seen)
-    optimiser = torch.optim.Adam(actor.mlp.parameters(), lr=settings.rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
-    mean = 0.0
-    for step in range(settings.steps):
-        seen, wanted = demonstrations.draw()
-        loss = (actor(_named(seen)) - wanted).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        mean += (float(loss.detach()) - mean) / min(step + 1, 50)
-    return mean**0.5
+    learner = CloneLearner(actor, demonstrations, settings)
+    TrainingLoop(learner, Budget(settings.steps)).run()
+    return learner.error**0.5
+
+
+class CloneLearner(GradientLearner):
+    """An actor that imitates demonstrations, along half a cosine down to nothing.
+
+    Attributes:
+        error: Running mean of the squared error of the actions.
+    """
+
+    clip = math.inf
+
+    def __init__(self, actor: Any, demonstrations: Demonstrations, settings: CloneSettings) -> None:
+        self._actor, self._demonstrations, self._settings = actor, demonstrations, settings
+        self.error, self._count = 0.0, 0
+
+    def enter(self, phase: int) -> None:
+        """Make the optimiser."""
+        self.set_optimiser(build_optimiser("adam", trainable(self._actor.mlp.parameters(), self._settings.rate)))
+
+    def draw(self) -> None:
+        """Draw observations and actions."""
+        self._seen, self._wanted = self._demonstrations.draw()
+
+    def loss(self) -> Tensor:
+        """Return the mean squared error of the actions."""
+        return (self._actor(_named(self._seen)) - self._wanted).square().mean()
+
+    def stepped(self, step: Step) -> None:
+        """Follow the error."""
+        self._count = min(self._count + 1, _RECENT)
+        self.error += (float(step.loss) - self.error) / self._count
 
 
 def _named(seen: Tensor) -> TensorDict:

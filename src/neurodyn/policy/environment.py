@@ -7,7 +7,7 @@ prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680), so that the policy
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rsl_rl.env import VecEnv
@@ -17,10 +17,17 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Step, present_state
+from neurodyn.dynamics.interface import (
+    Control,
+    Dynamics,
+    Environment,
+    MeasuredDynamics,
+    State,
+    Step,
+    present_state,
+)
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.geometry.ground import Ground
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.starts import Starts, widened
@@ -97,11 +104,11 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._penalty, self._scale = starts, penalty, reward_scale
-        if environment is None and not isinstance(dynamics, WorldModel):  # which knows that of its logs alone
+        if environment is None and not dynamics.measured:  # which know that of their logs alone
             environment = home_ground(task)
         self._environment = environment
-        self._spread = dynamics.state_scale if isinstance(dynamics, WorldModel) else None
-        self._pool = WarmStartPool(dynamics, starts) if isinstance(dynamics, WorldModel) else None
+        self._spread = dynamics.epistemic_scale
+        self._pool = WarmStartPool(cast(MeasuredDynamics, dynamics), starts) if dynamics.measured else None
         context = starts.draw(worlds)
         self._carry = dynamics.begin(context, self._environment)
         self.state = present_state(context)
@@ -111,7 +118,7 @@ class PolicyEnvironment(VecEnv):
         self._noise = torch.tensor(noise, device=self.device) if noise else None
         self._torques = dynamics.spec.control_kind == "torque"
         self._torque = self.state.q.new_zeros(worlds, dynamics.spec.nu) if self._torques else None
-        self._advance = getattr(dynamics, "step_", dynamics.step)
+        self._advance = dynamics.step_
         self.now = self._quantities(None)
         task.require(self.now)
         self.memory: Memory = task.begin(self.now, self._generator)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy is worth in some dynamics, and by how much its return in one differs from that in another."""
+"""Return of a policy in some dynamics, and by how much its return in one differs from that in another."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ class Outcome:
         penalised: The same less the penalty, shape [episodes].
         lengths: Frames until the end, shape [episodes].
         failed: Whether the end was a failure, shape [episodes].
-        succeeded: Whether the end was as it should be, shape [episodes]; None of tasks that have no such end.
+        succeeded: Whether the task was accomplished, shape [episodes]; None of tasks without success.
     """
 
     returns: Tensor
@@ -118,9 +118,9 @@ def play(
 
     Args:
         policy: From observations to actions, without noise.
-        task: What is to be done.
-        dynamics: What happens.
-        starts: Where episodes start.
+        task: The task.
+        dynamics: The dynamics.
+        starts: Starts of the episodes.
         episodes: Number of episodes, all at once.
         seed: Seed of commands.
         penalty: Weight of a world model's uncertainty in `Outcome.penalised`.
@@ -149,15 +149,15 @@ def play(
 
 
 def reward_errors(outcomes: dict[str, Outcome]) -> list[RewardError]:
-    """Return how far returns in pairs of dynamics are apart.
+    """Return the differences of returns between pairs of dynamics.
 
     As the paper compares them (NeRD, arXiv 2508.15755): the mean return in one beside that in the other; and, finer,
     the mean difference between episodes that start in the same state.
     """
-    found = []
+    errors = []
     for (a, one), (b, other) in combinations(outcomes.items(), 2):
         difference = float(other.returns.mean() - one.returns.mean())
         relative = abs(difference) / max(abs(float(one.returns.mean())), 1e-12)
         by_episode = float((other.returns - one.returns).abs().mean())
-        found.append(RewardError(a=a, b=b, difference=difference, relative=relative, by_episode=by_episode))
-    return found
+        errors.append(RewardError(a=a, b=b, difference=difference, relative=relative, by_episode=by_episode))
+    return errors

@@ -42,7 +42,7 @@ def evaluate_policy(
     for name in dict.fromkeys(dynamics or _default(Path(folder))):
         log = None if name == ANALYTIC else starts
         where = open_dynamics(task, name, device=device, starts=log)
-        policy = network.to(where.device)
+        policy = network.to(where.dynamics.device)
         outcomes[name] = play(policy, task, where.dynamics, where.starts(task, seed), episodes, seed=seed)
     return PolicyEvaluation(
         task=config.task,

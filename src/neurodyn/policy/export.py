@@ -2,12 +2,10 @@
 """Policies as ONNX files: from an observation to an action, with the normalisation inside."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from neurodyn.core.config import to_dict
 from neurodyn.nets.onnx_file import write_onnx
 from neurodyn.policy.artifact import PolicyConfig, load_policy
 from neurodyn.policy.network import PolicyNetwork
@@ -34,11 +32,11 @@ class PolicyFrame(nn.Module):
 def export_policy(folder: str | Path, path: Path) -> float:
     """Write a policy as an ONNX file, after a check that ONNX Runtime computes the same from it.
 
-    The file maps `observation` to `action` (what the task takes, and what a later observation may ask back) and
-    `scaled_action` (in the units that its metadata name).
+    The file maps `observation` to `action` (input of the task and of later observations) and `scaled_action` (in the
+    units that its metadata name).
 
     Returns:
-        Largest difference between the file and the policy, over the spread of the outputs.
+        Largest difference between the file and the policy, as of `write_onnx`.
 
     Raises:
         InputError: There is no policy, a package is missing, or the file cannot be written.
@@ -52,19 +50,14 @@ def export_policy(folder: str | Path, path: Path) -> float:
         [examples],
         inputs=["observation"],
         outputs=["action", "scaled_action"],
-        metadata=_describe(config),
+        metadata={
+            "kind": "policy",
+            "task": config.task,
+            "robot": config.robot,
+            "dt": config.dt,
+            "observation_names": list(config.observations),
+            "action_names": list(config.actions),
+            "action_scale": list(config.action_scale),
+            "action_meaning": config.action_meaning,
+        },
     )
-
-
-def _describe(config: PolicyConfig) -> dict[str, Any]:
-    said = to_dict(config)
-    return {
-        "kind": "policy",
-        "task": said["task"],
-        "robot": said["robot"],
-        "dt": said["dt"],
-        "observation_names": list(said["observations"]),
-        "action_names": list(said["actions"]),
-        "action_scale": list(said["action_scale"]),
-        "action_meaning": said["action_meaning"],
-    }

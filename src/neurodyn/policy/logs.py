@@ -2,7 +2,7 @@
 """Logs of policies at work, as a robot itself would write them: no pose of the base, contacts by force.
 
 Each episode has one of several behaviour policies and white noise of its own strength on the actions, so that a model
-of the log sees good and bad ways to move. Batch k of a log is a function of (seed, k) alone.
+of the log sees good and bad motions. Batch k of a log is a function of (seed, k) alone.
 """
 
 import math
@@ -22,7 +22,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import Status, StoreHeader, package_versions
 from neurodyn.data.rows import RowLayout
 from neurodyn.data.split import assign_splits
-from neurodyn.data.writer import StoreWriter
+from neurodyn.data.writer import StoreWriter, require_store_name
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Dynamics, State, Step
 from neurodyn.dynamics.pushes import pushed
@@ -49,7 +49,7 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class LogSummary:
-    """What a log holds.
+    """Contents of a log.
 
     Attributes:
         path: The file.
@@ -57,7 +57,7 @@ class LogSummary:
         episodes: Episodes in it.
         failed: Share of episodes that ended in a failure.
         returns: Mean return of the episodes of each behaviour policy, noise included.
-        cpu_seconds: Processor time that it took [s].
+        cpu_seconds: Processor time of writing it [s].
     """
 
     path: str
@@ -66,11 +66,6 @@ class LogSummary:
     failed: float
     returns: dict[str, float]
     cpu_seconds: float
-
-    @property
-    def mean_return(self) -> float:
-        """Mean over the behaviour policies."""
-        return sum(self.returns.values()) / len(self.returns)
 
 
 def row_layout(task: Task) -> RowLayout:
@@ -95,7 +90,7 @@ def logged_spec(task: Task) -> StateSpec:
         InputError: The robot floats and declares no rows, or those do not fit the task.
     """
     robot = task.declaration()
-    if robot.rows_path is None and all(joint.kind in ("revolute", "prismatic") for joint in robot.spec.joints):
+    if robot.rows_path is None and all(joint.scalar for joint in robot.spec.joints):
         return robot.spec
     return row_layout(task).spec
 
@@ -115,8 +110,8 @@ def record_log(
     """Write a log of several policies at a task.
 
     Args:
-        task: What the policies do; its commands and pushes are part of the log.
-        dynamics: What stands for the robot.
+        task: The task; its commands and pushes are part of the log.
+        dynamics: Dynamics in place of the robot.
         behaviours: The policies; each makes as many episodes as the others.
         out: File to write (.h5).
         transitions: Least number of transitions; rounded up to whole batches of episodes.
@@ -129,8 +124,7 @@ def record_log(
         InputError: A setting is out of range, the robot floats and declares no rows, or the file cannot be written.
     """
     path = Path(out)
-    if path.suffix.lower() not in {".h5", ".hdf5"}:
-        raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
+    require_store_name(path)
     for name, value in (("transitions", transitions), ("worlds", worlds), ("policies", len(behaviours))):
         if value < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")
@@ -227,17 +221,16 @@ class _Batch:
                 break
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what the episodes hold, with the axes that a store's writer takes; zeros after a failure."""
-        found = {}
+        """Return the arrays of the episodes, as a store's writer takes them; zeros after a failure."""
+        arrays = {}
         for name in ("q", "qd", "control", "channel", "contact"):
             rows = [row[name] for row in self._rows if name in row]
             array = torch.stack(rows, 1).numpy()
             last = self.lengths[:, None] + (name != "control")
             valid = np.arange(array.shape[1])[None] < last
-            found[name] = np.where(valid[..., None], array, 0.0).astype(np.float32)
-        frames = found["control"].shape[1]
-        self.lengths = np.minimum(self.lengths, frames)
-        return found
+            arrays[name] = np.where(valid[..., None], array, 0.0).astype(np.float32)
+        self.lengths = np.minimum(self.lengths, arrays["control"].shape[1])
+        return arrays
 
     def _quantities(self, state: State, step: Step | None, torque: Tensor) -> Quantities:
         return self._dynamics.quantities(state, step, torque=torque, environment=self._environments)

@@ -42,15 +42,9 @@ class PolicyNetwork(nn.Module):
 
     @torch.no_grad()
     def take(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
-        """Take the weights of rsl_rl's MLPModel.
-
-        Args:
-            actor: Its state.
-            epsilon: What its normaliser adds to the standard deviation.
-        """
+        """Copy the state of rsl_rl's MLPModel, whose normaliser adds `epsilon` to the standard deviation."""
         if "obs_normalizer._mean" in actor:
             self.mean.copy_(actor["obs_normalizer._mean"][0])
             self.deviation.copy_(actor["obs_normalizer._std"][0] + epsilon)
-        prefix = "mlp."
-        layers = {name.removeprefix(prefix): value for name, value in actor.items() if name.startswith(prefix)}
+        layers = {name.removeprefix("mlp."): value for name, value in actor.items() if name.startswith("mlp.")}
         self.layers.load_state_dict(layers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this room needs from other packages, said in one line where it is missing."""
+"""Optional dependencies of policies, named in one line where they are missing."""
 
 from importlib.util import find_spec
 
@@ -7,11 +7,7 @@ from neurodyn.core.errors import InputError
 
 
 def require_learner() -> None:
-    """Refuse to go on without rsl_rl.
-
-    Raises:
-        InputError: The extra `policy` is not installed.
-    """
+    """Refuse to continue without rsl_rl, with an InputError that names the extra `policy`."""
     missing = [name for name in ("rsl_rl", "tensordict") if find_spec(name) is None]
     if missing:
         raise InputError(

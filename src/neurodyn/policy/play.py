@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moving pictures of a policy: what it does in some dynamics, beside others from the same start."""
+"""Recordings of a policy in some dynamics, beside others from the same start."""
 
 from pathlib import Path
 
@@ -70,12 +70,12 @@ def record_policy(
 
 
 def _open(task: Task, name: str, starts: str | None) -> ResolvedDynamics:
-    found = open_dynamics(task, name, starts=None if name == ANALYTIC else starts)
-    if found.dynamics.spec.nq != task.declaration().spec.nq:
+    resolved = open_dynamics(task, name, starts=None if name == ANALYTIC else starts)
+    if resolved.dynamics.spec.nq != task.declaration().spec.nq:
         raise InputError(
             f"{name}: its states hold no pose of the robot's base, so there is nothing to draw; play in another"
         )
-    return found
+    return resolved
 
 
 @torch.no_grad()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POLICY/report.html: return where the policy was trained beside return in a reference, and what it does in each."""
+"""POLICY/report.html: return where the policy was trained beside return in a reference, and recordings of each."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -44,13 +44,14 @@ def write_policy_report(folder: Path, result: PolicyEvaluation, *, starts: str |
 
 def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequence[str] = ()) -> str:
     """Return the page as HTML; `motion` are moving pictures, or remarks why there is none."""
-    lines = read_metrics(folder)
+    names = ", ".join(row.dynamics for row in result.results)
+    lead = f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
     body = [
         f"<header><h1>A policy for {result.task}</h1></header>",
-        paragraph(_lead(result)),
+        paragraph(lead),
         cards(_headline(result)),
         section("Returns", *(table.html() for table in returns(result))),
-        _training(lines),
+        _training(read_metrics(folder)),
         section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
         _config(folder),
     ]
@@ -74,11 +75,6 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None) ->
         still = still_bytes(frames[len(frames) // 3])
         parts.append(moving_picture(webp_bytes(frames, interval), still, size, caption))
     return parts
-
-
-def _lead(result: PolicyEvaluation) -> str:
-    names = ", ".join(row.dynamics for row in result.results)
-    return f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
 
 
 def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
@@ -120,7 +116,7 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
         if differs and any(y is not None for y in ys):
             points = [(line["frames"], y) for line, y in zip(played, ys, strict=True) if y is not None]
             curves.append(Curve(label, [x for x, _ in points], [y for _, y in points], colour, "-", 1.6))
-    caption = "Return without exploration noise as training goes on"
+    caption = "Return without exploration noise during training"
     shown = [figure(plot("returns", curves, x_label="frames", unit="", bars=True, description=caption), caption)]
     for key, text in (("length", "Mean length of episodes in training [frames]"), ("noise", "Exploration noise")):
         points = [(line["frames"], line[key]) for line in lines if line.get(key) is not None]

@@ -13,10 +13,9 @@ from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.interface import Dynamics, State, Step
-from neurodyn.dynamics.loading import load
-from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import require_device
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.starts import LoggedStarts, SampledStarts, Starts
@@ -47,7 +46,7 @@ class ResolvedDynamics:
         Raises:
             InputError: No episode of the log holds the model's warm-up.
         """
-        device = self.device
+        device = self.dynamics.device
         if self.log is None:
             return SampledStarts(task, seed, device=device)
         frames = max(1, self.dynamics.spec.context)
@@ -55,22 +54,13 @@ class ResolvedDynamics:
 
     def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
         """Return a test of states for being such in which an episode of a task ends."""
-        generator = torch.Generator(self.device).manual_seed(0)
+        generator = torch.Generator(self.dynamics.device).manual_seed(0)
 
         def ended(state: State, contacts: Tensor | None) -> Tensor:
             quantities = self.dynamics.quantities(state, Step(state, contacts=contacts))
             return task.terminated(quantities, task.begin(quantities, generator))
 
         return ended
-
-    @property
-    def device(self) -> str:
-        """Device of the states."""
-        if isinstance(self.dynamics, AnalyticDynamics):
-            return self.dynamics.device
-        parameters = getattr(self.dynamics, "parameters", None)
-        first = next(iter(parameters()), None) if parameters is not None else None
-        return "cpu" if first is None else str(first.device)
 
 
 def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | None = None) -> ResolvedDynamics:
@@ -87,10 +77,10 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
     """
     require_device(device)
-    if name == ANALYTIC:
+    if name in KINDS and "simulate" in KINDS[name].parts:
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
-        return ResolvedDynamics(name, AnalyticDynamics(task.declaration(), device=device))
+        return ResolvedDynamics(name, KINDS[name].parts["simulate"](task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
         raise InputError(
             f"--dynamics {name!r}: no such dynamics; valid: {ANALYTIC}, a run directory, or one of "
@@ -98,9 +88,9 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         )
     dynamics = load(name, device=device)
     require_fit(task, dynamics)
-    if starts is None and isinstance(dynamics, WorldModel):
+    if starts is None and dynamics.measured:
         starts = _training_log(name)
-    if starts == TASK and isinstance(dynamics, WorldModel):
+    if starts == TASK and dynamics.measured:
         _require_samples(task, name, dynamics.spec)
     if starts in (None, TASK):
         return ResolvedDynamics(name, dynamics)

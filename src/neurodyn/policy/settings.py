@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a policy is trained: PPO of rsl_rl in our own configuration; presets by task."""
+"""Settings of policy training: PPO of rsl_rl in our own configuration; presets by task."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from neurodyn.core.config import Config, from_dict, read_config, to_dict
-from neurodyn.core.errors import InputError
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.errors import InputError, require
+from neurodyn.learn.presets import load_preset
 
 _PRESETS = Path(__file__).resolve().parent / "presets"
 
@@ -45,8 +46,7 @@ class CloneSettings(Config, frozen=True):
         for name, least in (("steps", 1), ("batch", 1), ("critic", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"clone: {name} is {getattr(self, name)}; valid: at least {least}")
-        if not self.rate > 0:
-            raise ValueError(f"clone: rate is {self.rate}; valid: above 0")
+        require(self.rate > 0, "clone: rate", self.rate, "above 0")
 
 
 class PolicySettings(Config, frozen=True):
@@ -80,6 +80,8 @@ class PolicySettings(Config, frozen=True):
         threads: Threads of torch; None for its default.
     """
 
+    budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations")
+
     worlds: int = 512
     horizon: int = 32
     frames: int | None = None
@@ -107,28 +109,23 @@ class PolicySettings(Config, frozen=True):
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "worlds",
-            "horizon",
-            "frames",
-            "iterations",
-            "epochs",
-            "minibatches",
-            "evaluation_worlds",
-            "keep_every",
-        ):
+        counts = ("worlds", "horizon", "frames", "iterations", "epochs", "minibatches", "evaluation_worlds")
+        for name in (*counts, "keep_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; valid: at least 1")
         if self.iterations is None and self.minutes is None:
             raise ValueError("neither iterations nor minutes are given; valid: at least one of the two")
         for name in ("seed", "evaluations", "penalty"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 0")
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.worlds * self.horizon < self.minibatches:
             raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
+
+    def frames_of(self, updates: int) -> int:
+        """Return the frames of all worlds in so many updates."""
+        return updates * self.worlds * self.horizon
 
     def runner(self) -> dict[str, Any]:
         """Return the configuration of rsl_rl's OnPolicyRunner."""
@@ -138,14 +135,13 @@ class PolicySettings(Config, frozen=True):
             "activation": self.network.activation,
             "obs_normalization": self.network.normalise,
         }
-        spread = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std,
-                  "std_type": "log"}  # fmt: skip
+        std = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std}
         return {
             "num_steps_per_env": self.horizon,
             "save_interval": 10**9,
             "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
             "check_for_nan": True,
-            "actor": {**network, "distribution_cfg": spread},
+            "actor": {**network, "distribution_cfg": {**std, "std_type": "log"}},
             "critic": dict(network),
             "algorithm": {
                 "class_name": "rsl_rl.algorithms.PPO",
@@ -171,10 +167,8 @@ def load_settings(task: str, path: Path | None = None) -> PolicySettings:
     Raises:
         InputError: The file is missing or bad.
     """
-    preset = _PRESETS / f"{task}.yaml"
-    if path is None and ".py:" in task:
-        return PolicySettings()
-    return read_config(preset if path is None else path, PolicySettings)
+    presets = () if ".py:" in task else (_PRESETS / f"{task}.yaml",)
+    return load_preset(PolicySettings, path, presets) or PolicySettings()
 
 
 def with_flags(settings: PolicySettings, **flags: Any) -> PolicySettings:

@@ -2,7 +2,7 @@
 """Where episodes start: at states that a task draws, or after windows of a log."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -38,11 +38,11 @@ class SampledStarts:
     def draw(self, count: int) -> State:
         """Return `count` states."""
         state = self._task.start(count, self._generator)
-        return State(state.q.to(self._device), state.qd.to(self._device))
+        return state.to(self._device)
 
 
 class LoggedStarts:
-    """Windows of a log: an episode goes on where the window ends, with all of it as the model's past.
+    """Windows of a log: an episode continues where the window ends, with all of it as the model's past.
 
     States in which an episode of the log ended in a failure are left out, and those in which the task would end.
     """
@@ -93,52 +93,21 @@ class LoggedStarts:
             if self._ended is not None:
                 bad |= self._ended(window.present, None if batch.contacts is None else batch.contacts[:, -1])
             if bool(bad.any()):
-                window = picked(window, (~bad).nonzero()[:, 0])
+                window = window.rows((~bad).nonzero()[:, 0])
             parts.append(window)
             missing -= len(window.q)
             if not missing:
-                return joined(parts)
+                return Window.joined(parts)
         raise InputError(
             "starts: nearly all windows of the log end where an episode of the task does; give --starts another log"
         )
 
 
-def picked(window: Window, rows: Tensor) -> Window:
-    """Return the windows of some worlds."""
-    channels = None if window.channels is None else window.channels[rows]
-    return Window(window.q[rows], window.qd[rows], window.torque[rows], channels)
-
-
-def joined(parts: list[Window]) -> Window:
-    """Return windows one after another as one batch."""
-    if len(parts) == 1:
-        return parts[0]
-    channels = [part.channels for part in parts if part.channels is not None]
-    return Window(
-        torch.cat([part.q for part in parts]),
-        torch.cat([part.qd for part in parts]),
-        torch.cat([part.torque for part in parts]),
-        torch.cat(channels) if channels else None,
-    )
-
-
-@dataclass(frozen=True)
-class _Widened:
-    """Rows of a batch that are written into one of all worlds."""
-
-    rows: Tensor
-    worlds: int
-
-    def __call__(self, values: Tensor) -> Tensor:
-        wide = values.new_zeros(self.worlds, *values.shape[1:])
-        wide[self.rows] = values
-        return wide
-
-
 def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:
     """Return a context of all worlds that holds `context` in some rows and zeros in the others."""
-    wide = _Widened(rows, worlds)
-    channels = None if context.channels is None else wide(context.channels)
-    if isinstance(context, State):
-        return State(wide(context.q), wide(context.qd), channels)
-    return Window(wide(context.q), wide(context.qd), wide(context.torque), channels)
+    wide = {
+        name: values.new_zeros(worlds, *values.shape[1:]).index_copy(0, rows, values)
+        for name, values in vars(context).items()
+        if values is not None
+    }
+    return replace(context, **wide)

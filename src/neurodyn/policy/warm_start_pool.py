@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts of worlds in imagination, their full warm-up read for many at a time.
+"""Starts of worlds in imagination, warmed up many at a time.
 
 Worlds start anew a few at a time, and a warm-up of a few rows costs nearly as much as one of many.
 """
@@ -7,8 +7,7 @@ Worlds start anew a few at a time, and a warm-up of a few rows costs nearly as m
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import State, present_state
-from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
+from neurodyn.dynamics.interface import Carry, MeasuredDynamics, State, present_state
 from neurodyn.policy.starts import Starts
 
 COUNT = 128
@@ -16,13 +15,13 @@ COUNT = 128
 
 
 class WarmStartPool:
-    """Starts with the model's memory of what came before them, each used once."""
+    """Warmed-up starts with the model's memory of what came before them, each used once."""
 
-    def __init__(self, model: WorldModel, starts: Starts, count: int = COUNT) -> None:
+    def __init__(self, model: MeasuredDynamics, starts: Starts, count: int = COUNT) -> None:
         self._model, self._starts, self._count = model, starts, count
         self._left = 0
 
-    def take(self, carry: WorldCarry, state: State, rows: Tensor) -> tuple[WorldCarry, State]:
+    def take(self, carry: Carry, state: State, rows: Tensor) -> tuple[Carry, State]:
         """Start anew in some worlds.
 
         Args:

@@ -1,6 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages on models: self-contained HTML with tables, plots and recordings."""
 
-from neurodyn.report.write import report_path, write_report
+from typing import TYPE_CHECKING
 
-__all__ = ["report_path", "write_report"]
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.report.identification import write_identification
+    from neurodyn.report.recording import Recording, record, record_log, record_run
+    from neurodyn.report.recording_files import readme_gif, write_recording
+    from neurodyn.report.write import report_path, write_report
+
+__all__ = [
+    "Recording", "readme_gif", "record", "record_log", "record_run", "report_path", "write_identification",
+    "write_recording", "write_report",
+]  # fmt: skip
+
+lazy(__name__)

@@ -17,9 +17,8 @@ from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.writer import open_store_file
-from neurodyn.dynamics.interface import Trajectory
-from neurodyn.dynamics.loading import load_simulator, run_field
-from neurodyn.dynamics.world_model.artifact import load_world_model
+from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Evaluation, Forecast, OfLog, Simulated
 from neurodyn.evaluate.run import load_along_log, open_measured
@@ -113,7 +112,7 @@ def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | No
         InputError: There is no such run, or its model is damaged.
     """
     material = Material(run, _name(run), result, metrics=read_metrics(run), data=data)
-    robot, path = run_field(run, "robot"), run / "config.yaml"
+    robot, path = robot_of(run), run / "config.yaml"
     if path.is_file():
         material.config_text = path.read_text(encoding="utf-8")
         material.config = read_config(path, RunFacts)
@@ -154,14 +153,13 @@ def _(result: Simulated, material: Material, robot: Robot) -> None:
 def _(result: Forecast, material: Material, robot: Robot) -> None:
     store = open_measured(material.run, material.data)
     split = chosen_split(store, result.split)
-    material.bands = bands(load_world_model(material.run), store, split, result.about.horizon)
+    material.bands = bands(WORLD_MODEL.load(material.run), store, split, result.about.horizon)
 
 
 def _short(recording: Recording) -> Recording:
     """Return the first seconds of a recording, for a picture that stays small."""
-    end = round(SECONDS / recording.robot.dt) + 1
-    predicted, truth = (Trajectory(x.q[:, :end], x.qd[:, :end]) for x in (recording.predicted, recording.truth))
-    return replace(recording, predicted=predicted, truth=truth)
+    frames = round(SECONDS / recording.robot.dt)
+    return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
 
 
 def _read_data_header(material: Material, data: str) -> None:

@@ -16,8 +16,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
+from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.interface import Dynamics, Trajectory, Window
-from neurodyn.dynamics.loading import load_simulator, robot_of
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.engine import SEED
@@ -140,7 +140,7 @@ def record_log(
     Raises:
         InputError: No episode is long enough.
     """
-    floating = not robot.fixed_base
+    floating = robot.spec.floating
     context = 0 if floating else model.spec.context
     episodes = episodes_in(store, split)
     longest = np.median(store.lengths[episodes]) if floating else store.lengths[episodes].max()
@@ -230,5 +230,5 @@ def _frames(robot: Robot, seconds: float) -> int:
 
 def _where(store: Store, episode: int, start: int, dt: float) -> str:
     run = int(store.run[episode])
-    name = store.run_names[run] if run >= 0 else f"episode {episode}"
+    name = store.header.runs[run] if run >= 0 else f"episode {episode}"
     return f"{name}, episode {episode} from {start * dt:.2f} s"

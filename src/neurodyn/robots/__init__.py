@@ -2,22 +2,48 @@
 """Declared robots: those that ship with the package, and anybody's own by path."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.lazy import lazy
+from neurodyn.core.registry import Registry
 from neurodyn.robots.asset import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
-from neurodyn.robots.sections import Ranges, SimulatorConfig
+from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
 
-__all__ = ["Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed", "load", "names"]
+if TYPE_CHECKING:
+    from neurodyn.robots.data import open_robot_data
+
+__all__ = [
+    "ROBOTS", "ContactPointSelection", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed",
+    "load", "locate", "names", "open_robot_data",
+]  # fmt: skip
+
+lazy(__name__)
 
 _ROOT = Path(__file__).resolve().parent
 _FILES = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
 
+ROBOTS: Registry[Path] = Registry("robot")
+"""Declarations of the robots that are known by name: a folder in this room each, and what plug-ins add."""
+
+for _path in sorted(_ROOT.glob("*/robot.yaml")):
+    ROBOTS.add(_path.parent.name.replace("_", "-"), _path)
+
 
 def names() -> list[str]:
-    """Return the names of the robots that ship with the package."""
-    return sorted(path.parent.name.replace("_", "-") for path in _ROOT.glob("*/robot.yaml"))
+    """Return the names of the robots that are known by name."""
+    return sorted(ROBOTS)
+
+
+def locate(robot: Robot | str | Path) -> str:
+    """Return the name of a robot, or the absolute path of its declaration: what finds it again from any folder."""
+    if isinstance(robot, Robot):
+        folder = Path(robot.folder).resolve()
+        return robot.name if _ROOT in folder.parents else str(folder)
+    text = str(robot)
+    return text if text in ROBOTS or not Path(text).exists() else str(Path(text).resolve())
 
 
 def load(name_or_path: str | Path) -> Robot:
@@ -27,7 +53,7 @@ def load(name_or_path: str | Path) -> Robot:
         InputError: There is no such robot, or its declaration is bad.
     """
     text = str(name_or_path)
-    path = _ROOT / text.replace("-", "_") / "robot.yaml" if text in names() else _declaration(Path(text))
+    path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
     robot = read_config(path, Robot).located(path.resolve().parent)
     if robot.package is None:
         asset_path(robot)

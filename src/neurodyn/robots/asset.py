@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the asset of a declared robot lies, and what is wrong if it is not there."""
+"""Path of a declared robot's asset, and the error where it is missing."""
 
 import importlib.metadata
 import importlib.util
@@ -29,10 +29,10 @@ def package_folder(package: str) -> Path | None:
 
 def _newton_assets() -> Path | None:
     try:
-        found = importlib.util.find_spec("newton")  # looks it up without importing it
+        spec = importlib.util.find_spec("newton")  # looks it up without importing it
     except (ImportError, ValueError):  # a broken or hidden installation
         return None
-    for folder in (found.submodule_search_locations or []) if found else []:
+    for folder in (spec.submodule_search_locations or []) if spec else []:
         return Path(folder) / "examples" / "assets"
     return None
 

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories for training and evaluation: a store, or a log that the robot declares a column map for."""
+"""Data of a robot: stores, logs in the layout that it declares, and the ranges that data are meant to cover."""
 
 from pathlib import Path
+from typing import Literal
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.data.readers.column_map import is_log
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.store import Store
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, load
+
+_Field = Literal["q", "qd", "control"]
 
 
 def open_robot_data(robot: Robot, data: str | Path) -> Store:
@@ -16,7 +21,7 @@ def open_robot_data(robot: Robot, data: str | Path) -> Store:
         InputError: The file is missing, damaged or of another robot, or the robot declares no log layout.
     """
     path = Path(data)
-    if path.suffix.lower() in {".npz", ".csv"} and robot.log_path is None:
+    if is_log(path) and robot.log_path is None:
         raise InputError(
             f"{path}: robot {robot.name!r} declares no column map for logs; make a store of it with "
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
@@ -30,6 +35,29 @@ def open_measured_data(robot: Robot, data: str | Path) -> Store:
     Raises:
         InputError: The file is missing or damaged, or the robot declares no log layout.
     """
-    if Path(data).suffix.lower() in {".npz", ".csv"}:
+    if is_log(Path(data)):
         return open_robot_data(robot, data)
     return Store.open(data)
+
+
+def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the sampling range of each coordinate of "q", "qd" and "control" that the robot of `spec` declares.
+
+    Empty where the robot is not one that ships with the package; without the coordinates that have no range.
+    """
+    try:
+        robot = load(spec.robot)
+    except InputError:
+        return {}
+    fields: dict[_Field, tuple[str, ...]] = {"q": spec.q_names, "qd": spec.qd_names, "control": spec.controls}
+    ranges: dict[str, dict[str, tuple[float, float]]] = {}
+    for field, coordinates in fields.items():
+        ranges[field] = {}
+        for name in coordinates:
+            try:
+                lower, upper = robot.sampling_interval(field, name)
+            except (InputError, KeyError):
+                continue  # nothing declared, or a position of a ball or free joint
+            if lower < upper:
+                ranges[field][name] = (lower, upper)
+    return ranges

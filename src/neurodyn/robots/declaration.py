@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a declared robot is: a small YAML or TOML file beside a URDF, MJCF or USD.
+"""The declaration of a robot: a small YAML or TOML file beside a URDF, MJCF or USD.
 
-The declaration says what a file of bodies and joints does not: which joints are driven and how strongly, the
-length of a frame, the solver that teaches, and the ranges that data are drawn from. It is read without a
-simulator, so that learning from logs needs none.
+It adds to the bodies and joints of such a file which joints are driven and how strongly, the length of a frame, the
+reference simulator, and the ranges that data are drawn from. It is read without a simulator, so that learning from logs
+needs none.
 """
 
 import math
@@ -14,9 +14,10 @@ from typing import ClassVar, Literal
 import msgspec
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.scene import Heightfield, Mesh, Scene
-from neurodyn.core.spec import JointKind, JointSpec, StateSpec
+from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.robots.sections import (
     ContactPointSelection,
     EndEffector,
@@ -32,7 +33,7 @@ from neurodyn.robots.sections import (
 ASSET_SUFFIXES = (".urdf", ".xml", ".usd", ".usda", ".usdc")
 
 
-class Joint(Config, frozen=True):
+class Joint(Config, OfJointKind, frozen=True):
     """One joint with degrees of freedom; what is left None is as the asset has it.
 
     Attributes:
@@ -90,7 +91,7 @@ class Robot(Config, frozen=True):
         joints: Joints with degrees of freedom in the order of the built articulation.
         actuated: Greatest torque or force of each driven joint [N m or N], in the order of the control vector.
         dt: Length of one frame [s].
-        description: One line on what the robot is and where its parameters come from.
+        description: One line on the robot and the source of its parameters.
         package: "example-robot-data" or "newton" where the asset comes from that package.
         fixed_base: Whether the base is bolted to the world; otherwise the first joint is free.
         locked: Joints of the asset that are held at zero, as if fixed.
@@ -115,16 +116,16 @@ class Robot(Config, frozen=True):
         material: The contact of robot and ground; None for the asset's own.
         colliders: Patterns (as of a shell) of the labels of collision shapes, or of the bodies that carry them,
             that can touch anything; the asset's others are left out.
-        contacts: Bodies of which it matters whether they touch something: patterns (as of a shell) of the labels of
-            collision shapes, by name.
+        contacts: Bodies whose contact is observed: patterns (as of a shell) of the labels of collision shapes, by
+            name.
         contact_points: Points that are measured against the ground; None for none.
-        end_effector: The point of the robot that reaches for things; None where there is none.
+        end_effector: The robot's end effector; None where there is none.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
         log: Column map of logs known for this robot, relative to the declaration.
         rows: Layout of headerless rows of logs of this robot (`data.rows`), relative to the declaration.
-        folder: Where the declaration lies; filled in when it is read.
+        folder: Folder of the declaration; filled in when it is read.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points", "teacher": "simulator"}
@@ -177,21 +178,16 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"end_effector: joints are {chain}; valid: all of the robot's joints, in order")
 
     def _check_scalars(self) -> None:
-        if not (math.isfinite(self.dt) and self.dt > 0):
-            raise ValueError(f"dt is {self.dt}; valid: the length of a frame in seconds, above 0")
-        if self.frames < 1:
-            raise ValueError(f"frames is {self.frames}; valid: at least 1")
-        if self.evaluation_horizon < 1:
-            raise ValueError(f"evaluation_horizon is {self.evaluation_horizon}; valid: at least 1")
+        require(math.isfinite(self.dt) and self.dt > 0, "dt", self.dt, "the length of a frame in seconds, above 0")
+        require(self.frames >= 1, "frames", self.frames, "at least 1")
+        require(self.evaluation_horizon >= 1, "evaluation_horizon", self.evaluation_horizon, "at least 1")
         for name in ("passive_fraction", "reset_fraction"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; valid: between 0 and 1")
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
         if not all(math.isfinite(component) for component in self.gravity):
             raise ValueError(f"gravity is {list(self.gravity)}; valid: three finite numbers [m/s^2]")
         if not (math.isfinite(self.density) and self.density > 0):
             raise ValueError(f"density is {self.density}; valid: a number above 0 [kg/m^3]")
-        if not 0 < self.mass_scale < math.inf:
-            raise ValueError(f"mass_scale is {self.mass_scale}; valid: a finite number above 0")
+        require(0 < self.mass_scale < math.inf, "mass_scale", self.mass_scale, "a finite number above 0")
         if not self.asset.lower().endswith(ASSET_SUFFIXES):
             raise ValueError(f"asset {self.asset!r} is of no known kind; valid: {', '.join(ASSET_SUFFIXES)}")
         if self.locked and not self.asset.lower().endswith((".urdf", ".xml")):
@@ -204,7 +200,7 @@ class Robot(Config, frozen=True):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"joints lists {name!r} twice")
-        scalar = {joint.name for joint in self.joints if joint.kind in {"revolute", "prismatic"}}
+        scalar = {joint.name for joint in self.joints if joint.scalar}
         for what, listed in (("actuated", self.actuated), ("invariant", self.invariant or ())):
             for name in listed:
                 if name not in scalar:
@@ -215,7 +211,7 @@ class Robot(Config, frozen=True):
         for name in self.locked:
             if name in names:
                 raise ValueError(f"joint {name!r} is both in joints and in locked; remove it from one")
-        if self.fixed_base == (self.joints[0].kind == "free"):
+        if self.fixed_base == is_floating(self.joints):
             raise ValueError("fixed_base must be true exactly if the first joint is not free")
         if self.simulator.solver == "featherstone":
             for joint in self.joints:
@@ -225,7 +221,7 @@ class Robot(Config, frozen=True):
                     )
 
     def _check_ranges(self) -> None:
-        scalar = [joint.name for joint in self.joints if joint.kind in {"revolute", "prismatic"}]
+        scalar = [joint.name for joint in self.joints if joint.scalar]
         velocities = [name for joint in self.joints for name in joint.spec.qd_names]
         for what in ("sampling", "reset", "range"):
             ranges: Ranges = getattr(self, what)
@@ -240,8 +236,7 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"{what}: height and tilt have a meaning for floating bases only; remove them")
             if ranges.height is not None:
                 check_interval(f"{what}.height", ranges.height)
-            if not 0 <= ranges.tilt <= math.pi:
-                raise ValueError(f"{what}.tilt is {ranges.tilt}; valid: between 0 and pi [rad]")
+            require(0 <= ranges.tilt <= math.pi, f"{what}.tilt", ranges.tilt, "between 0 and pi [rad]")
 
     def _check_grounds(self) -> None:
         if self.ground is not None and self.ground not in self.grounds:
@@ -253,12 +248,11 @@ class Robot(Config, frozen=True):
             raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
 
     def _check_controller(self) -> None:
-        scalar = {joint.name: joint for joint in self.joints if joint.kind in {"revolute", "prismatic"}}
+        scalar = {joint.name: joint for joint in self.joints if joint.scalar}
         for name, value in self.nominal.items():
             if name not in scalar:
                 raise ValueError(f"nominal names the unknown joint {name!r}; valid: {choices(scalar)}")
-            if not math.isfinite(value):
-                raise ValueError(f"nominal of {name!r} is {value}; valid: a finite number")
+            require(math.isfinite(value), f"nominal of {name!r}", value, "a finite number")
         if self.gains is not None and not self.actuated:
             raise ValueError("gains drive the actuated joints, of which there are none; remove gains")
 

@@ -2,16 +2,16 @@
 """What there is: the robots that ship with the package, and the models that are pretrained for each."""
 
 from neurodyn.core.artifacts import pretrained_names, read_json, resolve_run
-from neurodyn.core.config import Config, from_dict
+from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
 from neurodyn.robots import is_installed, load, names
 
 
 class Measured(Config, frozen=True):
-    """How far a shipped model is off: errors.json beside it.
+    """Errors of a shipped model: errors.json beside it.
 
     Attributes:
-        what: What it was measured on.
+        what: Data of the measurement.
         horizon: Frames of a roll-out.
         rollouts: Number of roll-outs.
         seed: Seed of their initial states; not that of any training data.
@@ -56,10 +56,10 @@ class Listing(Config, frozen=True, rename={"simulator": "teacher"}):
 def list_robots() -> list[Listing]:
     """Return all robots that ship with the package."""
     models = {f"pretrained:{name}": _robot_of(name) for name in pretrained_names()}
-    found = []
+    listings = []
     for name in names():
-        robot = load(name)
-        found.append(
+        robot, own = load(name), [model for model, of in models.items() if of == name]
+        listings.append(
             Listing(
                 name=name,
                 description=robot.description,
@@ -68,17 +68,12 @@ def list_robots() -> list[Listing]:
                 dt=robot.dt,
                 simulator=robot.simulator.solver,
                 substeps=robot.simulator.substeps,
-                pretrained=tuple(model for model, of in models.items() if of == name),
+                pretrained=tuple(own),
                 installed=is_installed(robot),
-                measured={model: _measured(model) for model, of in models.items() if of == name},
+                measured={model: read_config(resolve_run(model) / "errors.json", Measured) for model in own},
             )
         )
-    return found
-
-
-def _measured(model: str) -> Measured:
-    path = resolve_run(model) / "errors.json"
-    return from_dict(read_json(path), Measured, str(path))
+    return listings
 
 
 def _robot_of(pretrained: str) -> str | None:

@@ -34,8 +34,8 @@ def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
     path = Path(reader)
     if not path.is_file() or path.suffix.lower() not in {".yaml", ".yml", ".toml", ".json"}:
         return None
-    found = parse_text(path.read_text(encoding="utf-8"), path.suffix.lower(), str(path))
-    return read_config(path, RowLayout) if isinstance(found, dict) and found.get("format") == "rows" else None
+    tree = parse_text(path.read_text(encoding="utf-8"), path.suffix.lower(), str(path))
+    return read_config(path, RowLayout) if isinstance(tree, dict) and tree.get("format") == "rows" else None
 
 
 def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, StateSpec]:

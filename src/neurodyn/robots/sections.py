@@ -2,12 +2,15 @@
 """The sections of a robot's declaration: simulator, ranges, controller, contact, grounds and contact points."""
 
 import math
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import msgspec
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint
+from neurodyn.core.errors import require
 from neurodyn.core.scene import Vector3
 
 Interval = tuple[float, float]
@@ -15,7 +18,7 @@ Interval = tuple[float, float]
 
 
 class SimulatorConfig(Config, frozen=True):
-    """The analytic solver that teaches.
+    """The reference simulator.
 
     Attributes:
         solver: "featherstone" (no contacts, no Coulomb friction) or "mujoco" (MuJoCo Warp).
@@ -32,8 +35,7 @@ class SimulatorConfig(Config, frozen=True):
     integrator: Literal["euler", "implicitfast"] | None = None
 
     def __post_init__(self) -> None:
-        if self.substeps < 1:
-            raise ValueError(f"substeps is {self.substeps}; valid: at least 1")
+        require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
         if self.mass_matrix_interval < 1 or self.substeps % self.mass_matrix_interval:
             raise ValueError(
                 f"mass_matrix_interval is {self.mass_matrix_interval}; valid: a divisor of substeps ({self.substeps})"
@@ -111,7 +113,7 @@ class Material(Config, frozen=True):
 
 
 class GroundSampling(Config, frozen=True):
-    """How the ground of a trajectory is drawn: a declared ground at a random pose.
+    """Sampling of grounds: a declared ground at a random pose for each trajectory.
 
     Attributes:
         ground: Name of the ground, of `grounds`.
@@ -129,16 +131,13 @@ class GroundSampling(Config, frozen=True):
 
     def __post_init__(self) -> None:
         check_interval("ground_sampling: height", self.height)
-        if not 0 <= self.tilt < math.pi / 2:
-            raise ValueError(f"ground_sampling: tilt is {self.tilt}; valid: at least 0 and below pi/2 [rad]")
-        if not 0 <= self.extent < math.inf:
-            raise ValueError(f"ground_sampling: extent is {self.extent}; valid: at least 0 [m]")
-        if not 0 <= self.absent <= 1:
-            raise ValueError(f"ground_sampling: absent is {self.absent}; valid: between 0 and 1")
+        require(0 <= self.tilt < math.pi / 2, "ground_sampling: tilt", self.tilt, "at least 0 and below pi/2 [rad]")
+        require(0 <= self.extent < math.inf, "ground_sampling: extent", self.extent, "at least 0 [m]")
+        require(0 <= self.absent <= 1, "ground_sampling: absent", self.absent, "between 0 and 1")
 
 
 class EndEffector(Config, frozen=True):
-    """The point of a robot that reaches for things, and the joints that move it, so that no simulator is needed.
+    """The end effector of a robot, and the joints that move it, so that no simulator is needed.
 
     Attributes:
         joints: All moving joints of the robot in the order of its coordinates, as they are built.
@@ -157,7 +156,7 @@ class EndEffector(Config, frozen=True):
 
 
 class ContactPointSelection(Config, frozen=True):
-    """Which points of the robot are measured against the ground.
+    """The selection of contact points.
 
     Attributes:
         shapes: Patterns (as of a shell) of the labels of collision shapes or of the bodies that carry them.
@@ -166,7 +165,7 @@ class ContactPointSelection(Config, frozen=True):
         vertices: Most points on one mesh.
         margin: Distance below which a contact point enters the network's inputs [m]; None for four radii, at least 0.12
             m.
-        distinct: Whether contact points that say nothing new are left out: a sphere within another one of the same
+        distinct: Whether redundant contact points are left out: a sphere within another one of the same
             body, and one about the very point in which a joint holds another body's equal sphere.
     """
 
@@ -179,12 +178,16 @@ class ContactPointSelection(Config, frozen=True):
     def __post_init__(self) -> None:
         if not self.shapes:
             raise ValueError("contact_points: shapes is empty; valid: patterns of labels, as ['*'] for all shapes")
-        if self.vertices < 1:
-            raise ValueError(f"contact_points: vertices is {self.vertices}; valid: at least 1")
+        require(self.vertices >= 1, "contact_points: vertices", self.vertices, "at least 1")
         for name in ("spacing", "margin"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"contact_points: {name} is {value}; valid: a finite number above 0")
+
+
+def matching(label: str, patterns: Iterable[str]) -> bool:
+    """Return whether a label matches one of the patterns (as of a shell)."""
+    return any(fnmatchcase(label, pattern) for pattern in patterns)
 
 
 def check_interval(what: str, interval: Interval) -> None:

@@ -1,6 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Newton as the simulator: worlds, simulators, energies, generated data and pictures."""
+"""Newton as the simulator: worlds, reference simulators, energies, generated data and pictures."""
 
-from neurodyn.sim.build import build, build_world
+from typing import TYPE_CHECKING
 
-__all__ = ["build", "build_world"]
+from neurodyn.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from neurodyn.sim.build import build, build_world
+    from neurodyn.sim.contact_points import contact_point_layout
+    from neurodyn.sim.energy import energy
+    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.generate import generate
+    from neurodyn.sim.mechanism import mechanism
+    from neurodyn.sim.model_ground import ground_of_model
+    from neurodyn.sim.pictures import render
+    from neurodyn.sim.reference import ReferenceSimulator
+    from neurodyn.sim.sampling import sample_states, sample_torques
+
+__all__ = [
+    "ReferenceSimulator", "build", "build_world", "contact_point_layout", "energy", "fingerprint", "generate",
+    "ground_of_model", "mechanism", "render", "sample_states", "sample_torques",
+]  # fmt: skip
+
+lazy(__name__)

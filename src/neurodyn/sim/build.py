@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a declared robot to a Newton model of N replicated worlds, each with the scene that is asked for.
 
-Bodies of a robot do not collide with each other, only with scenes and with what else a user puts into the
-world: a model that learns from the simulator sees the distances to the ground and no others. Contact begins
-where surfaces meet: margins of assets are dropped, as MuJoCo Warp drops them where a model holds a box.
+Bodies of a robot do not collide with each other, only with scenes and with what else a user puts into the world: a
+model that learns from the simulator sees the distances to the ground and no others. Contact begins where surfaces meet:
+margins of assets are dropped, as MuJoCo Warp drops them where a model holds a box.
 """
 
 import warnings
 from collections.abc import Sequence
-from fnmatch import fnmatch
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,11 +19,11 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
-from neurodyn.robots.sections import Material
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.robots.sections import Material, matching
+from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
-from neurodyn.sim.scene import add_scene
+from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def build(
             robot's own.
 
     Raises:
-        InputError: The asset is missing or unsupported, or what is built is not what is declared.
+        InputError: The asset is missing or unsupported, or does not build as declared.
     """
     if worlds < 1:
         raise InputError(f"worlds is {worlds}; valid: at least 1")
@@ -66,7 +65,7 @@ def build(
         add_scene(world, scene, robot.material)
     everything = newton.ModelBuilder()
     with warnings.catch_warnings():
-        # Newton warns that heightfields of different worlds do not collide, which is as it should be.
+        # Newton warns that heightfields of different worlds do not collide, as intended.
         warnings.filterwarnings("ignore", message="Heightfield-vs-heightfield")
         everything.replicate(world, copy_count=worlds)
         model = everything.finalize(device=device)
@@ -87,11 +86,7 @@ def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.
 
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
-    """Return the builder of one world with the robot, to which a user may add more.
-
-    Raises:
-        InputError: The asset is missing or unsupported, or what is built is not what is declared.
-    """
+    """Return the builder of one world with the robot, to which a user may add more; errors as of `build`."""
     newton = import_newton()
     path = asset_path(robot)
     builder = newton.ModelBuilder()
@@ -106,7 +101,9 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
         raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
     _collapse(newton, builder)
     _verify(newton, builder, robot, path)
-    for index, joint in _moving_joints(newton, builder, robot):
+    fixed = int(newton.JointType.FIXED)
+    moving = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
+    for index, joint in zip(moving, robot.joints, strict=True):
         _override(newton, builder, index, joint, robot.actuated.get(joint.name))
     _scale_masses(builder, robot.mass_scale)
     _prepare_shapes(builder, robot)
@@ -120,20 +117,12 @@ def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None
         builder.add_urdf(text, floating=not robot.fixed_base)
     elif suffix == ".xml":
         text = prepare_mjcf(path, locked=robot.locked)
-        builder.add_mjcf(
-            text,
-            parse_meshes=robot.meshes,
-            path_resolver=partial(resolve_asset, path),
-        )
+        builder.add_mjcf(text, parse_meshes=robot.meshes, path_resolver=partial(resolve_asset, path))
     else:
-        _require_usd(path)
+        for module in ("pxr", "newton_usd_schemas"):
+            if find_spec(module) is None:
+                raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
         builder.add_usd(str(path))
-
-
-def _require_usd(path: Path) -> None:
-    for module in ("pxr", "newton_usd_schemas"):
-        if find_spec(module) is None:
-            raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
 
 
 def _collapse(newton: Any, builder: Any) -> None:
@@ -172,8 +161,7 @@ def _scale_masses(builder: Any, factor: float) -> None:
 
 def _prepare_shapes(builder: Any, robot: Robot) -> None:
     """Make the robot's shapes collide with everything but the robot, without margins, of the declared material."""
-    material = robot.material or Material()
-    fields = {"mu": material.friction, "ke": material.stiffness, "kd": material.damping}
+    fields = material_fields(robot.material or Material())
     modes = builder.custom_attributes.get("mujoco:solref_mode")
     _leave_out(builder, robot)
     for shape in range(len(builder.shape_label)):
@@ -182,28 +170,27 @@ def _prepare_shapes(builder: Any, robot: Robot) -> None:
         builder.shape_margin[shape] = 0.0
         builder.shape_gap[shape] = 0.0
         for field, value in fields.items():
-            if value is not None:
-                getattr(builder, f"shape_material_{field}")[shape] = value
-        if modes is not None and (material.stiffness is not None or material.damping is not None):
-            modes.values.pop(shape, None)  # otherwise the asset's own solref would win
+            getattr(builder, f"shape_material_{field}")[shape] = value
+        if modes is not None and ("ke" in fields or "kd" in fields):
+            modes.values.pop(shape, None)  # otherwise the asset's own solref would take precedence
 
 
 def _leave_out(builder: Any, robot: Robot) -> None:
-    """Let the shapes that the declaration does not list as colliders touch nothing.
+    """Disable collisions of the shapes that the declaration does not list as colliders.
 
     Raises:
         InputError: It lists none of them.
     """
     collide = int(import_newton().ShapeFlags.COLLIDE_SHAPES)
-    found = [shape for shape, flags in enumerate(builder.shape_flags) if flags & collide]
-    names = {shape: _labels(builder, shape) for shape in found}
-    chosen = {shape for shape in found if any(fnmatch(name, c) for name in names[shape] for c in robot.colliders)}
-    if found and not chosen:
+    shapes = [shape for shape, flags in enumerate(builder.shape_flags) if flags & collide]
+    names = {shape: _labels(builder, shape) for shape in shapes}
+    chosen = {shape for shape in shapes if any(matching(name, robot.colliders) for name in names[shape])}
+    if shapes and not chosen:
         raise InputError(
             f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
             f"{choices({name for labels in names.values() for name in labels})}"
         )
-    for shape in found:
+    for shape in shapes:
         if shape not in chosen:
             builder.shape_flags[shape] &= ~collide
             builder.shape_collision_group[shape] = 0
@@ -216,26 +203,9 @@ def _labels(builder: Any, shape: int) -> set[str]:
     return labels | {short_label(builder.body_label[body])} if body >= 0 else labels
 
 
-def _kinds(newton: Any) -> dict[int, str]:
-    kinds = newton.JointType
-    return {
-        int(kinds.REVOLUTE): "revolute",
-        int(kinds.PRISMATIC): "prismatic",
-        int(kinds.BALL): "ball",
-        int(kinds.FREE): "free",
-        int(kinds.FIXED): "fixed",
-    }
-
-
-def _moving_joints(newton: Any, builder: Any, robot: Robot) -> list[tuple[int, Joint]]:
-    fixed = int(newton.JointType.FIXED)
-    indices = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
-    return list(zip(indices, robot.joints, strict=True))
-
-
 def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
     """Check that the built articulation has the declared joints, in order, and masses to move."""
-    kinds = _kinds(newton)
+    kinds = joint_kinds(newton) | {int(newton.JointType.FIXED): "fixed"}
     built: list[tuple[str, str]] = []
     for label, kind in zip(builder.joint_label, builder.joint_type, strict=True):
         name = short_label(label)
@@ -264,10 +234,9 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
 
 
 def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float | None) -> None:
-    """Write what the declaration says about a joint over what the asset says."""
+    """Override what the asset says about a joint with what the declaration says."""
     start = builder.joint_qd_start[index]
-    width = {"ball": 3, "free": 6}.get(joint.kind, 1)
-    for dof in range(start, start + width):
+    for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:
             value = getattr(joint, field)
             if value is not None:
@@ -275,7 +244,7 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float
         # Torques drive the robot, so a drive that an asset brings along must not hold it.
         builder.joint_target_ke[dof] = 0.0
         builder.joint_target_kd[dof] = 0.0
-        if width == 1:
+        if joint.scalar:
             builder.joint_limit_lower[dof] = -newton.MAXVAL if joint.lower is None else joint.lower
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
         if effort is not None:

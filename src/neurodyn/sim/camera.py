@@ -13,7 +13,7 @@ _NEAREST = 0.1  # [m]
 
 @dataclass(frozen=True)
 class Camera:
-    """Where pictures are taken from.
+    """A camera.
 
     Attributes:
         eye: Position [m], world axes, shape [3].

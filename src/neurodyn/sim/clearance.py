@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ground is: its height below a place, and how deep a robot lies in it."""
+"""Clearance between a robot and the ground: height of the ground below a place, depth of a robot in it."""
 
 import torch
 from torch import Tensor
@@ -51,15 +51,12 @@ class Clearance:
     def __init__(self, layout: ContactPointLayout) -> None:
         self._proximity = ProximityQuery(layout)
         self._radius = torch.tensor([contact_point.radius for contact_point in layout.contact_points])
-        self._nv = sum({"free": 6, "ball": 3}.get(joint.kind, 1) for joint in layout.joints)
 
     def depth(self, ground: Ground, q: Tensor) -> Tensor:
         """Return the depth of each robot's deepest contact point, radius included [m]; negative above the ground.
 
-        Args:
-            ground: The shapes around each world.
-            q: Positions [rad or m], shape [worlds, nq].
+        `q` are positions, shape [worlds, nq].
         """
-        readings = self._proximity(ground, q, torch.zeros(len(q), self._nv), base_frame=False)
+        readings = self._proximity(ground, q, torch.zeros(len(q), self._proximity.nv), base_frame=False)
         depth = torch.where(readings.valid, self._radius - readings.distance, -torch.inf)
         return depth.amax(-1)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How hard the declared bodies of a robot press on what they touch, read from MuJoCo Warp after a step."""
+"""Normal forces of the contacts of a robot's declared bodies, read from MuJoCo Warp after a step."""
 
-from fnmatch import fnmatch
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.robots.sections import matching
 from neurodyn.sim.engine import short_label
 
 
@@ -37,7 +37,8 @@ class ContactForces:
         # All worlds are alike, so that the first says what a geometry is.
         shapes = solver.mjc_geom_to_newton_shape.numpy()[0]
         labels = [short_label(model.shape_label[shape]) if shape >= 0 else "" for shape in shapes]
-        rows = [_group(label, contacts) for label in labels]
+        groups = list(contacts.values())
+        rows = [next((n for n, patterns in enumerate(groups) if matching(label, patterns)), -1) for label in labels]
         for number, (name, patterns) in enumerate(contacts.items()):
             if number not in rows:
                 raise InputError(
@@ -60,17 +61,9 @@ class ContactForces:
         rows = torch.where(address >= 0, rows, 0.0)
         # A pyramid's edges carry the normal force between them; a cone has it in its first row.
         normal = rows[:, 0] if self._elliptic else rows.sum(1)
-        width = len(self.names) + 1  # and a column for what nobody asked for
+        width = len(self.names) + 1  # and a column for shapes of no declared contact
         total = torch.zeros(self._worlds * width, device=rows.device, dtype=rows.dtype)
         for side in (0, 1):
             group = self._group[self._geometries[:count, side].long()]
             total.index_add_(0, world * width + group % width, normal)
         return total.view(self._worlds, width)[:, :-1]
-
-
-def _group(label: str, contacts: dict[str, tuple[str, ...]]) -> int:
-    """Return the number of the contact that a shape is part of; -1 for none."""
-    for number, patterns in enumerate(contacts.values()):
-        if any(fnmatch(label, pattern) for pattern in patterns):
-            return number
-    return -1

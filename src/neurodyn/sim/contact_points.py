@@ -3,7 +3,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointL
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Pose, Vector3
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import ContactPointSelection
+from neurodyn.robots.sections import ContactPointSelection, matching
 from neurodyn.sim.engine import import_newton, short_label
-from neurodyn.sim.fingerprint import world_joints
-from neurodyn.sim.merge import Groups, compose, group_bodies
+from neurodyn.sim.fingerprint import body_groups, world_joints
+from neurodyn.sim.merge import Groups, compose
 from neurodyn.sim.shape_points import shape_points
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
         robot: The declared robot.
 
     Raises:
-        InputError: The robot declares no contact points, the selection matches no collision shape that moves, or the
+        InputError: The robot declares no contact points, the selection matches no moving collision shape, or the
             model holds other joints.
     """
     if robot.contact_points is None:
@@ -44,24 +43,20 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
             f"robot {robot.name!r}: declares no contact points; add `contact_points: {{}}` for all collision shapes"
         )
     arrays: Any = model
-    groups = body_groups(model)
-    carrier = carriers(model, robot)
-    floating = robot.joints[0].kind == "free"
-    joints = chain_joints(model, robot)
-    contact_points = _contact_points(model, robot.name, robot.contact_points, groups, carrier)
-    return ContactPointLayout(
-        joints=joints,
-        contact_points=distinct_contact_points(joints, contact_points)
-        if robot.contact_points.distinct
-        else contact_points,
-        base_com=_vector(arrays.body_com.numpy()[next(iter(carrier))]) if floating else (0.0, 0.0, 0.0),
-    )
+    joints, carrier = chain_joints(model, robot), carriers(model, robot)
+    contact_points = _contact_points(model, robot.name, robot.contact_points, body_groups(model), carrier)
+    if robot.contact_points.distinct:
+        contact_points = distinct_contact_points(joints, contact_points)
+    base_com = (0.0, 0.0, 0.0)
+    if robot.spec.floating:
+        base_com = _vector(arrays.body_com.numpy()[next(iter(carrier))])
+    return ContactPointLayout(joints=joints, contact_points=contact_points, base_com=base_com)
 
 
 def distinct_contact_points(
     joints: tuple[ChainJoint, ...], contact_points: tuple[ContactPoint, ...]
 ) -> tuple[ContactPoint, ...]:
-    """Return the contact points that say something new; see `ProbeSelection.distinct`."""
+    """Return the contact points without redundant ones; see `ContactPointSelection.distinct`."""
     kept: list[ContactPoint] = []
     for contact_point in sorted(contact_points, key=lambda p: -p.radius):
         hidden = any(
@@ -81,11 +76,8 @@ def _held_together(joints: tuple[ChainJoint, ...], a: ContactPoint, b: ContactPo
     for child, parent in ((a, b), (b, a)):
         joint = joints[child.joint]
         if joint.kind in ("revolute", "ball") and joint.parent == parent.joint:
-            anchors = (
-                _gap(child.point, joint.child_frame[:3]) < _SAME,
-                _gap(parent.point, joint.parent_frame[:3]) < _SAME,
-            )
-            if all(anchors):
+            ends = ((child.point, joint.child_frame), (parent.point, joint.parent_frame))
+            if all(_gap(point, frame[:3]) < _SAME for point, frame in ends):
                 return True
     return False
 
@@ -95,7 +87,7 @@ def _gap(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def carriers(model: "newton.Model", robot: Robot) -> dict[int, int]:
-    """Return the number of the joint that moves each moving body of world 0, in the order of the joints.
+    """Return the index of the joint that moves each moving body of world 0, in the order of the joints.
 
     Raises:
         InputError: The model holds other joints than the robot.
@@ -116,16 +108,6 @@ def chain_joints(model: "newton.Model", robot: Robot) -> tuple[ChainJoint, ...]:
     return tuple(
         _chain_joint(model, robot, index, joint, groups, carrier) for index, joint in enumerate(world_joints(model))
     )
-
-
-def body_groups(model: Any) -> Groups:
-    """Return for each body the one that moves it, through fixed joints, and its pose in that one's frame."""
-    arrays = {name: getattr(model, f"joint_{name}").numpy() for name in ("type", "parent", "child", "X_p", "X_c")}
-    fixed = arrays["type"] == int(import_newton().JointType.FIXED)
-    return group_bodies(
-        range(len(fixed)), fixed, arrays["parent"], arrays["child"], arrays["X_p"].astype(float),
-        arrays["X_c"].astype(float),
-    )  # fmt: skip
 
 
 def collides(model: Any) -> np.ndarray:
@@ -159,10 +141,9 @@ def _contact_points(
             ) from None
         for number, (*point, radius) in enumerate(points):
             where = _vector(compose(place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
+            size = round(float(radius), 9)
             contact_points.append(
-                ContactPoint(
-                    name=f"{name}/{number}", joint=carrier[leader], point=where, radius=round(float(radius), 9)
-                )
+                ContactPoint(name=f"{name}/{number}", joint=carrier[leader], point=where, radius=size)
             )
     return tuple(contact_points)
 
@@ -171,7 +152,7 @@ def _labels(model: Any, shape: int, body: int, selection: ContactPointSelection)
     """Return whether a pattern matches the label of a shape or of its body, with or without prefixes."""
     full = (model.shape_label[shape], model.body_label[body])
     labels = (*full, *(short_label(label) for label in full))
-    return any(fnmatchcase(label, pattern) for label in labels for pattern in selection.shapes)
+    return any(matching(label, selection.shapes) for label in labels)
 
 
 def _names(model: Any, shapes: list[int], body: np.ndarray) -> list[str]:
@@ -197,14 +178,14 @@ def _vertices(model: Any, shape: int) -> np.ndarray | None:
 def _chain_joint(
     model: Any, robot: Robot, index: int, joint: int, groups: Groups, carrier: dict[int, int]
 ) -> ChainJoint:
-    kind = robot.joints[index].kind
+    declared = robot.joints[index]
     axis = (0.0, 0.0, 0.0)
-    if kind in ("revolute", "prismatic"):
+    if declared.scalar:
         axis = _vector(model.joint_axis.numpy()[int(model.joint_qd_start.numpy()[joint])])
     leader, offset = groups[int(model.joint_parent.numpy()[joint])]
     return ChainJoint(
-        name=robot.joints[index].name,
-        kind=kind,
+        name=declared.name,
+        kind=declared.kind,
         parent=carrier.get(leader, -1),
         parent_frame=_pose(compose(offset, model.joint_X_p.numpy()[joint].astype(float))),
         child_frame=_pose(model.joint_X_c.numpy()[joint]),

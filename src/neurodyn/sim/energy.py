@@ -17,10 +17,12 @@ _CHUNK = 4096
 
 
 def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = None) -> tuple[Tensor, Tensor]:
-    """Return kinetic and potential energy of a batch of states.
+    r"""Return kinetic and potential energy of a batch of states.
 
-    T = 1/2 qd^T M(q) qd, armature included; V = -sum_i m_i g . c_i plus the springs of joint limits that are
-    exceeded. V is 0 where every centre of mass is at the world's origin.
+    $$T = \tfrac12 \dot q^T M(q)\,\dot q, \qquad V = -\sum_i m_i\,g \cdot c_i + V_{limits}$$
+
+    with armature in M, centres of mass $c_i$, and springs of the joint limits that are exceeded. V is 0 where every
+    centre of mass is at the world's origin.
 
     Args:
         robot: The declared robot.
@@ -53,7 +55,7 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
 
 
 class _Meter:
-    """A model of many worlds that states are poured through."""
+    """A model of many worlds through which states are passed."""
 
     def __init__(self, robot: Robot, worlds: int, gravity: Gravity | None) -> None:
         import warp as wp

@@ -5,7 +5,8 @@ import sys
 from types import ModuleType
 
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.start_warp import start_warp
+from neurodyn.core.joint_kinds import COORDINATES, JointKind
+from neurodyn.geometry.launching import start_warp
 
 
 def import_newton() -> ModuleType:
@@ -22,6 +23,11 @@ def import_newton() -> ModuleType:
     except ImportError as error:
         raise InputError(f"Newton cannot be imported ({error}); install it with: pip install 'neurodyn[sim]'") from None
     return newton
+
+
+def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
+    """Return the kind of joint that each of Newton's types is; types of other joints are missing."""
+    return {int(getattr(newton.JointType, kind.upper())): kind for kind in COORDINATES}
 
 
 def short_label(label: str) -> str:

@@ -5,16 +5,15 @@ The fingerprint is taken of world 0. Bodies that fixed joints hold together coun
 matter whether the importer merged them; labels count without the prefixes of worlds and articulations.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import BodyPrint, Fingerprint, JointPrint, Vector
-from neurodyn.core.spec import JointKind
-from neurodyn.sim.engine import import_newton, short_label
+from neurodyn.core.joint_kinds import COORDINATES
+from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import Groups, Pose, compose, group_bodies, merged_body, rotation
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def columns(model: "newton.Model", names: Collection[str] | None = None) -> tupl
     Raises:
         InputError: The worlds do not have equal numbers of coordinates.
     """
-    q_start, qd_start = _numpy(model.joint_q_start), _numpy(model.joint_qd_start)
+    q_start, qd_start = _numpy(model, "joint_q_start"), _numpy(model, "joint_qd_start")
     worlds = max(int(model.world_count), 1)
     if model.joint_coord_count % worlds or model.joint_dof_count % worlds:
         raise InputError(f"the model's {worlds} worlds hold different robots; expected the same robot in every world")
@@ -52,14 +51,9 @@ def columns(model: "newton.Model", names: Collection[str] | None = None) -> tupl
 def world_joints(model: "newton.Model", names: Collection[str] | None = None) -> list[int]:
     """Return the moving joints of world 0, in the model's order; only those in `names`, if given."""
     fixed = int(import_newton().JointType.FIXED)
-    kinds = _numpy(model.joint_type)
+    kinds = _numpy(model, "joint_type")
     moving = [joint for joint in _in_first_world(model.joint_world) if int(kinds[joint]) != fixed]
     return [joint for joint in moving if names is None or short_label(model.joint_label[joint]) in names]
-
-
-def joint_names(model: "newton.Model") -> list[str]:
-    """Return the names of the moving joints of world 0, without prefixes."""
-    return [short_label(model.joint_label[joint]) for joint in world_joints(model)]
 
 
 def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> Fingerprint:
@@ -72,53 +66,36 @@ def fingerprint(model: "newton.Model", names: Collection[str] | None = None) -> 
     Raises:
         InputError: A joint is of a type that no robot can have.
     """
-    arrays = _Arrays.of(model)
-    is_fixed = arrays.kind == int(import_newton().JointType.FIXED)
-    first = _in_first_world(model.joint_world)
-    groups = group_bodies(first, is_fixed, arrays.parent, arrays.child, arrays.parent_pose, arrays.child_pose)
-    joints = world_joints(model, names)
-    moved = {int(arrays.child[joint]) for joint in joints}
+    groups = body_groups(model, _in_first_world(model.joint_world))
+    joints, child = world_joints(model, names), _numpy(model, "joint_child")
+    moved = {int(child[joint]) for joint in joints}
+    mass, com, inertia = (_numpy(model, f"body_{name}").astype(float) for name in ("mass", "com", "inertia"))
+    bodies = []
+    for body in _in_first_world(model.body_world):
+        if body in moved:
+            total, centre, tensor = merged_body(groups, body, mass, com, inertia)
+            name = short_label(model.body_label[body])
+            bodies.append(BodyPrint(name=name, mass=total, com=_vector(centre), inertia=_vector(tensor)))
     return Fingerprint(
-        joints=tuple(_joint_print(model, arrays, groups, joint) for joint in joints),
-        bodies=tuple(
-            _body_print(model, arrays, groups, body) for body in _in_first_world(model.body_world) if body in moved
-        ),
+        joints=tuple(_joint_print(model, groups, joint) for joint in joints),
+        bodies=tuple(bodies),
         gravity=_vector(_gravity(model)),
     )
 
 
-@dataclass(frozen=True)
-class _Arrays:
-    """Host copies of what a fingerprint reads."""
+def body_groups(model: Any, joints: Sequence[int] | None = None) -> Groups:
+    """Return for each body the one that moves it, through fixed joints, and its pose in that one's frame.
 
-    kind: np.ndarray
-    parent: np.ndarray
-    child: np.ndarray
-    parent_pose: np.ndarray
-    child_pose: np.ndarray
-    qd_start: np.ndarray
-    axis: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    armature: np.ndarray
-    damping: np.ndarray
-    friction: np.ndarray
-    stiffness: np.ndarray
-    limit_stiffness: np.ndarray
-    limit_damping: np.ndarray
-    mass: np.ndarray
-    com: np.ndarray
-    inertia: np.ndarray
-
-    @classmethod
-    def of(cls, model: Any) -> "_Arrays":
-        names = (
-            *("type", "parent", "child", "X_p", "X_c", "qd_start", "axis", "limit_lower", "limit_upper", "armature"),
-            *("damping", "friction", "stiffness", "limit_ke", "limit_kd"),
-        )
-        joint = [_numpy(getattr(model, f"joint_{name}")) for name in names]
-        body = [_numpy(getattr(model, f"body_{name}")).astype(float) for name in ("mass", "com", "inertia")]
-        return cls(*joint, *body)
+    Args:
+        model: Any model.
+        joints: The joints to follow, parents first; None for all.
+    """
+    fixed = _numpy(model, "joint_type") == int(import_newton().JointType.FIXED)
+    parent_pose, child_pose = (_numpy(model, f"joint_{name}").astype(float) for name in ("X_p", "X_c"))
+    chosen = range(len(fixed)) if joints is None else joints
+    return group_bodies(
+        chosen, fixed, _numpy(model, "joint_parent"), _numpy(model, "joint_child"), parent_pose, child_pose
+    )
 
 
 def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
@@ -136,60 +113,49 @@ def _tilt(pose: Pose, gravity: np.ndarray) -> Vector:
     return _vector([0, 0, 0, *(turn / np.linalg.norm(turn))])
 
 
-def _joint_print(model: Any, arrays: _Arrays, groups: Groups, joint: int) -> JointPrint:
-    types = import_newton().JointType
-    kinds: dict[int, JointKind] = {
-        int(types.PRISMATIC): "prismatic",
-        int(types.REVOLUTE): "revolute",
-        int(types.BALL): "ball",
-        int(types.FREE): "free",
-    }
-    kind = int(arrays.kind[joint])
+def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
+    newton = import_newton()
+    kinds = joint_kinds(newton)
+    kind = int(_numpy(model, "joint_type")[joint])
     name = short_label(model.joint_label[joint])
     if kind not in kinds:
         raise InputError(
-            f"joint {name!r} is of the unsupported type {types(kind).name}; valid: revolute, prismatic, ball, free"
+            f"joint {name!r} is of the unsupported type {newton.JointType(kind).name}; valid: {', '.join(COORDINATES)}"
         )
-    dofs = slice(int(arrays.qd_start[joint]), int(arrays.qd_start[joint + 1]))
-    leader, offset = groups[int(arrays.parent[joint])]
-    pose = compose(offset, arrays.parent_pose[joint])
-    parent_pose = _tilt(pose, _gravity(model)) if leader < 0 else _vector(pose)
+    starts = _numpy(model, "joint_qd_start")
+    dofs = slice(int(starts[joint]), int(starts[joint + 1]))
+    leader, offset = groups[int(_numpy(model, "joint_parent")[joint])]
+    pose = compose(offset, _numpy(model, "joint_X_p")[joint])
+    lower, upper = (_numpy(model, f"joint_limit_{end}")[dofs] for end in ("lower", "upper"))
     # Importers give limits a spring even where there is no limit for it to act at.
-    limited = (arrays.lower[dofs] > -_UNLIMITED) | (arrays.upper[dofs] < _UNLIMITED)
+    limited = (lower > -_UNLIMITED) | (upper < _UNLIMITED)
+    spring, damper = (np.where(limited, _numpy(model, f"joint_limit_{k}")[dofs], 0.0) for k in ("ke", "kd"))
+    own = ("axis", "armature", "damping", "friction", "stiffness")
     return JointPrint(
         name=name,
         kind=kinds[kind],
-        axis=_vector(arrays.axis[dofs]),
-        parent_pose=parent_pose,
-        child_pose=_vector(arrays.child_pose[joint]),
-        lower=_vector(arrays.lower[dofs]),
-        upper=_vector(arrays.upper[dofs]),
-        armature=_vector(arrays.armature[dofs]),
-        damping=_vector(arrays.damping[dofs]),
-        friction=_vector(arrays.friction[dofs]),
-        stiffness=_vector(arrays.stiffness[dofs]),
-        limit_stiffness=_vector(np.where(limited, arrays.limit_stiffness[dofs], 0.0)),
-        limit_damping=_vector(np.where(limited, arrays.limit_damping[dofs], 0.0)),
+        parent_pose=_tilt(pose, _gravity(model)) if leader < 0 else _vector(pose),
+        child_pose=_vector(_numpy(model, "joint_X_c")[joint]),
+        lower=_vector(lower),
+        upper=_vector(upper),
+        limit_stiffness=_vector(spring),
+        limit_damping=_vector(damper),
+        **{field: _vector(_numpy(model, f"joint_{field}")[dofs]) for field in own},
     )
-
-
-def _body_print(model: Any, arrays: _Arrays, groups: Groups, leader: int) -> BodyPrint:
-    mass, com, inertia = merged_body(groups, leader, arrays.mass, arrays.com, arrays.inertia)
-    return BodyPrint(name=short_label(model.body_label[leader]), mass=mass, com=_vector(com), inertia=_vector(inertia))
 
 
 def _in_first_world(worlds: Any) -> list[int]:
     """Return the entities of world 0; of a model without worlds, all."""
-    index = _numpy(worlds)
+    index = worlds.numpy()
     return np.flatnonzero(index == (0 if (index == 0).any() else -1)).tolist()
 
 
+def _numpy(model: Any, name: str) -> np.ndarray:
+    return getattr(model, name).numpy()
+
+
 def _gravity(model: Any) -> np.ndarray:
-    return _numpy(model.gravity).reshape(-1, 3)[0].astype(float)
-
-
-def _numpy(array: Any) -> np.ndarray:
-    return array.numpy()
+    return model.gravity.numpy().reshape(-1, 3)[0].astype(float)
 
 
 def _vector(array: Any) -> Vector:

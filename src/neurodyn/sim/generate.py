@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data from a reference simulator: many short trajectories from random states, on random grounds, under random torques.
 
-Batch k of a data set is a function of (seed, k) alone, so that an interrupted run goes on where it stopped
-and ends with the same file.
+Batch k of a data set is a function of (seed, k) alone, so that an interrupted run resumes with the same result.
 """
 
 import math
@@ -20,7 +19,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.data.header import Status, StoreHeader, dataset, package_versions
 from neurodyn.data.split import assign_splits
-from neurodyn.data.writer import StoreWriter, open_store_file
+from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
 from neurodyn.sim.contact_points import contact_point_layout
@@ -33,14 +32,13 @@ from neurodyn.sim.reference import ReferenceSimulator
 VALIDATION_FRACTION = 0.05
 TEST_FRACTION = 0.05
 _SLACK = 1e-6
-SUFFIXES = (".h5", ".hdf5")
 
 Progress = Callable[[int, int], None]
 """Called with the transitions simulated so far and the number asked for."""
 
 
 class Summary(Config, frozen=True):
-    """What a run of `generate` left behind.
+    """Result of a run of `generate`.
 
     Attributes:
         path: The file.
@@ -93,11 +91,8 @@ def generate(
         frames: Length of a trajectory in frames; None for the robot's own.
         passive_fraction: Fraction of trajectories without torque (of robots with gains: held at the nominal
             pose), between 0 and 1; None for the robot's own.
-        resume: Whether to go on from an interrupted run with the same settings.
+        resume: Whether to continue an interrupted run with the same settings.
         progress: Called after every batch.
-
-    Returns:
-        What is in the file, early ends included.
 
     Raises:
         InputError: A setting is out of range, the robot cannot be sampled, or the file cannot be written.
@@ -144,9 +139,8 @@ def generate(
             count = min(worlds, episodes - batch * worlds)
             q, qd, control, ground = recorder.record(generator(seed, "generate", batch), passive_fraction)
             lengths, status = early_ends(robot, q, qd)
-            split = assign_splits(
-                count, derive_seed(seed, "split", batch), validation=VALIDATION_FRACTION, test=TEST_FRACTION
-            )
+            stream = derive_seed(seed, "split", batch)
+            split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
             writer.append(
                 q[:count], qd[:count], control[:count],
                 lengths=lengths[:count], status=status[:count], split=split, world=np.arange(count),
@@ -160,15 +154,12 @@ def generate(
 
 
 def early_ends(robot: Robot, q: Tensor, qd: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Find where trajectories leave the finite or the declared range.
+    """Return the valid transitions of each trajectory and how it ended (`data.header.Status`), shapes [E].
 
     Args:
-        robot: The declared robot.
+        robot: The declared robot, whose range is checked.
         q: Positions [rad or m], shape [E, T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
-
-    Returns:
-        Valid transitions of each trajectory, shape [E], and how it ended (`data.header.Status`), shape [E].
 
     Raises:
         InputError: A trajectory does not even begin in a valid state.
@@ -184,9 +175,8 @@ def early_ends(robot: Robot, q: Tensor, qd: Tensor) -> tuple[np.ndarray, np.ndar
     frames = valid.shape[1] - 1
     first_bad = np.where(valid.all(1), frames + 1, valid.argmin(1))
     ended_finite = finite[np.arange(len(valid)), np.minimum(first_bad, frames)]
-    status = np.where(
-        first_bad > frames, Status.COMPLETE, np.where(ended_finite, Status.OUT_OF_RANGE, Status.NOT_FINITE)
-    )
+    early = np.where(ended_finite, Status.OUT_OF_RANGE, Status.NOT_FINITE)
+    status = np.where(first_bad > frames, Status.COMPLETE, early)
     return first_bad - 1, status.astype(np.int8)
 
 
@@ -200,8 +190,7 @@ def _inside(values: Tensor, names: tuple[str, ...], ranges: dict[str, Interval])
 
 
 def _check(path: Path, transitions: int, worlds: int, frames: int, passive_fraction: float) -> None:
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in {' or '.join(SUFFIXES)}")
+    require_store_name(path)
     for name, value in (("transitions", transitions), ("worlds", worlds), ("frames", frames)):
         if value < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")

@@ -25,11 +25,8 @@ def data_scene(robot: Robot) -> Scene | None:
 def sample_grounds(robot: Robot, count: int, rng: np.random.Generator) -> Tensor | None:
     """Draw poses of the ground as the robot's `ground_sampling` says.
 
-    The scene is turned about the vertical, shifted, tilted about the point that then lies below the robot, and
-    lifted. Without `ground_sampling` it stays as it is.
-
-    Returns:
-        Poses scene to world [x y z, qx qy qz qw], shape [count, 7]; None for robots in free space.
+    The scene is turned about the vertical, shifted, tilted about the point that then lies below the robot, and lifted.
+    Poses are scene to world [x y z, qx qy qz qw], shape [count, 7]; None for robots in free space.
     """
     if data_scene(robot) is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mechanism of a robot: what rigid-body dynamics need of a Newton model, as plain data."""
+"""The mechanism of a robot as plain data, read from its Newton model."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,8 @@ import numpy as np
 
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.robots import Robot
-from neurodyn.sim.contact_points import body_groups, carriers, chain_joints, contact_point_layout
+from neurodyn.sim.contact_points import carriers, chain_joints, contact_point_layout
+from neurodyn.sim.fingerprint import body_groups
 from neurodyn.sim.merge import merged_body
 
 if TYPE_CHECKING:
@@ -37,25 +38,17 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
     links = []
     for index, joint in enumerate(chain_joints(model, robot)):
         total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
-        moving = joint.kind in ("revolute", "prismatic")
-        links.append(
-            Link(
-                joint=joint,
-                mass=total,
-                com=(float(centre[0]), float(centre[1]), float(centre[2])),
-                inertia=tuple(float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))),  # type: ignore[arg-type]
-                **(_passive(arrays, joint_of[leader[index]]) if moving else {}),
-            )
-        )
+        x, y, z = map(float, centre)
+        inertias = (float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
+        passive = _passive(arrays, joint_of[leader[index]]) if joint.scalar else {}
+        links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=tuple(inertias), **passive))  # type: ignore[arg-type]
     points = contact_point_layout(model, robot).contact_points if robot.contact_points is not None else ()
-    gravity = np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0]
-    return Mechanism(
-        links=tuple(links), gravity=(float(gravity[0]), float(gravity[1]), float(gravity[2])), points=points
-    )
+    x, y, z = map(float, np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0])
+    return Mechanism(links=tuple(links), gravity=(x, y, z), points=points)
 
 
 def _passive(model: Any, joint: int) -> dict[str, Any]:
-    """Return what a joint does by itself."""
+    """Return the passive quantities of a joint."""
     dof = int(model.joint_qd_start.numpy()[joint])
     values = {
         name: float(getattr(model, f"joint_{array}").numpy()[dof])

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from neurodyn.geometry.rotation import quaternion_matrix
+
 Pose = np.ndarray
 """[x y z, qx qy qz qw]."""
 
@@ -51,7 +53,9 @@ def group_bodies(
 def merged_body(
     groups: Groups, leader: int, mass: np.ndarray, com: np.ndarray, inertia: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a body with all that is fixed to it.
+    r"""Return mass [kg], centre of mass [m] and inertia about it [kg m^2] of a body with all that is fixed to it.
+
+    $$I = \sum_b R_b I_b R_b^T + m_b (d_b^T d_b 1 - d_b d_b^T)$$ (Steiner), with d from the common centre of mass.
 
     Args:
         groups: What `group_bodies` returned.
@@ -67,25 +71,17 @@ def merged_body(
     merged = np.zeros((3, 3))
     for body, pose in members:
         turn, d = rotation(pose), centres[body] - centre
-        # Steiner: I = R I_body R^T + m (d.d 1 - d d^T).
         merged += turn @ inertia[body] @ turn.T + mass[body] * (d @ d * np.eye(3) - np.outer(d, d))
     return total, centre, merged
 
 
 def rotation(pose: Pose) -> np.ndarray:
     """Return the rotation matrix of a pose, shape [3, 3]."""
-    x, y, z, w = np.asarray(pose[3:], dtype=float)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    return np.array(quaternion_matrix(np.asarray(pose[3:], dtype=float)))
 
 
 def compose(a: Pose, b: Pose) -> Pose:
-    """Return the pose of b's frame, given in a's frame, where a is given: a o b."""
+    """Return the composition of two poses, a_to_world with b_to_a."""
     ax, ay, az, aw = np.asarray(a[3:], dtype=float)
     bx, by, bz, bw = np.asarray(b[3:], dtype=float)
     turn = [
@@ -98,6 +94,6 @@ def compose(a: Pose, b: Pose) -> Pose:
 
 
 def invert(a: Pose) -> Pose:
-    """Return the pose that undoes a."""
+    """Return the inverse pose."""
     turn = np.array([-a[3], -a[4], -a[5], a[6]], dtype=float)
     return np.concatenate([-rotation(a).T @ a[:3], turn])

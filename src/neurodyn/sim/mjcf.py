@@ -11,8 +11,8 @@ from neurodyn.sim.urdf import parse_xml
 def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
     """Read an MJCF and return it as text for the importer.
 
-    Actuators are left out: the declaration says which joints are driven, and by torques alone. So are planes and
-    heightfields that do not move: what the robot stands on is a scene of the declaration.
+    Actuators are left out: the declaration says which joints are driven, and by torques alone. So are static planes and
+    heightfields: the ground is a scene of the declaration.
 
     Args:
         path: The MJCF.

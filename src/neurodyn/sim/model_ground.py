@@ -10,8 +10,9 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.heights import check_heights
 from neurodyn.geometry.meshes import TriangleMesh, closed_mesh
 from neurodyn.geometry.solids import Kind, Solid
-from neurodyn.sim.contact_points import body_groups, collides
+from neurodyn.sim.contact_points import collides
 from neurodyn.sim.engine import import_newton
+from neurodyn.sim.fingerprint import body_groups
 from neurodyn.sim.merge import compose
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ground_of_model(model: "newton.Model") -> Ground:
-    """Return what the moving bodies of a model can touch and what does not move: shapes of the world.
+    """Return the static shapes of a model that its moving bodies can touch.
 
     Planes have no end, as for Newton's solvers. Shapes of the global world are shared by all, others belong to theirs.
     Shapes that collide with nothing that moves, such as the bolted base of a robot, are left out.
@@ -29,9 +30,8 @@ def ground_of_model(model: "newton.Model") -> Ground:
     """
     arrays: Any = model
     groups = body_groups(model)
-    static = np.array(
-        [groups.get(int(body), (int(body), None))[0] < 0 for body in arrays.shape_body.numpy()], dtype=bool
-    )
+    bodies = map(int, arrays.shape_body.numpy())
+    static = np.array([groups.get(body, (body, None))[0] < 0 for body in bodies], dtype=bool)
     touched = collides(model) & static
     pairs = getattr(arrays, "shape_contact_pairs", None)
     if pairs is not None:
@@ -97,10 +97,8 @@ class _Reader:
         if kind == int(newton.GeoType.ELLIPSOID):
             source, scale = newton.Mesh.create_ellipsoid(*scale, compute_inertia=False), (1.0, 1.0, 1.0)
         elif kind == int(newton.GeoType.CONE):
-            source, scale = (
-                newton.Mesh.create_cone(scale[0], scale[1], up_axis=newton.Axis.Z, compute_inertia=False),
-                (1.0, 1.0, 1.0),
-            )
+            source = newton.Mesh.create_cone(scale[0], scale[1], up_axis=newton.Axis.Z, compute_inertia=False)
+            scale = (1.0, 1.0, 1.0)
         elif kind == int(newton.GeoType.CONVEX_MESH):
             # Of all vertices: Newton simplifies hulls to `maxhullvert` vertices, its pipeline does not.
             most = len(np.asarray(source.vertices).reshape(-1, 3))

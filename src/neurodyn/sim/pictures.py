@@ -43,9 +43,9 @@ def render(
         width: Width of a picture [pixels].
         height: Height of a picture [pixels].
         ghost: Another motion of the same robot that shines through, shape [T, nq].
-        camera: Where pictures are taken from; None for one that sees the whole motion.
-        ground: What the robot stands on, at one pose; None for free space.
-        path: Displacement of the camera in each picture [m], shape [T, 3]; None for one that stands still.
+        camera: The camera; None for one that sees the whole motion.
+        ground: The ground at one pose; None for free space.
+        path: Displacement of the camera in each picture [m], shape [T, 3]; None for a fixed camera.
 
     Returns:
         Pictures, uint8, shape [T, height, width, 3].
@@ -82,7 +82,7 @@ def _positions(robot: Robot, q: Tensor | np.ndarray) -> np.ndarray:
 
 
 class _Studio:
-    """One robot, what it stands on, a light and a ray tracer."""
+    """One robot, its ground, a light and a ray tracer."""
 
     def __init__(self, robot: Robot, width: int, height: int, ground: Ground | None = None) -> None:
         import warp as wp

@@ -14,12 +14,12 @@ from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.sim.ground_sampling import sample_grounds
 from neurodyn.sim.reference import ReferenceSimulator
-from neurodyn.sim.sampling import sample_resets, sample_states, sample_torques
+from neurodyn.sim.sampling import sample_states, sample_torques
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What a random PD controller follows in a batch of trajectories.
+    """Targets and gains of a random PD controller in a batch of trajectories.
 
     Attributes:
         target: Targets of the driven joints [rad or m], shape [worlds, frames, nu].
@@ -70,7 +70,7 @@ class Recorder:
 
         Returns:
             Positions, shape [worlds, frames + 1, nq], velocities, shape [worlds, frames + 1, nv], both views
-            of the buffers, the torques that acted, shape [worlds, frames, nu], and the poses of the ground, shape
+            of the buffers, the applied torques, shape [worlds, frames, nu], and the poses of the ground, shape
             [worlds, 7], None in free space.
         """
         robot, worlds, frames = self._simulator.robot, self._simulator.worlds, self._frames
@@ -88,7 +88,9 @@ class Recorder:
         if robot.gains is None:
             control = sample_torques(robot, worlds, frames, rng)
             control[passive] = 0.0
-            self._follow_torques(control)
+            for frame in range(frames):
+                after = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
+                self._q[frame + 1], self._qd[frame + 1] = after
         else:
             control = self._follow_targets(sample_targets(robot, worlds, frames, rng, passive))
         return self._q.transpose(0, 1), self._qd.transpose(0, 1), control, poses
@@ -96,16 +98,11 @@ class Recorder:
     def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:
         """Draw the first states of some worlds, a mask, from the ranges of resets."""
         ground = None if self._ground is None or poses is None else self._ground.posed(poses[worlds])
-        q, qd = sample_resets(self._simulator.robot, int(worlds.sum()), rng, ground, self._layout)
+        q, qd = sample_states(self._simulator.robot, int(worlds.sum()), rng, ground, self._layout, reset=True)
         self._q[0, worlds], self._qd[0, worlds] = q, qd
 
-    def _follow_torques(self, control: Tensor) -> None:
-        for frame in range(self._frames):
-            q, qd = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
-            self._q[frame + 1], self._qd[frame + 1] = q, qd
-
     def _follow_targets(self, targets: Targets) -> Tensor:
-        """Return the torques that acted, within the effort of each joint, shape [worlds, frames, nu]."""
+        """Return the applied torques, within the effort of each joint, shape [worlds, frames, nu]."""
         spec = self._spec
         effort = torch.tensor(list(self._simulator.robot.actuated.values()))
         control = torch.empty_like(targets.target)

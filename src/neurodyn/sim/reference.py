@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The analytic solver as a function of states: torch tensors in, torch tensors out, replayed as a graph.
+"""The reference simulator: a solver as a function of states, torch tensors in and out, replayed as a graph.
 
-A frame is a function of state and torque alone: whatever a solver carries from step to step (a mass matrix
-that is kept, a warm start) is renewed at the start of every frame. All worlds are independent of each other.
+A frame is a function of state and torque alone: whatever a solver carries from step to step (a cached mass matrix, a
+warm start) is renewed at the start of every frame. All worlds are independent of each other.
 
-Every world has the same scene at a pose of its own, which may change between frames. Contacts are MuJoCo's
-own; only where a scene holds a mesh that is not convex do they come from Newton, because MuJoCo takes the hull
-of a mesh. Memory for contacts is reserved for what a robot can touch at once; where that was too little the
-solver is made anew with twice as much and the frame is simulated again, so that none is ever dropped.
+Every world has the same scene at a pose of its own, which may change between frames. Contacts are MuJoCo's own; only
+where a scene holds a mesh that is not convex do they come from Newton, because MuJoCo takes the hull of a mesh. Memory
+for contacts is reserved for what a robot can touch at once; where that is too little the solver is rebuilt with twice
+as much and the frame is simulated again, so that no contact is ever dropped.
 """
 
 import warnings
@@ -17,16 +17,14 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Scene
+from neurodyn.core.scene import IDENTITY, Scene
 from neurodyn.robots import Robot
 from neurodyn.sim.build import Gravity, build, gravity_vectors
+from neurodyn.sim.capacity import Capacity
 from neurodyn.sim.contact_forces import ContactForces
-from neurodyn.sim.contacts import Capacity
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import columns
 from neurodyn.sim.scene import ScenePlacer, needs_triangles
-
-_IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class ReferenceSimulator:
@@ -95,7 +93,7 @@ class ReferenceSimulator:
         self._control: Any = self.model.control()
         q_columns, qd_columns = columns(self.model)
         self._q_in, self._qd_in = self._views(self._states[0])
-        self._q_out, self._qd_out = self._views(self._final)
+        self._q_out, self._qd_out = self._views(self._states[2 - self.substeps % 2])
         self._force = wp.to_torch(self._control.joint_f).view(worlds, -1)
         self._check_columns(q_columns, qd_columns)
         self._dofs = torch.tensor(robot.spec.control_dofs, dtype=torch.long, device=self._force.device)
@@ -129,7 +127,7 @@ class ReferenceSimulator:
         """
         if self.scene is None:
             return
-        pose = torch.tensor(_IDENTITY) if pose is None else torch.as_tensor(pose)
+        pose = torch.tensor(IDENTITY) if pose is None else torch.as_tensor(pose)
         if pose.shape not in ((7,), (1, 7), (self.worlds, 7)) or not pose.isfinite().all():
             raise InputError(f"the ground's pose has shape {list(pose.shape)}; valid: [{self.worlds}, 7], all finite")
         self._placer.place(pose.detach().expand(self.worlds, 7))
@@ -172,17 +170,16 @@ class ReferenceSimulator:
     def replay(self) -> None:
         """Simulate the frame of the last call again, with nothing else around it."""
         self._launch()
-        while self._capacity is not None and self._overflowed():
+        while self._capacity is not None and bool((torch.stack(self._flags) & Capacity.GROWS).any()):
             self._capacity = self._capacity.doubled()
             self._prepare()
             self._launch()
 
     def contact_forces(self) -> Tensor | None:
-        """Return how hard the robot's declared contacts press at the end of the last frame.
+        """Return the normal forces of the robot's declared contacts in the last solver step of the last frame [N].
 
-        Returns:
-            Normal forces of the frame's last solver step [N], shape [worlds, contacts], in the order of the
-            declaration; None where the robot declares none or there is nothing to touch.
+        Shape [worlds, contacts], in the order of the declaration; None where the robot declares none or there is
+        nothing to touch.
         """
         return None if self._forces is None else self._forces.read()
 
@@ -207,16 +204,12 @@ class ReferenceSimulator:
             q_all[:, frame + 1], qd_all[:, frame + 1] = present
         return q_all, qd_all
 
-    @property
-    def _final(self) -> Any:
-        return self._states[2 - self.substeps % 2]
-
     def _views(self, state: Any) -> tuple[Tensor, Tensor]:
         to_torch = self._wp.to_torch
         return to_torch(state.joint_q).view(self.worlds, -1), to_torch(state.joint_qd).view(self.worlds, -1)
 
     def _check_columns(self, q_columns: list[int], qd_columns: list[int]) -> None:
-        """Make sure that the robot's coordinates are all of the world's, so that views need no selection."""
+        """Refuse a world with other coordinates than the robot's, so that views need no selection."""
         spec = self.robot.spec
         if q_columns != list(range(spec.nq)) or qd_columns != list(range(spec.nv)):
             raise InputError(
@@ -227,8 +220,8 @@ class ReferenceSimulator:
     def _prepare(self) -> None:
         """Make the solver and record the frame."""
         if self._from_newton and self._capacity is not None:
-            room = self._capacity.contacts * self.worlds
-            self._pipeline = self._newton.CollisionPipeline(self.model, broad_phase="explicit", rigid_contact_max=room)
+            most = self._capacity.contacts * self.worlds
+            self._pipeline = self._newton.CollisionPipeline(self.model, broad_phase="explicit", rigid_contact_max=most)
             self._contacts = self._pipeline.contacts()
         self._solver = self._make_solver()
         self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
@@ -255,7 +248,7 @@ class ReferenceSimulator:
         attributes: Any = self.model
         attributes.mujoco.flag_nativeccd.fill_(0)
         with warnings.catch_warnings():
-            # The solver takes more room by itself where the robot's zero pose is deep in the ground.
+            # The solver reserves more by itself where the robot's zero pose is deep in the ground.
             warnings.filterwarnings("ignore", message=".*is changed from")
             solver = solvers.SolverMuJoCo(
                 self.model,
@@ -269,10 +262,6 @@ class ReferenceSimulator:
             )
         solver.mjw_model.opt.warn_overflow = 0  # overflows are dealt with, so that none need be printed
         return solver
-
-    def _overflowed(self) -> bool:
-        flags = torch.stack(self._flags)
-        return bool((flags & Capacity.GROWS).any())
 
     def _launch(self) -> None:
         if self._graph is None:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random states and torques of a declared robot, uniform in its ranges; float32 torch tensors.
 
-States are drawn over the ground: heights count from what is below the base, and what lies in the ground is drawn
-again.
+Heights count from the ground below the base, and states that penetrate the ground are drawn again.
 """
 
 import math
@@ -17,8 +16,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import Interval, Ranges
+from neurodyn.robots.sections import Interval
+from neurodyn.sim.build import build
 from neurodyn.sim.clearance import Clearance, ground_height
+from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.ground_sampling import tilted_rotation
 
 TOUCH = 0.005
@@ -36,8 +37,10 @@ def sample_states(
     rng: np.random.Generator,
     ground: Ground | None = None,
     layout: ContactPointLayout | None = None,
+    *,
+    reset: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Draw states for data from the sampling ranges.
+    """Draw states from the sampling ranges, or from those of resets.
 
     Args:
         robot: The declared robot.
@@ -45,56 +48,24 @@ def sample_states(
         rng: Source of randomness.
         ground: The ground around each state; None for free space, where heights count from zero.
         layout: The robot's contact points; None to extract them from a model of it.
+        reset: Whether to draw initial states for evaluation instead of states for data.
 
     Returns:
         Positions [rad or m], shape [count, nq], and velocities [rad/s or m/s], shape [count, nv].
 
     Raises:
-        InputError: A range is neither declared nor implied, or a bolted robot cannot be clear of the ground.
+        InputError: A range is neither declared nor implied, or a robot cannot be clear of the ground.
     """
-    return _sample(robot, robot.sampling, False, count, rng, ground, layout)
-
-
-def sample_resets(
-    robot: Robot,
-    count: int,
-    rng: np.random.Generator,
-    ground: Ground | None = None,
-    layout: ContactPointLayout | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Draw initial states for evaluation from the reset ranges; arguments as of `sample_states`.
-
-    Raises:
-        InputError: A range is neither declared nor implied, or the robot cannot be clear of the ground.
-    """
-    return _sample(robot, robot.reset, True, count, rng, ground, layout)
-
-
-def sample_torques(robot: Robot, count: int, frames: int, rng: np.random.Generator) -> Tensor:
-    """Draw torques or forces, independent in every frame [N m or N], shape [count, frames, nu]."""
-    intervals = [robot.sampling_interval("control", name) for name in robot.actuated]
-    return _uniform(intervals, (count, frames), rng)
-
-
-def _sample(
-    robot: Robot,
-    ranges: Ranges,
-    reset: bool,
-    count: int,
-    rng: np.random.Generator,
-    ground: Ground | None,
-    layout: ContactPointLayout | None,
-) -> tuple[Tensor, Tensor]:
     floor = torch.zeros(count)
     if ground is not None and not ground.scene.shapes:
         ground = None
     if ground is not None and not robot.fixed_base:
         floor = ground_height(ground, torch.zeros(count, 2))
-    draw = _drawer(robot, ranges, reset, rng)
+    draw = _drawer(robot, reset, rng)
     q, qd = draw(count, floor)
     if ground is None or robot.contact_points is None:
         return q, qd
-    clearance = Clearance(_layout(robot) if layout is None else layout)
+    clearance = Clearance(contact_point_layout(build(robot), robot) if layout is None else layout)
     left = torch.nonzero(clearance.depth(ground, q) > TOUCH).flatten()
     for _ in range(_DRAWS):
         if not len(left):
@@ -110,11 +81,18 @@ def _sample(
     )
 
 
-def _drawer(robot: Robot, ranges: Ranges, reset: bool, rng: np.random.Generator) -> _Draw:
+def sample_torques(robot: Robot, count: int, frames: int, rng: np.random.Generator) -> Tensor:
+    """Draw torques or forces, independent in every frame [N m or N], shape [count, frames, nu]."""
+    intervals = [robot.sampling_interval("control", name) for name in robot.actuated]
+    return _uniform(intervals, (count, frames), rng)
+
+
+def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     """Return a function that draws positions and velocities over a floor [m], shape [count]."""
+    ranges = robot.reset if reset else robot.sampling
     interval = robot.reset_interval if reset else robot.sampling_interval
     rates = [interval("qd", name) for name in robot.spec.qd_names]
-    scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.kind in {"revolute", "prismatic"}}
+    scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.scalar}
     height, tilt = robot.sampling.height if ranges.height is None else ranges.height, ranges.tilt
     if not robot.fixed_base and height is None:
         raise InputError(
@@ -124,10 +102,13 @@ def _drawer(robot: Robot, ranges: Ranges, reset: bool, rng: np.random.Generator)
 
     def position(joint: JointSpec, count: int, floor: Tensor) -> Tensor:
         if joint.kind == "ball":
-            return _rotations(count, rng)
+            quaternion = torch.from_numpy(rng.standard_normal((count, 4), dtype=np.float32))  # uniform rotations
+            return quaternion / quaternion.norm(dim=1, keepdim=True)
         if joint.kind == "free":
             z = floor + _uniform([height or (0.0, 0.0)], (count,), rng)[:, 0]
-            return torch.cat([torch.zeros(count, 2), z[:, None], _tilted(count, tilt, rng)], 1)
+            turns = [(-math.pi, math.pi), (-math.pi, math.pi), (0.0, tilt)]  # heading, direction of the tilt, tilt
+            rotation = tilted_rotation(*_uniform(turns, (count,), rng).T)
+            return torch.cat([torch.zeros(count, 2), z[:, None], rotation], 1)
         return _uniform([scalars[joint.name]], (count,), rng)
 
     def draw(count: int, floor: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,13 +116,6 @@ def _drawer(robot: Robot, ranges: Ranges, reset: bool, rng: np.random.Generator)
         return q, _uniform(rates, (count,), rng)
 
     return draw
-
-
-def _layout(robot: Robot) -> ContactPointLayout:
-    from neurodyn.sim.build import build
-    from neurodyn.sim.contact_points import contact_point_layout
-
-    return contact_point_layout(build(robot), robot)
 
 
 def _of(ground: Ground, worlds: Tensor) -> Ground:
@@ -156,18 +130,6 @@ def _lifted(clearance: Clearance, ground: Ground, q: Tensor) -> Tensor:
             break
         q[:, 2] += torch.where(depth > TOUCH, 1.2 * depth, 0.0)
     return q
-
-
-def _tilted(count: int, tilt: float, rng: np.random.Generator) -> Tensor:
-    """Return rotations of uniform heading, tilted by up to `tilt` [rad] in a random direction; shape [count, 4]."""
-    heading, direction, angle = _uniform([(-math.pi, math.pi), (-math.pi, math.pi), (0.0, tilt)], (count,), rng).T
-    return tilted_rotation(heading, direction, angle)
-
-
-def _rotations(count: int, rng: np.random.Generator) -> Tensor:
-    """Return uniform rotations, shape [count, 4]."""
-    q = torch.from_numpy(rng.standard_normal((count, 4), dtype=np.float32))
-    return q / q.norm(dim=1, keepdim=True)
 
 
 def _uniform(intervals: Sequence[Interval], shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:

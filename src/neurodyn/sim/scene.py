@@ -45,10 +45,10 @@ def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: Material |
     import warp as wp
 
     newton = import_newton()
-    config = newton.ModelBuilder.ShapeConfig(density=0.0, gap=0.0, collision_group=_GROUP)
-    apply_material(config, material)
-    known = builder.custom_attributes
-    custom = {name: value for name, value in (("mujoco:geom_priority", -1),) if name in known}
+    given = material_fields(material or Material())
+    config = newton.ModelBuilder.ShapeConfig(density=0.0, gap=0.0, collision_group=_GROUP, **given)
+    priority = "mujoco:geom_priority"
+    custom = {priority: -1} if priority in builder.custom_attributes else {}
     shapes = []
     for number, solid in enumerate(solids_of_scene(scene)):
         common = {
@@ -61,13 +61,10 @@ def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: Material |
     return shapes
 
 
-def apply_material(config: Any, material: Material | None) -> None:
-    """Write what a material gives into Newton's configuration of a shape."""
-    if material is None:
-        return
-    for field, value in (("mu", material.friction), ("ke", material.stiffness), ("kd", material.damping)):
-        if value is not None:
-            setattr(config, field, value)
+def material_fields(material: Material) -> dict[str, float]:
+    """Return what a material gives, by Newton's name of the field."""
+    fields = {"mu": material.friction, "ke": material.stiffness, "kd": material.damping}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def needs_triangles(scene: Scene) -> bool:
@@ -112,7 +109,7 @@ class ScenePlacer:
     """
 
     def __init__(self, model: Any) -> None:
-        """Find the scene's shapes in a Newton model and remember where they are in the scene."""
+        """Find the scene's shapes in a Newton model and their places in the scene."""
         import warp as wp
 
         self.worlds = int(model.world_count)
@@ -127,7 +124,7 @@ class ScenePlacer:
     def place(self, pose: Tensor) -> None:
         """Put the scene of each world at its pose (scene to world), shape [worlds, 7].
 
-        The solver must be told afterwards (`notify_model_changed` with `SHAPE_PROPERTIES`).
+        Notify the solver afterwards (`notify_model_changed` with `SHAPE_PROPERTIES`).
         """
         pose = pose.to(self._transforms)[self._world]
         position, turn = pose[:, :3], torch.nn.functional.normalize(pose[:, 3:], dim=-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The points of one collision shape that stand for it when its distance to the ground is measured."""
+"""The contact points of one collision shape."""
 
 import numpy as np
 

@@ -29,7 +29,8 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
     for joint in root.findall("joint"):
         if joint.get("name") in locked:
             joint.set("type", "fixed")
-            _remove(joint, ("axis", "limit", "mimic", "dynamics"))
+            for child in [child for child in joint if child.tag in ("axis", "limit", "mimic", "dynamics")]:
+                joint.remove(child)
         _check_joint(path, joint, links)
     for link in root.findall("link"):
         for shape in [*link.findall("visual"), *link.findall("collision")]:
@@ -94,7 +95,8 @@ def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None])
         element = joint.find(end)
         link = None if element is None else element.get("link")
         if link not in links:
-            raise InputError(f"{path}: {end} of joint {name!r} is the unknown link {link!r}; valid: {_names(links)}")
+            valid = choices(str(known) for known in links)
+            raise InputError(f"{path}: {end} of joint {name!r} is the unknown link {link!r}; valid: {valid}")
 
 
 def _check_axis(path: Path, name: str | None, text: str) -> None:
@@ -104,16 +106,6 @@ def _check_axis(path: Path, name: str | None, text: str) -> None:
         axis = []
     if len(axis) != 3 or not 0 < sum(value * value for value in axis) < float("inf"):
         raise InputError(f"{path}: axis of joint {name!r} is {text!r}; valid: three numbers, not all 0")
-
-
-def _names(links: set[str | None]) -> str:
-    return choices(str(link) for link in links)
-
-
-def _remove(element: ElementTree.Element, tags: tuple[str, ...]) -> None:
-    for tag in tags:
-        for child in element.findall(tag):
-            element.remove(child)
 
 
 def _mesh_path(path: Path, name: str) -> str:
@@ -127,7 +119,7 @@ def _mesh_path(path: Path, name: str) -> str:
                 if (folder / candidate).is_file():
                     return str(folder / candidate)
     else:
-        found = path.resolve().parent / name.removeprefix("file://")
-        if found.is_file():
-            return str(found)
+        file = path.resolve().parent / name.removeprefix("file://")
+        if file.is_file():
+            return str(file)
     raise InputError(f"{path}: mesh {name!r} does not exist; put it in place, or declare `meshes: false`")

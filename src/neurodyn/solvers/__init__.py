@@ -1,27 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Solvers for Newton's own simulation loops; Newton is imported when one of them is asked for."""
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neurodyn.core.lazy import lazy
+from neurodyn.dynamics.kinds import KINDS
 
 if TYPE_CHECKING:
     from neurodyn.solvers.hybrid import SolverHybrid
+    from neurodyn.solvers.learned import SolverLearned
     from neurodyn.solvers.neural import SolverNeural
 
-__all__ = ["SolverHybrid", "SolverNeural"]
+__all__ = ["SolverHybrid", "SolverNeural", "make_solver"]
+
+KINDS["hybrid"].add("solver", "neurodyn.solvers.hybrid:SolverHybrid")
+KINDS["neural"].add("solver", "neurodyn.solvers.neural:SolverNeural")
 
 
-def __getattr__(name: str) -> Any:
-    """Import a solver on first use.
+def make_solver(model: object, run: str | Path) -> "SolverLearned":
+    """Return the solver for the model of a run, whatever its kind.
+
+    Args:
+        model: A Newton model: worlds that each hold the robot.
+        run: A run directory, or "pretrained:NAME".
 
     Raises:
-        InputError: Newton is not installed.
+        InputError: As of `SolverNeural`, or the model cannot take the place of a solver.
     """
-    if name == "SolverNeural":
-        from neurodyn.solvers.neural import SolverNeural
+    from neurodyn.dynamics.artifact import kind_of
 
-        return SolverNeural
-    if name == "SolverHybrid":
-        from neurodyn.solvers.hybrid import SolverHybrid
+    return KINDS[kind_of(run)].part("solver", str(run))(model, run)
 
-        return SolverHybrid
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+lazy(__name__)

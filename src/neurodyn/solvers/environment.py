@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from neurodyn import robots
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Environment
-from neurodyn.dynamics.loading import Model
 from neurodyn.sim.contact_points import body_groups, collides, contact_point_layout
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.merge import compose, invert, rotation
@@ -31,7 +30,7 @@ _TOLERANCE = 1e-4
 _PROBE_TOLERANCE = 1e-5
 
 
-def resolve_environment(model: "newton.Model", dynamics: Model, where: str) -> Environment:
+def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where: str) -> Environment:
     """Return gravity and ground of a Newton model as its robots' neural model sees them.
 
     Args:
@@ -51,7 +50,7 @@ def resolve_environment(model: "newton.Model", dynamics: Model, where: str) -> E
         if not free:  # where it stands does not matter, how it leans is part of the fingerprint
             return dynamics.resolve_environment(None)
     poses = _seen_from_roots(model, layout, where)
-    device = next(dynamics.parameters()).device
+    device = dynamics.device
     ground = None
     if layout is not None:
         ground = ground_of_model(model)
@@ -70,28 +69,25 @@ def resolve_environment(model: "newton.Model", dynamics: Model, where: str) -> E
         raise MismatchError(f"{where}: {error}") from None
 
 
-def require_contact_points(model: "newton.Model", dynamics: Model, declaration: str, where: str) -> None:
+def require_contact_points(model: "newton.Model", dynamics: LearnedDynamics, where: str) -> None:
     """Refuse a robot whose collision shapes have their contact points elsewhere than the neural model's.
 
     Args:
         model: Worlds with robots.
-        dynamics: The neural model.
-        declaration: Name or path of the declaration of the robot, which says what is probed. Where there is none
-            any more a warning says that nothing was compared.
+        dynamics: The model. Where the declaration of its robot, which says what is measured against the ground, is not
+            there any more, a warning says that nothing was compared.
         where: Who asks, for error messages.
 
     Raises:
         MismatchError: Contact points lie elsewhere; the message names the differences.
     """
-    layout = dynamics.contact_points
+    layout, robot = dynamics.contact_points, dynamics.robot
     if layout is None:
         return
-    try:
-        robot = robots.load(declaration)
-    except InputError:
+    if robot is None:
         warnings.warn(
-            f"{where}: the declaration {declaration!r} of robot {dynamics.spec.robot!r} is not there any more, so the "
-            "robot's collision shapes were not compared with the contact points of the neural model",
+            f"{where}: the declaration {dynamics.declaration!r} of robot {dynamics.spec.robot!r} is not there any "
+            "more, so the robot's collision shapes were not compared with the contact points of the neural model",
             stacklevel=4,
         )
         return

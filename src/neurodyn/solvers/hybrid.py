@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.dynamics.hybrid.artifact import load_hybrid, read_hybrid_config
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.solvers.learned import SolverLearned, torch_device
 
@@ -32,8 +32,5 @@ class SolverHybrid(SolverLearned):
             MismatchError: The robots are not the one that the model was identified for; the message names the
                 differences.
         """
-        if isinstance(run, HybridDynamics):
-            dynamics, declaration = run, run.spec.robot
-        else:
-            dynamics, declaration = load_hybrid(run), read_hybrid_config(run)[0].robot
-        super().__init__(model, dynamics.to(torch_device(model)), declaration)
+        dynamics = HYBRID.load(run) if isinstance(run, str | Path) else run
+        super().__init__(model, dynamics.to(torch_device(model)))

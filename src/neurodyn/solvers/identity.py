@@ -8,8 +8,8 @@ import numpy as np
 
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics.loading import Model
-from neurodyn.dynamics.neural.artifact import require_match
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.solvers.worlds import require_equal_worlds, require_robots_only
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-3  # of the strength of gravity [m/s^2]
 
 
-def require_robot(model: "newton.Model", dynamics: Model, where: str) -> None:
+def require_robot(model: "newton.Model", dynamics: Dynamics, where: str) -> None:
     """Refuse worlds that hold anything that moves but the robot that a neural model was trained on.
 
     Args:
@@ -35,7 +35,7 @@ def require_robot(model: "newton.Model", dynamics: Model, where: str) -> None:
     own = dynamics.spec
     built = fingerprint(model)
     names = [joint.name for joint in built.joints]
-    if _floats(dynamics) and built.joints and built.joints[0].kind == "free":
+    if dynamics.floating and built.joints and built.joints[0].kind == "free":
         # Importers name the joint of a floating base as they please.
         names[0] = own.joints[0].name
         built = _freed(built, dynamics.fingerprint)
@@ -48,10 +48,6 @@ def require_robot(model: "newton.Model", dynamics: Model, where: str) -> None:
     present = StateSpec(robot=own.robot, joints=joints, controls=own.controls, dt=own.dt)
     require_match(dynamics, present, built, where)
     require_equal_worlds(model, where)
-
-
-def _floats(dynamics: Model) -> bool:
-    return dynamics.floating
 
 
 def _freed(built: Fingerprint, own: Fingerprint | None) -> Fingerprint:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Control, State
-from neurodyn.dynamics.loading import Model
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import Drive
 from neurodyn.solvers.environment import require_contact_points, resolve_environment
@@ -56,15 +56,14 @@ class SolverLearned(newton.solvers.SolverBase):
         dynamics: The model of the dynamics.
     """
 
-    dynamics: Model
+    dynamics: LearnedDynamics
 
-    def __init__(self, model: "newton.Model", dynamics: Model, declaration: str) -> None:
+    def __init__(self, model: "newton.Model", dynamics: LearnedDynamics) -> None:
         """Prepare to step the robots of a Newton model.
 
         Args:
             model: Worlds that each hold the robot.
             dynamics: The model, on the device of `model`.
-            declaration: Name or path of the robot's declaration.
 
         Raises:
             InputError: Something moves in the worlds that is not the robot, or the ground is of shapes that cannot be
@@ -80,9 +79,9 @@ class SolverLearned(newton.solvers.SolverBase):
                 f"{self._name}: the model asks for gradients, which a Warp tape does not record here; finalize it "
                 "without requires_grad and differentiate through its dynamics' rollout"
             )
-        self.dynamics, self._declaration = dynamics, declaration
+        self.dynamics = dynamics
         require_robot(model, dynamics, self._name)
-        require_contact_points(model, dynamics, declaration, self._name)
+        require_contact_points(model, dynamics, self._name)
         self._environment = resolve_environment(model, dynamics, self._name)
         self._worlds = count_worlds(model)
         self._drive = Drive(dynamics.spec, self._worlds, self._torch_device, f"{self._name}.step")
@@ -177,7 +176,7 @@ class SolverLearned(newton.solvers.SolverBase):
         if int(flags) & int(_IDENTITY_FLAGS):
             require_robot(self.model, self.dynamics, self._name)
         if int(flags) & int(_FLAGS.SHAPE_PROPERTIES):
-            require_contact_points(self.model, self.dynamics, self._declaration, self._name)
+            require_contact_points(self.model, self.dynamics, self._name)
         if int(flags) & int(_SURROUNDING_FLAGS):
             self._environment = resolve_environment(self.model, self.dynamics, self._name)
             if self._carry is not None:  # the worlds keep their history

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.neural.artifact import load, read_model_config
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.solvers.learned import SolverLearned, torch_device
 
@@ -38,14 +38,11 @@ class SolverNeural(SolverLearned):
                 shapes, gravity, ...); the message names the differences.
         """
         device = torch_device(model)
-        if isinstance(run, NeuralDynamics):
-            dynamics, declaration = run, run.spec.robot
-        else:
-            dynamics, declaration = load(run, device=str(device)), read_model_config(run)[0].robot
+        dynamics = NEURAL.load(run, device=str(device)) if isinstance(run, str | Path) else run
         weight = next(dynamics.parameters())
         if weight.device != device or weight.dtype != torch.float32:
             raise InputError(
                 f"SolverNeural: the neural model holds {weight.dtype} on {weight.device}; valid: torch.float32 on "
                 f"{device}, where the Newton model is"
             )
-        super().__init__(model, dynamics, declaration)
+        super().__init__(model, dynamics)

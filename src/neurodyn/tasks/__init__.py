@@ -1,49 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks by name, and tasks of your own by file and class."""
 
-from importlib import import_module
+from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.registry import Registry
 from neurodyn.tasks.task import Memory, Task
 
-__all__ = ["Memory", "Task", "load", "names"]
+__all__ = ["TASKS", "Memory", "Task", "load", "names"]
 
-_TASKS = {
-    "ant-run": "ant:AntRun",
-    "ant-spin": "ant:AntSpin",
-    "ant-spin-track": "ant:AntSpinTrack",
-    "anymal-forward": "anymal:AnymalForward",
-    "anymal-side": "anymal:AnymalSide",
-    "anymal-velocity": "anymal_velocity:AnymalVelocity",
-    "cartpole-swingup": "cartpole:CartpoleSwingUp",
-    "franka-position": "franka:FrankaPosition",
-    "franka-torque": "franka:FrankaTorque",
-}
-"""Module of this room and class of each task."""
+TASKS: Registry[Callable[[], Task]] = Registry(
+    "task",
+    **{
+        "ant-run": "neurodyn.tasks.ant:AntRun",
+        "ant-spin": "neurodyn.tasks.ant:AntSpin",
+        "ant-spin-track": "neurodyn.tasks.ant:AntSpinTrack",
+        "anymal-forward": "neurodyn.tasks.anymal:AnymalForward",
+        "anymal-side": "neurodyn.tasks.anymal:AnymalSide",
+        "anymal-velocity": "neurodyn.tasks.anymal_velocity:AnymalVelocity",
+        "cartpole-swingup": "neurodyn.tasks.cartpole:CartpoleSwingUp",
+        "franka-position": "neurodyn.tasks.franka:FrankaPosition",
+        "franka-torque": "neurodyn.tasks.franka:FrankaTorque",
+    },
+)
+"""Classes of tasks by name."""
 
 
 def names() -> list[str]:
     """Return the names of all tasks."""
-    return sorted(_TASKS)
+    return sorted(TASKS)
 
 
 def load(name: str) -> Task:
     """Return a task.
 
     Args:
-        name: Name of a task that ships with the package, or "FILE.py:CLASS" for one of your own: a subclass of `Task`.
+        name: Name of a task, or "FILE.py:CLASS" for a subclass of `Task` in a file of yours.
 
     Raises:
         InputError: There is no such task.
     """
     if ".py:" in name:
         return _own(name)
-    if name not in _TASKS:
-        raise InputError(f"unknown task {name!r}; valid: {choices(_TASKS)}, or FILE.py:CLASS for a task of your own")
-    module, kind = _TASKS[name].split(":")
-    return getattr(import_module(f"neurodyn.tasks.{module}"), kind)()
+    if name not in TASKS:
+        raise InputError(f"unknown task {name!r}; valid: {choices(TASKS)}, or FILE.py:CLASS for a task of your own")
+    return TASKS[name]()
 
 
 def _own(name: str) -> Task:
@@ -58,12 +61,12 @@ def _own(name: str) -> Task:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever the user's file raises is about that file
         raise InputError(f"{path}: cannot be imported ({type(error).__name__}: {error})") from error
-    found = getattr(module, kind, None)
-    if not (isinstance(found, type) and issubclass(found, Task)):
+    own = getattr(module, kind, None)
+    if not (isinstance(own, type) and issubclass(own, Task)):
         valid = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Task)]
         raise InputError(f"{path}: has no task {kind!r}; valid: {choices(key for key in valid if key != 'Task')}")
     try:
-        task = found()
+        task = own()
     except TypeError as error:  # an abstract method is missing, or the constructor asks for arguments
         raise InputError(f"{path}: task {kind!r} cannot be made ({error})") from None
     task.name = f"{path}:{kind}"

@@ -20,7 +20,7 @@ _JOINTS = ("hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3", "hip_4", 
 
 
 class Ant(Task):
-    """What the ant's tasks share: torques, what is seen, falling, and starts that look along x."""
+    """The common part of the ant's tasks: torques, observation, falling, and starts that look along x."""
 
     robot = "ant"
     needs = (
@@ -62,7 +62,7 @@ class Ant(Task):
 
 
 class AntRun(Ant):
-    """r = v_x + .1 up + heading, along the world's x."""
+    r"""$r = v_x + 0.1\,up + heading$, along the world's x."""
 
     name = "ant-run"
 
@@ -73,7 +73,7 @@ class AntRun(Ant):
 
 
 class AntSpin(Ant):
-    """r = w_up + up."""
+    r"""$r = w_{up} + up$."""
 
     name = "ant-spin"
 
@@ -83,7 +83,7 @@ class AntSpin(Ant):
 
 
 class AntSpinTrack(Ant):
-    """r = 5 exp(-(w_up - 5)^2 - .1 w_x^2 - .1 w_y^2) + .1 up."""
+    r"""$r = 5 \exp(-(w_{up} - 5)^2 - 0.1 w_x^2 - 0.1 w_y^2) + 0.1\,up$."""
 
     name = "ant-spin-track"
 

@@ -19,12 +19,12 @@ _JOINTS = tuple(f"{leg}_{joint}" for leg in ("LF", "RF", "LH", "RH") for joint i
 
 
 class AnymalWalk(Task):
-    """r = max(0, exp(-|v_xy - v*|^2) + .5 exp(-w_up^2) - 2.5e-5 sum tau^2), velocities in the axes of the base.
+    r"""$r = \max(0,\ e^{-|v_{xy} - v^*|^2} + 0.5\,e^{-w_{up}^2} - 2.5 \cdot 10^{-5} \sum \tau^2)$.
 
-    An episode ends where base or knees touch the ground, or the base is too low.
+    Velocities are in base axes. An episode ends where base or knees touch the ground, or the base is too low.
 
     Attributes:
-        velocity: What v* is [m/s].
+        velocity: The target v* [m/s].
     """
 
     robot = "anymal-c"
@@ -72,7 +72,7 @@ class AnymalWalk(Task):
         """Return the reward; one term, because it is cut off at zero as a whole."""
         wanted = action.new_tensor(self.velocity)
         off = (quantities["base_linear_velocity"][:, :2] - wanted).square().sum(-1)
-        # The rate about the vertical: gravity in the axes of the base points down.
+        # The rate about the vertical: gravity in base axes points down.
         turn = -(quantities["base_angular_velocity"] * quantities["projected_gravity"]).sum(-1)
         effort = quantities["joint_torque"].square().sum(-1)
         return {"track": (torch.exp(-off) + 0.5 * torch.exp(-turn.square()) - 2.5e-5 * effort).clamp_min(0.0)}

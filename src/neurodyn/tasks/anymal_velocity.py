@@ -35,23 +35,19 @@ _FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
 _KNEES = ("LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
 _BASE = "BASE"
 _JOINTS = tuple(f"{leg}_{joint}" for leg in ("LF", "RF", "LH", "RH") for joint in ("HAA", "HFE", "KFE"))
-# Columns of the memory's command: what is asked for, then frames until the next command and until the next push.
+# Columns of the memory's command: target velocities, then frames until the next command and until the next push.
 _ASKED, _UNTIL_COMMAND, _UNTIL_PUSH = slice(0, 3), 3, 4
 
 
 class AnymalVelocity(Task):
-    """Track velocities vx, vy and a turning rate wz in the axes of the base, spending little and stepping well."""
+    """Track velocities vx, vy and a turning rate wz in base axes, with little effort and good steps."""
 
     name = "anymal-velocity"
     robot = "anymal-c"
     needs = (
-        "base_linear_velocity",
-        "base_angular_velocity",
-        "projected_gravity",
-        "joint_position",
-        "joint_velocity",
+        "base_linear_velocity", "base_angular_velocity", "projected_gravity", "joint_position", "joint_velocity",
         "joint_torque",
-    )
+    )  # fmt: skip
     contacts = (*_FEET, *_KNEES)
     observations = (
         *(f"base_linear_velocity.{axis}" for axis in "xyz"),
@@ -63,14 +59,8 @@ class AnymalVelocity(Task):
         *(f"last_action.{name}" for name in _JOINTS),
     )
     noise = (
-        *((0.1,) * 3),
-        *((0.2,) * 3),
-        *((0.05,) * 3),
-        *((0.0,) * 3),
-        *((0.01,) * 12),
-        *((1.5,) * 12),
-        *((0.0,) * 12),
-    )
+        *((0.1,) * 3), *((0.2,) * 3), *((0.05,) * 3), *((0.0,) * 3), *((0.01,) * 12), *((1.5,) * 12), *((0.0,) * 12),
+    )  # fmt: skip
     """Half the width of the uniform noise that is added to each column of an observation in training."""
     actions = _JOINTS
     action_scale = (SCALE,) * len(_JOINTS)
@@ -110,7 +100,7 @@ class AnymalVelocity(Task):
         return torch.cat([torch.where(standing[:, None], 0.0, asked), torch.stack(until, dim=-1)], dim=-1)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
-        """Return the memory after a frame: time in the air goes on or starts over, commands change in their turn."""
+        """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
         worlds = len(action)
         contact = quantities.contacts(_FEET) > 0.5
         asked, until = memory.command[:, _ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
@@ -126,14 +116,14 @@ class AnymalVelocity(Task):
         )
 
     def push(self, memory: Memory, generator: torch.Generator) -> Tensor:
-        """Return by how much the base's velocity changes now [m/s], axes of the base, shape [worlds, 3]."""
+        """Return by how much the base's velocity changes now [m/s], base axes, shape [worlds, 3]."""
         worlds = len(memory.command)
         change = PUSH * (2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0)
         change[:, 2] = 0.0
         return torch.where(memory.command[:, _UNTIL_PUSH, None] == 0.0, change.to(memory.command), 0.0)
 
     def hindsight(self, ahead: Quantities) -> Tensor:
-        """Return the mean velocities of what followed, shape [worlds, 5]."""
+        """Return the mean velocities of the frames that followed, shape [worlds, 5]."""
         velocity, spin = ahead["base_linear_velocity"], ahead["base_angular_velocity"]
         moved = torch.cat([velocity[:, :2], spin[:, 2:]], dim=-1).unflatten(0, (-1, self.foresight)).mean(1)
         until = moved.new_tensor([COMMAND_FRAMES[0], PUSH_FRAMES[0]]).expand(len(moved), 2)
@@ -149,19 +139,11 @@ class AnymalVelocity(Task):
         return Control(target=self._nominal.to(action) + SCALE * action, kp=kp, kd=kd)
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return what the robot measures of itself, what is asked of it, and its last action."""
-        return torch.cat(
-            [
-                quantities["base_linear_velocity"],
-                quantities["base_angular_velocity"],
-                quantities["projected_gravity"],
-                memory.command[:, _ASKED],
-                quantities["joint_position"] - self._nominal.to(memory.action),
-                quantities["joint_velocity"],
-                memory.action,
-            ],
-            dim=-1,
-        )
+        """Return what the robot measures of itself, its command, and its last action."""
+        measured = [quantities[f"base_{kind}_velocity"] for kind in ("linear", "angular")]
+        position = quantities["joint_position"] - self._nominal.to(memory.action)
+        joints = [position, quantities["joint_velocity"], memory.action]
+        return torch.cat([*measured, quantities["projected_gravity"], memory.command[:, _ASKED], *joints], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the terms of arXiv 2501.10100, each times dt."""

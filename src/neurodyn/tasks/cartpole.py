@@ -19,7 +19,7 @@ FASTEST = 10.0
 
 
 class CartpoleSwingUp(Task):
-    """r = 5 - theta^2 - .05 x^2 - .1 thetadot^2 - .1 xdot^2 with theta = 0 upright (NeRD, arXiv 2508.15755)."""
+    r"""$r = 5 - \theta^2 - 0.05 x^2 - 0.1 \dot\theta^2 - 0.1 \dot x^2$, upright at 0 (NeRD, arXiv 2508.15755)."""
 
     name = "cartpole-swingup"
     robot = "cartpole"

@@ -27,7 +27,7 @@ _JOINTS = tuple(f"panda_joint{number}" for number in range(1, 8))
 
 
 class FrankaReach(Task):
-    """r = -d + 1/(e^50d + e^-50d + 1e-4) + 1/(e^300d + e^-300d + 1e-4), d the distance to the target."""
+    r"""$r = -d + 1/(e^{50d} + e^{-50d} + 10^{-4}) + 1/(e^{300d} + e^{-300d} + 10^{-4})$, d the target distance."""
 
     robot = "franka"
     needs = ("joint_position", "joint_velocity", "end_effector_position")
@@ -98,5 +98,5 @@ def distance(quantities: Quantities, memory: Memory) -> Tensor:
 
 
 def _bump(d: Tensor, rate: float) -> Tensor:
-    # Far away the exponential overflows to infinity, and the bump is zero as it should be.
+    # Far away the exponential overflows to infinity, and the bump is zero, as it is in the limit.
     return 1.0 / (torch.exp(rate * d) + torch.exp(-rate * d) + 1e-4)

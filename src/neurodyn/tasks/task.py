@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a task is: observation, reward, failure and first states, as pure functions of named quantities.
 
-A task knows no dynamics. What it remembers from frame to frame (a command, the last action, how long a foot has been
-in the air) is in a `Memory` that the caller holds. One frame of a world is
+A task knows no dynamics. Its memory from frame to frame (a command, the last action, how long a foot has been in the
+air) is a `Memory` that the caller holds. One frame of a world is
 
     control = task.control(action, now, memory)           the dynamics predict a frame under it: `then`
     reward = task.reward(then, memory, action)            memory still holds the *previous* action
@@ -28,13 +28,13 @@ from neurodyn.tasks.resets import reset_states
 
 @dataclass(frozen=True)
 class Memory:
-    """What a task remembers of a batch of worlds.
+    """Memory of a task for a batch of worlds.
 
     Attributes:
         action: The last action, shape [worlds, actions]; zero at a start.
-        command: What is asked of the robot, shape [worlds, commands].
+        command: The command of the robot, shape [worlds, commands].
         joint_velocity: Velocity of the joints one frame ago [rad/s or m/s], shape [worlds, nj].
-        air_time: For how long each foot has been in the air [s], shape [worlds, feet].
+        air_time: Time that each foot has been in the air [s], shape [worlds, feet].
         frame: Frames since the start, shape [worlds], int64.
     """
 
@@ -63,12 +63,12 @@ class Task(ABC):
         contacts: Bodies whose contact it reads.
         observations: Names of the columns of an observation.
         actions: Names of the components of an action, each meant to be within -1 and 1.
-        action_scale: What each component is multiplied by, in the units of `action_meaning`.
-        action_meaning: What the scaled action is, in words.
+        action_scale: Factor on each component, in the units of `action_meaning`.
+        action_meaning: Meaning of the scaled action, in words.
         frames: Length of an episode in frames.
         dt: Length of a frame [s]; None for the robot's own.
-        penalty_scale: What a world model's uncertainty of 1 takes from the reward of a frame, at lambda = 1.
-        foresight: Frames by which `hindsight` tells what a robot was after.
+        penalty_scale: Reward that a world model's uncertainty of 1 costs in a frame, at lambda = 1.
+        foresight: Frames from which `hindsight` infers a command.
         limit: Size beyond which components of an action are cut off.
         noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
     """
@@ -104,10 +104,9 @@ class Task(ABC):
             raise InputError(f"task {self.name!r}: {error}") from None
         for contact in self.contacts:
             if contact not in quantities.contact_names:
-                offered = choices(quantities.contact_names)
                 raise InputError(
                     f"task {self.name!r}: {quantities.owner} does not offer the contact of {contact!r}; it offers "
-                    f"{offered}"
+                    f"{choices(quantities.contact_names)}"
                 )
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
@@ -127,7 +126,7 @@ class Task(ABC):
         )
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Draw what is asked of the robot, shape [worlds, commands]; nothing by default."""
+        """Draw commands, shape [worlds, commands]; none by default."""
         return torch.zeros(worlds, 0)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
@@ -141,11 +140,11 @@ class Task(ABC):
         )
 
     def push(self, memory: Memory, generator: torch.Generator) -> Tensor | None:
-        """Return by how much the base's velocity changes all at once [m/s], axes of the base, shape [worlds, 3]."""
+        """Return by how much the base's velocity jumps [m/s], base axes, shape [worlds, 3]; None for no push."""
         return None
 
     def hindsight(self, ahead: Quantities) -> Tensor:
-        """Return the command that what happened would have been right for, shape [worlds, commands].
+        """Return the command under which the observed motion would have been right, shape [worlds, commands].
 
         Args:
             ahead: Quantities of the `foresight` frames that followed, one after another for each world in turn.
@@ -162,11 +161,11 @@ class Task(ABC):
 
     @abstractmethod
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
-        """Return what drives the robot under an action, shape [worlds, actions]."""
+        """Return the robot's control under an action, shape [worlds, actions]."""
 
     @abstractmethod
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return what the policy sees, shape [worlds, observations]."""
+        """Return the policy's observation, shape [worlds, observations]."""
 
     @abstractmethod
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
@@ -177,12 +176,12 @@ class Task(ABC):
         """Return in which worlds the robot failed, shape [worlds], bool."""
 
     def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor | None:
-        """Return in which worlds the task is done as it should be, shape [worlds], bool; None where it never is."""
+        """Return in which worlds the task is accomplished, shape [worlds], bool; None where it never is."""
         return None
 
 
 @lru_cache(maxsize=16)
 def _declared(robot: str, dt: float | None) -> Robot:
     """Return a declared robot at a frame length; read once, because starts are drawn in every frame."""
-    found = load(robot)
-    return found if dt is None else msgspec.structs.replace(found, dt=dt)
+    declared = load(robot)
+    return declared if dt is None else msgspec.structs.replace(declared, dt=dt)

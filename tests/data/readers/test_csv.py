@@ -77,8 +77,8 @@ def test_a_column_cuts_runs_and_names_splits_and_groups(tmp_path):
     store = read_logs([path], csv_map(episodes="trial", split="use", group="kind"), SPEC)
     assert store.lengths.tolist() == [19, 19]
     assert store.split.tolist() == [Split.TRAIN, Split.TEST]
-    assert store.group_names == ("slow", "fast")
-    assert store.run_names == ("log/0", "log/1")
+    assert store.header.groups == ("slow", "fast")
+    assert store.header.runs == ("log/0", "log/1")
 
 
 def test_time_in_milliseconds_and_other_delimiter(tmp_path):

@@ -24,17 +24,17 @@ def read(name):
 @pytest.mark.parametrize(("name", "runs", "groups"), [("dfki-c1", 80, 8), ("dfki-c0", 9, 1), ("dfki-a0", 9, 1)])
 def test_each_design_reads_its_own_runs(name, runs, groups):
     store = read(name)
-    assert len(store.run_names) == runs
-    assert len(store.group_names) == groups
+    assert len(store.header.runs) == runs
+    assert len(store.header.groups) == groups
     assert set(store.split.tolist()) == {Split.TRAIN, Split.VALIDATION, Split.TEST}
 
 
 def test_frames_follow_the_log():
     store = read("dfki-c1")
     log = np.load(LOG)
-    sysid = store.group_names.index("sysid_designC1_20230629")
+    sysid = store.header.groups.index("sysid_designC1_20230629")
     episode = int(np.flatnonzero(store.group == sysid)[0])
-    run = log["run_name"].tolist().index(store.run_names[store.run[episode]])
+    run = log["run_name"].tolist().index(store.header.runs[store.run[episode]])
     rows = slice(log["offsets"][run], log["offsets"][run + 1])
     time = log["time"][rows] - log["time"][rows][0]
     q, qd, _ = store.episode(episode)

@@ -22,7 +22,7 @@ def read(path=LOG):
 
 def test_angles_are_relative_and_frames_are_rows():
     store, log = read(), np.load(LOG)
-    assert len(store.run_names) == len(log["run_id"])
+    assert len(store.header.runs) == len(log["run_id"])
     assert set(store.split.tolist()) == {Split.TRAIN, Split.VALIDATION, Split.TEST}
     q, qd, control = store.episode(3)
     theta = log["theta"][log["offsets"][3] :][: len(q)].astype(float)

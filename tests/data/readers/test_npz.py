@@ -19,8 +19,8 @@ def test_round_trip_through_a_store(npz_file, tmp_path):
     read(npz_file).write(tmp_path / "log.h5")
     store = Store.open(tmp_path / "log.h5")
     assert store.header.source == "log"
-    assert store.run_names == ("run0", "run1", "run2")
-    assert store.group_names == ("even", "odd")
+    assert store.header.runs == ("run0", "run1", "run2")
+    assert store.header.groups == ("even", "odd")
     assert store.group.tolist() == [0, 1, 0]
     assert store.split.tolist() == [Split.TRAIN, Split.VALIDATION, Split.TEST]
     want = smooth_motion(0.02 * np.arange(101))
@@ -38,13 +38,13 @@ def test_optional_arrays_may_be_absent(tmp_path):
     np.savez(tmp_path / "log.npz", **arrays)
     store = read(tmp_path / "log.npz", select_groups=["even"])
     assert len(store.table) == 3
-    assert store.run_names == ("log/0", "log/1", "log/2")
+    assert store.header.runs == ("log/0", "log/1", "log/2")
     assert set(store.split.tolist()) == {Split.TRAIN, Split.VALIDATION, Split.TEST}
 
 
 def test_selection_of_groups_and_runs(npz_file):
-    assert read(npz_file, select_groups=["ev*"]).run_names == ("run0", "run2")
-    assert read(npz_file, select_runs=["run[12]"]).run_names == ("run1", "run2")
+    assert read(npz_file, select_groups=["ev*"]).header.runs == ("run0", "run2")
+    assert read(npz_file, select_runs=["run[12]"]).header.runs == ("run1", "run2")
     with pytest.raises(InputError, match=r"no run is selected by third; groups there: even, odd"):
         read(npz_file, select_groups=["third"])
 

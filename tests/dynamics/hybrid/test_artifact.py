@@ -16,10 +16,10 @@ from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Plane, Scene
-from neurodyn.dynamics.hybrid.artifact import load_hybrid, read_hybrid_config, save_hybrid
+from neurodyn.dynamics.artifact import kind_of, load, robot_of
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.loading import load, robot_of, run_field
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests import damage
 from tests.multibody import machines
@@ -37,7 +37,7 @@ def make(raw=0.4):
     asked = ("shoulder.damping=0:1", "elbow.friction", "elbow.rest", "shoulder.inertia")
     model = HybridDynamics(
         machines.spec(mechanism, ("elbow",)), mechanism, EngineConfig(substeps=2, blueprint=NETS),
-        select_parameters(nominal(mechanism, None), asked),
+        select_parameters(nominal(mechanism, None), asked), declaration="pendulum.yaml",
     )  # fmt: skip
     with torch.no_grad():
         model.weights.normal_(generator=torch.Generator().manual_seed(0))
@@ -52,7 +52,7 @@ def model():
 
 @pytest.fixture
 def run(model, tmp_path):
-    save_hybrid(tmp_path / "run", model, "pendulum.yaml")
+    HYBRID.save(tmp_path / "run", model)
     return tmp_path / "run"
 
 
@@ -67,21 +67,21 @@ def rollout(model):
 @pytest.mark.parametrize("raw", [0.4, 6.0])
 def test_a_loaded_model_rolls_out_bitwise_as_the_saved_one(raw, tmp_path):
     saved = make(raw)
-    save_hybrid(tmp_path, saved, "pendulum.yaml")
+    HYBRID.save(tmp_path, saved)
     found = load(tmp_path)
     assert isinstance(found, HybridDynamics)
     assert torch.equal(found.physical(), saved.physical())
     assert torch.equal(rollout(found), rollout(saved))
     assert (found.spec, found.mechanism, found.config) == (saved.spec, saved.mechanism, saved.config)
     assert not any(p.requires_grad for p in found.parameters())
-    save_hybrid(tmp_path / "again", found, "pendulum.yaml")
+    HYBRID.save(tmp_path / "again", found)
     for name in ("config.json", "spec.json", "model.safetensors"):
         assert (tmp_path / "again" / "model" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
 
 
 def test_it_is_found_by_the_package(run):
-    assert torch.equal(rollout(neurodyn.load(str(run))), rollout(load_hybrid(run, threads=2)))
-    assert (run_field(run, "kind"), robot_of(run)) == ("hybrid", "pendulum.yaml")
+    assert torch.equal(rollout(neurodyn.load(str(run))), rollout(HYBRID.load(run, threads=2)))
+    assert (kind_of(run), robot_of(run)) == ("hybrid", "pendulum.yaml")
 
 
 def test_a_scene_and_a_contact_model_are_kept(tmp_path):
@@ -89,8 +89,8 @@ def test_a_scene_and_a_contact_model_are_kept(tmp_path):
     scene = Scene(shapes=(Plane(position=(0.0, 0.0, 0.1)),))
     config = EngineConfig(contact="force", substeps=10)
     saved = HybridDynamics(machines.spec(mechanism), mechanism, config, scene=scene)
-    save_hybrid(tmp_path, saved, "ball.yaml")
-    found = load_hybrid(tmp_path)
+    HYBRID.save(tmp_path, saved)
+    found = HYBRID.load(tmp_path)
     assert (found.scene, found.config.contact) == (scene, "force")
     q = torch.tensor([[0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0]], dtype=torch.float64)
     ends = [m.rollout(State(q, torch.zeros(1, 6).double()), torch.zeros(1, 100, 0).double()) for m in (saved, found)]
@@ -103,7 +103,7 @@ def test_what_was_identified_can_be_read_without_the_library(run, model):
     names = [p["name"] for p in json.loads((run / "model" / "config.json").read_text())["parameters"]]
     assert names == [spec.name for spec in model.physical.specs]
     assert torch.equal(found["quantities"], model.physical().detach())
-    config, spec = read_hybrid_config(run)
+    config, spec = HYBRID.read(run)
     assert (config.robot, config.engine.blueprint, spec.mechanism) == ("pendulum.yaml", NETS, model.mechanism)
 
 
@@ -171,7 +171,7 @@ def cartpole_run(cartpole, tmp_path_factory):
     with torch.no_grad():
         model.physical.raw[0] += 0.2
     folder = tmp_path_factory.mktemp("hybrid") / "run"
-    save_hybrid(folder, model, "cartpole")
+    HYBRID.save(folder, model)
     return folder
 
 
@@ -201,7 +201,7 @@ def test_finetune_refuses_a_hybrid_run_in_one_line(cartpole_run, plant_file, tmp
 
 def test_a_neural_run_is_no_hybrid_one(trained_run):
     with pytest.raises(InputError, match="holds a neural model; valid here: a hybrid model"):
-        load_hybrid(trained_run)
+        HYBRID.load(trained_run)
 
 
 def test_another_robot_is_refused(cartpole_run, tmp_path, capsys):
@@ -216,5 +216,5 @@ def test_another_robot_is_refused(cartpole_run, tmp_path, capsys):
 
 
 def test_parameters_of_a_file_are_those_of_the_model(run, model):
-    assert read_hybrid_config(run)[0].parameters == model.physical.specs
-    assert msgspec.structs.asdict(read_hybrid_config(run)[0].engine)["free"] == ()
+    assert HYBRID.read(run)[0].parameters == model.physical.specs
+    assert msgspec.structs.asdict(HYBRID.read(run)[0].engine)["free"] == ()

@@ -387,11 +387,11 @@ def test_nominal_dynamics_are_those_of_the_simulator(name, q_tolerance, qd_toler
     from neurodyn.dynamics.tangent import position_difference
     from neurodyn.sim.build import build
     from neurodyn.sim.mechanism import mechanism
-    from neurodyn.sim.sampling import sample_resets, sample_torques
+    from neurodyn.sim.sampling import sample_states, sample_torques
 
     robot, substeps = robots.load(name), robots.load(name).simulator.substeps
     rng = np.random.default_rng(0)
-    start = State(*sample_resets(robot, 64, rng))
+    start = State(*sample_states(robot, 64, rng, reset=True))
     controls = 0.3 * sample_torques(robot, 64, 50, rng)
     model = HybridDynamics(robot.spec, mechanism(build(robot), robot), EngineConfig(substeps=substeps))
     # With a number of substeps of its own, Featherstone has the mass matrix of every substep.

@@ -11,8 +11,9 @@ import torch
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import BodyPrint, Fingerprint
+from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.interface import State
-from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model, load, require_match, save_model
+from neurodyn.dynamics.neural.artifact import NEURAL, build_model, describe
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from tests import damage, plant
 
@@ -21,25 +22,24 @@ POLE = BodyPrint(name="pole", mass=2.5, com=(0.0, 0.0, 0.5), inertia=(0.1, 0.0, 
 PRINT = Fingerprint(joints=(), bodies=(POLE,), gravity=(0.0, 0.0, -9.81))
 
 
-def make(kind: str = "mlp", fingerprint: Fingerprint | None = PRINT) -> tuple[NeuralDynamics, ModelConfig]:
+def make(kind: str = "mlp", fingerprint: Fingerprint | None = PRINT) -> NeuralDynamics:
     model = plant.make_model(kind, torch.float32)
-    config = ModelConfig(kind="neural", net=plant.NETS[kind], encoding=model.encoding.config, robot="cartpole")
     model.fingerprint = fingerprint
-    return model, config
+    return model
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    save_model(tmp_path / "run", *make())
+    NEURAL.save(tmp_path / "run", make())
     return tmp_path / "run"
 
 
 @pytest.mark.parametrize("fingerprint", [PRINT, None])
 @pytest.mark.parametrize("kind", list(plant.NETS))
 def test_a_loaded_model_is_bitwise_the_saved_one(kind: str, fingerprint: Fingerprint | None, tmp_path: Path):
-    model, config = make(kind, fingerprint)
-    save_model(tmp_path, model, config)
-    found = load(tmp_path)
+    model = make(kind, fingerprint)
+    NEURAL.save(tmp_path, model)
+    found = NEURAL.load(tmp_path)
     assert list(found.state_dict()) == list(model.state_dict())
     for name, tensor in model.state_dict().items():
         assert torch.equal(found.state_dict()[name], tensor), name
@@ -51,33 +51,33 @@ def test_a_loaded_model_is_bitwise_the_saved_one(kind: str, fingerprint: Fingerp
 
 
 def test_a_loaded_model_is_frozen_until_it_is_asked_to_train(run: Path):
-    model = load(run)
+    model = NEURAL.load(run)
     assert not any(p.requires_grad for p in model.parameters())
     state, torques = plant.make_states(2, torch.float32), plant.make_torques(2, 3, torch.float32)
     assert model.requires_grad_(True).rollout(state, torques).q.requires_grad
 
 
 def test_a_saved_model_replaces_the_one_before(run: Path):
-    model, config = make()
+    model = make()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    save_model(run, model, config)
-    assert all(float(p.abs().sum()) == 0 for p in load(run).parameters())
+    NEURAL.save(run, model)
+    assert all(float(p.abs().sum()) == 0 for p in NEURAL.load(run).parameters())
     assert sorted(p.name for p in (run / "model").iterdir()) == ["config.json", "model.safetensors", "spec.json"]
 
 
 @pytest.mark.parametrize("name", damage.FILES)
 @pytest.mark.parametrize("keep", damage.KEPT)
 def test_missing_and_truncated_files_are_bad_input(name: str, keep: float | None, run: Path):
-    damage.check_damage_is_refused(run, name, keep, load)
+    damage.check_damage_is_refused(run, name, keep, NEURAL.load)
 
 
 def test_weights_of_another_network_are_bad_input(run: Path, tmp_path: Path):
-    save_model(tmp_path / "other", *make("gru"))
+    NEURAL.save(tmp_path / "other", make("gru"))
     shutil.copy(tmp_path / "other" / "model" / "model.safetensors", run / "model" / "model.safetensors")
     with pytest.raises(InputError, match=r"model\.safetensors: weights do not fit"):
-        load(run)
+        NEURAL.load(run)
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_a_file_of_another_version_is_bad_input(name: str, change: dict, run: Pa
     path = run / "model" / name
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError, match=name.replace(".", r"\.")):
-        load(run)
+        NEURAL.load(run)
 
 
 def test_a_model_is_built_from_what_its_files_say():
-    model, config = make("transformer")
-    built = build_model(config, ModelSpec(state=model.spec, fingerprint=None))
+    model = make("transformer")
+    built = build_model(*describe(model))
     assert built.spec == model.spec
     assert {n: p.shape for n, p in built.named_parameters()} == {n: p.shape for n, p in model.named_parameters()}
 
 
 def test_the_robot_it_was_made_for_matches():
-    model, _ = make()
+    model = make()
     require_match(model, plant.robot().spec, PRINT, "test")
     require_match(model, plant.robot().spec, None, "a log")
 
@@ -119,7 +119,7 @@ def test_the_robot_it_was_made_for_matches():
 )
 def test_another_state_is_refused_and_the_difference_named(change: dict, words: str):
     with pytest.raises(MismatchError) as caught:
-        require_match(make()[0], replace(plant.robot().spec, **change), PRINT, "robot 'x'")
+        require_match(make(), replace(plant.robot().spec, **change), PRINT, "robot 'x'")
     assert words in str(caught.value)
     assert str(caught.value).startswith("robot 'x'")
 
@@ -127,12 +127,12 @@ def test_another_state_is_refused_and_the_difference_named(change: dict, words: 
 def test_an_edited_mass_is_refused_and_named():
     heavy = replace(PRINT, bodies=(replace(POLE, mass=5.0),))
     with pytest.raises(MismatchError, match=r"mass of body 'pole' is 5 instead of 2\.5"):
-        require_match(make()[0], plant.robot().spec, heavy, "robot")
+        require_match(make(), plant.robot().spec, heavy, "robot")
 
 
 def test_the_state_passed_to_a_loaded_model_is_not_changed(run: Path):
     state, torques = plant.make_states(2, torch.float32), plant.make_torques(2, 5, torch.float32)
     kept = State(state.q.clone(), state.qd.clone())
-    load(run).rollout(state, torques)
+    NEURAL.load(run).rollout(state, torques)
     assert torch.equal(state.q, kept.q)
     assert torch.equal(state.qd, kept.qd)

@@ -19,7 +19,7 @@ from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, Environment, State
-from neurodyn.dynamics.neural.artifact import ModelConfig, ModelSpec, build_model, load, save_model
+from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.tangent import position_difference
@@ -32,7 +32,7 @@ from neurodyn.multibody.free_motion import FreeMotion
 from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.robots import load as load_robot
 from tests.dynamics.neural.test_invariance import COM, LAYOUT, SCENE, SPEC, WORLDS, placed, states
-from tests.learn.neural.test_trainer import Stopped, stop_at
+from tests.learn.callbacks import StopAt, Stopped
 
 F64 = torch.float64
 SUBSTEPS = 3
@@ -179,8 +179,8 @@ def test_files_hold_the_mechanism(tmp_path: Path):
     config = ModelConfig(kind="neural", net=net, encoding=made.config, robot="hopper.yaml")
     saved = build_model(config, ModelSpec(state=SPEC, fingerprint=None, mechanism=MECHANISM))
     torch.nn.init.normal_(saved.predictor.net.output_layer.weight, std=0.3)
-    save_model(tmp_path, saved, config)
-    found = load(tmp_path)
+    NEURAL.save(tmp_path, saved)
+    found = NEURAL.load(tmp_path)
     assert found.encoding.mechanism == MECHANISM
     q, qd, torque = states()
     saved.requires_grad_(False)
@@ -188,14 +188,14 @@ def test_files_hold_the_mechanism(tmp_path: Path):
     spec = json.loads((tmp_path / "model" / "spec.json").read_text())
     (tmp_path / "model" / "spec.json").write_text(json.dumps({**spec, "mechanism": None}))
     with pytest.raises(InputError, match="free motion needs the mechanism") as caught:
-        load(tmp_path)
+        NEURAL.load(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_a_model_without_free_motion_keeps_no_mechanism(tmp_path: Path):
     plain = msgspec.structs.replace(encoding().config, free_motion=None)
     config = ModelConfig(kind="neural", net=NetConfig(kind="mlp", width=6, depth=1), encoding=plain, robot="hopper")
-    save_model(tmp_path, build_model(config, ModelSpec(state=SPEC, fingerprint=None, mechanism=MECHANISM)), config)
+    NEURAL.save(tmp_path, build_model(config, ModelSpec(state=SPEC, fingerprint=None, mechanism=MECHANISM)))
     assert json.loads((tmp_path / "model" / "spec.json").read_text())["mechanism"] is None
 
 
@@ -248,26 +248,24 @@ def test_free_fall_is_exact_from_the_first_validation(tmp_path: Path):
     ]
     assert scores[0] < 1e-4
     assert scores[0] < 0.05 * scores[1]
-    assert load(tmp_path / "free").encoding.config.free_motion == 10
+    assert NEURAL.load(tmp_path / "free").encoding.config.free_motion == 10
 
 
 def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):
     store = Store.open(simulator_file)
     assert store.header.mechanism is not None
 
-    def go_on(name: str, resume: bool = False) -> None:
-        train(cartpole, "cartpole", str(simulator_file), store, tmp_path / name, SETTINGS, resume=resume)
+    def go_on(name: str, **options) -> None:
+        train(cartpole, "cartpole", str(simulator_file), store, tmp_path / name, SETTINGS, **options)
 
     go_on("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(13, patch)
-        with pytest.raises(Stopped):
-            go_on("stopped")
+    with pytest.raises(Stopped):
+        go_on("stopped", callbacks=[StopAt(13)])
     go_on("stopped", resume=True)
     whole, found = (read_tree(tmp_path / name / "state", "training") for name in ("whole", "stopped"))
     assert found["position"]["step"] == 20
     assert all(torch.equal(found["model"][name], tensor) for name, tensor in whole["model"].items())
-    assert load(tmp_path / "whole").encoding.mechanism == store.header.mechanism
+    assert NEURAL.load(tmp_path / "whole").encoding.mechanism == store.header.mechanism
 
 
 def test_data_without_a_mechanism_are_refused_in_one_line(plant_file: Path, tmp_path: Path, capsys):

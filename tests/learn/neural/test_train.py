@@ -17,15 +17,17 @@ import torch
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.neural.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate import beside_log
+from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import finetune, read_run_config, train
-from neurodyn.learn.neural.validation import Validation
+from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.nets.build import NetConfig
 from neurodyn.robots import Robot
 from tests import plant
+from tests.learn.callbacks import SignalAt
 
 replace = msgspec.structs.replace
 
@@ -75,14 +77,14 @@ def test_training_more_than_halves_the_held_out_rollout_error(trained_run: Path,
 
 @pytest.mark.trains
 def test_the_trained_model_beats_both_baselines_on_test_episodes(trained_run: Path, plant_store: Store):
-    report = beside_log(load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30).plain()
+    report = beside_log(NEURAL.load(trained_run), plant.robot(), plant_store, split=Split.TEST, horizon=30).plain()
     better = report["at_horizon"]["all"]["30"]["better_than_baselines"]
     assert better["q_mean"] > 5
     assert better["qd_mean"] > 5
 
 
 def test_the_model_that_is_kept_is_the_best_by_validation(trained_run: Path, plant_store: Store, quick: Settings):
-    score = Validation(plant_store, quick).measure(load(trained_run)).score
+    score = RolloutValidation(plant_store, quick).measure(NEURAL.load(trained_run)).score
     assert score == pytest.approx(min(scores(trained_run)), rel=1e-6)
 
 
@@ -142,33 +144,15 @@ def test_a_time_budget_is_kept(
     assert end.phase == 2
 
 
-def test_a_step_whose_gradient_is_not_finite_is_left_out_and_counted(
-    cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    from neurodyn.learn.neural import trainer
-
-    whole, calls = trainer.training_loss, []
-
-    def sometimes(*args):
-        calls.append(0)
-        return whole(*args) * (float("nan") if len(calls) % 10 == 0 else 1.0)
-
-    monkeypatch.setattr(trainer, "training_loss", sometimes)
-    end = train(cartpole, "cartpole", "here", plant_store, tmp_path, short)
-    assert end.skipped == 12
-    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path).values())
-    assert read_metrics(tmp_path)[-2]["skipped"] == 12
-
-
 def test_a_model_that_never_gets_finite_is_still_written(
     cartpole: Robot, plant_store: Store, short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from neurodyn.learn.neural.validation import RolloutError
 
     bad = RolloutError(float("inf"), (float("nan"),) * 2, (float("inf"),) * 2)
-    monkeypatch.setattr(Validation, "measure", lambda self, model: bad)
+    monkeypatch.setattr(RolloutValidation, "measure", lambda self, model: bad)
     train(cartpole, "cartpole", "here", plant_store, tmp_path, replace(short, steps=5))
-    assert load(tmp_path).spec.robot == "cartpole"
+    assert NEURAL.load(tmp_path).spec.robot == "cartpole"
     assert scores(tmp_path)[0] is None
 
 
@@ -179,32 +163,29 @@ import os, signal, sys
 from pathlib import Path
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
-from neurodyn.learn import loop as phased
-from neurodyn.learn.neural import trainer
+from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load
 
-folder, data, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-phased.SAVE_SECONDS = float(sys.argv[4])
-descend, taken = trainer.Trainer._descend, []
+folder, data, save, kill = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
-def count(self, phase):
-    taken.append(0)
-    if len(taken) > step:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return descend(self, phase)
+class Kill(Callback):
+    def on_step(self, loop):
+        if loop.state.step == save:
+            loop.save()
+        if loop.state.step == kill:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-trainer.Trainer._descend = count
 settings = read_config(folder / "settings.json", Settings)
-train(load("cartpole"), "cartpole", data, Store.open(data), folder / "killed", settings)
+train(load("cartpole"), "cartpole", data, Store.open(data), folder / "killed", settings, callbacks=[Kill()])
 """
 
 
-def kill_at(step: int, folder: Path, data: Path, settings: Settings, save_seconds: float) -> None:
+def kill_at(step: int, folder: Path, data: Path, settings: Settings, *, saved: int) -> None:
     (folder / "settings.json").write_bytes(msgspec.json.encode(settings))
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), str(data), str(step), str(save_seconds)],
+        [sys.executable, "-c", KILLED, str(folder), str(data), str(saved), str(step)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -221,7 +202,7 @@ def uninterrupted(cartpole: Robot, plant_file: Path, short: Settings, tmp_path_f
 def test_a_killed_training_goes_on_bitwise(
     step: int, cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
 ):
-    kill_at(step, tmp_path, plant_file, short, save_seconds=0.0)
+    kill_at(step, tmp_path, plant_file, short, saved=step - 3)
     run = tmp_path / "killed"
     assert (run / "state").exists()
     assert len(read_metrics(run)) < 9
@@ -236,7 +217,7 @@ def test_a_killed_training_goes_on_bitwise(
 def test_a_training_that_was_killed_before_its_first_save_begins_anew(
     cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
 ):
-    kill_at(10, tmp_path, plant_file, short, save_seconds=1e9)
+    kill_at(10, tmp_path, plant_file, short, saved=-1)
     run = tmp_path / "killed"
     assert not (run / "state").exists()
     train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), run, short, resume=True)
@@ -254,6 +235,34 @@ def test_resuming_a_finished_training_changes_nothing(
     assert [line["step"] for line in read_metrics(tmp_path / "run")] == [
         line["step"] for line in read_metrics(uninterrupted)
     ]
+
+
+def test_a_finished_training_goes_on_with_a_larger_budget(
+    cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
+):
+    shutil.copytree(uninterrupted, tmp_path / "run")
+    longer = replace(short, steps=200, validations=20)
+    end = train(cartpole, "cartpole", str(plant_file), Store.open(plant_file), tmp_path / "run", longer, resume=True)
+    assert end.step == 200  # all of it in the last phase
+    steps = [line["step"] for line in validated(tmp_path / "run")]
+    assert steps[:9] == [line["step"] for line in validated(uninterrupted)]
+    assert steps[9:] == [130, 144, 158, 172, 186, 200]
+    assert read_run_config(tmp_path / "run").settings == longer
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_training_is_saved_and_goes_on_bitwise(
+    number: signal.Signals, cartpole: Robot, plant_file: Path, short: Settings, uninterrupted: Path, tmp_path: Path
+):
+    run, store = tmp_path / "run", Store.open(plant_file)
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted, match="interrupted at step 47; the same command with --resume goes on") as caught:
+        train(cartpole, "cartpole", str(plant_file), store, run, short, callbacks=[SignalAt(47, number)])
+    assert caught.value.code == 128 + number
+    assert signal.getsignal(number) is before
+    assert read_tree(run / "state", "training")["position"]["step"] == 47
+    train(cartpole, "cartpole", str(plant_file), store, run, short, resume=True)
+    assert_same_weights(run, uninterrupted)
 
 
 @pytest.mark.parametrize("change", ["settings", "data", "nothing to resume"])
@@ -352,7 +361,7 @@ def test_finetuning_improves_on_other_data(
     shifted = plant.make_store(seed=5, gravity=5.0)
     finetune(str(trained_run), "shifted", shifted, tmp_path, tuning)
     errors = [
-        beside_log(load(run), plant.robot(), shifted, split=Split.TEST, horizon=30).plain()["joint_rad"]
+        beside_log(NEURAL.load(run), plant.robot(), shifted, split=Split.TEST, horizon=30).plain()["joint_rad"]
         for run in (trained_run, tmp_path)
     ]
     assert errors[1] < errors[0] / 2
@@ -362,7 +371,7 @@ def test_finetuning_improves_on_other_data(
 
 def test_finetuning_keeps_normalisation_and_encoding(trained_run: Path, tuning: Settings, tmp_path: Path):
     finetune(str(trained_run), "shifted", plant.make_store(seed=5, gravity=5.0), tmp_path, replace(tuning, steps=5))
-    base, tuned = load(trained_run), load(tmp_path)
+    base, tuned = NEURAL.load(trained_run), NEURAL.load(tmp_path)
     assert tuned.encoding.config == base.encoding.config
     for name in ("normaliser", "denormaliser"):
         for key, tensor in getattr(base.predictor, name).state_dict().items():

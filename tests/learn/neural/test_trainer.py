@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trainer that is stopped at any step and resumed ends where one that was not stopped ends."""
+"""A training that is stopped at any step and resumed ends where one that was not stopped ends."""
 
 from pathlib import Path
 
@@ -9,11 +9,12 @@ import torch
 
 from neurodyn.core.artifacts import read_tree
 from neurodyn.data.store import Store
+from neurodyn.learn.loop import Callback, has_state
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
-from neurodyn.learn.neural.trainer import Trainer, has_state
 from neurodyn.nets.build import NetConfig
 from neurodyn.robots import Robot
+from tests.learn.callbacks import StopAt, Stopped
 
 NETS = {
     "mlp": NetConfig(kind="mlp", width=32, depth=2),
@@ -24,22 +25,6 @@ PHASES = (
     Phase(share=0.5, rate=1e-2, batch=16, frames=8),
     Phase(share=0.5, rate=3e-3, batch=16, forecast=3, context=4),
 )
-
-
-class Stopped(Exception):  # noqa: N818 - a signal, no error
-    """Ends a training from the inside."""
-
-
-def stop_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    descend = Trainer._descend
-
-    def count(self: Trainer, phase: Phase) -> torch.Tensor:
-        if self._at.step == step:
-            self._save()
-            raise Stopped
-        return descend(self, phase)
-
-    monkeypatch.setattr(Trainer, "_descend", count)
 
 
 @pytest.mark.trains
@@ -63,17 +48,16 @@ def test_where_a_training_is_stopped_makes_no_bit_of_difference(
 ):
     settings = msgspec.structs.replace(quick, net=NETS[net], optimiser=optimiser, phases=PHASES, steps=40)
 
-    def go_on(name: str, resume: bool = False) -> None:
-        train(cartpole, "cartpole", "here", plant_store, tmp_path / name, settings, resume=resume)
+    def go_on(name: str, resume: bool = False, callbacks: tuple[Callback, ...] = ()) -> None:
+        out = tmp_path / name
+        train(cartpole, "cartpole", "here", plant_store, out, settings, resume=resume, callbacks=callbacks)
 
     go_on("whole")
     whole = read_tree(tmp_path / "whole" / "state", "training")
     assert not has_state(tmp_path / "elsewhere")
     for step in steps:
-        with pytest.MonkeyPatch.context() as patch:
-            stop_at(step, patch)
-            with pytest.raises(Stopped):
-                go_on(str(step))
+        with pytest.raises(Stopped):
+            go_on(str(step), callbacks=(StopAt(step),))
         assert has_state(tmp_path / str(step))
         go_on(str(step), resume=True)
         found = read_tree(tmp_path / str(step) / "state", "training")

@@ -10,19 +10,19 @@ import torch
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store
 from neurodyn.learn.neural.settings import Phase, Settings
-from neurodyn.learn.neural.validation import WORST, Validation
+from neurodyn.learn.neural.validation import WORST, RolloutValidation
 from tests import plant
 
 
 def test_a_perfect_model_scores_zero(plant_store: Store, quick: Settings):
-    error = Validation(plant_store, quick).measure(plant.PlantDynamics())
+    error = RolloutValidation(plant_store, quick).measure(plant.PlantDynamics())
     assert error.score == 0.0
     assert error.q == error.qd == (0.0, 0.0)
 
 
 def test_errors_are_means_in_the_units_of_the_state(plant_store: Store, quick: Settings):
     off = plant.PlantDynamics(lambda q, qd: (q + torch.tensor([0.1, -0.2]), qd + torch.tensor([0.3, 0.0])))
-    error = Validation(plant_store, quick).measure(off)
+    error = RolloutValidation(plant_store, quick).measure(off)
     assert error.q == pytest.approx((0.1, 0.2), rel=1e-4)
     assert error.qd == pytest.approx((0.3, 0.0), rel=1e-4)
     rows = rows_of(plant_store, Split.TRAIN)
@@ -33,7 +33,7 @@ def test_errors_are_means_in_the_units_of_the_state(plant_store: Store, quick: S
 
 def test_a_whole_turn_of_a_continuous_joint_is_no_error(plant_store: Store, quick: Settings):
     turned = plant.PlantDynamics(lambda q, qd: (q + torch.tensor([0.0, 2 * torch.pi]), qd))
-    assert Validation(plant_store, quick).measure(turned).q[1] < 1e-5
+    assert RolloutValidation(plant_store, quick).measure(turned).q[1] < 1e-5
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -44,13 +44,13 @@ def test_a_rollout_that_leaves_the_finite_counts_with_the_worst_score(
         q[0, -1, 0] = value
         return q, qd
 
-    error = Validation(plant_store, quick).measure(plant.PlantDynamics(spoil))
+    error = RolloutValidation(plant_store, quick).measure(plant.PlantDynamics(spoil))
     assert error.score == pytest.approx(WORST / quick.validation_rollouts, rel=1e-6)
 
 
 def test_history_comes_before_what_is_scored(plant_store: Store, quick: Settings):
     phases = (Phase(share=1, rate=1e-3, batch=4, forecast=4, context=7),)
-    validation = Validation(plant_store, msgspec.structs.replace(quick, phases=phases))
+    validation = RolloutValidation(plant_store, msgspec.structs.replace(quick, phases=phases))
     assert validation.measure(plant.PlantDynamics()).score == 0.0
     for kind in plant.NETS:
         coasting = plant.make_model(kind, torch.float32)
@@ -66,4 +66,4 @@ def test_training_episodes_have_no_say(plant_store: Store, quick: Settings):
         frames[rows] = frames[rows][::-1]
     model = plant.PlantDynamics(lambda q, qd: (1.1 * q, 0.9 * qd))
     mangled = dataclasses.replace(plant_store, frames=frames)
-    assert Validation(mangled, quick).measure(model).q == Validation(plant_store, quick).measure(model).q
+    assert RolloutValidation(mangled, quick).measure(model).q == RolloutValidation(plant_store, quick).measure(model).q

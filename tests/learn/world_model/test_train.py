@@ -13,15 +13,15 @@ from neurodyn import load
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.dynamics.world_model.artifact import load_world_model, save_world_model
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings, load_world_settings
 from neurodyn.learn.world_model.train import require_log, train_world_model
-from neurodyn.learn.world_model.trainer import WorldTrainer
 from neurodyn.robots import Joint, Robot, names
 from neurodyn.robots import load as load_robot
 from tests import worlds
+from tests.learn.callbacks import StopAt, Stopped
 
 PHASES = (
     WorldPhase(share=0.5, rate=1e-2, batch=16, context=6, forecast=1, teach=1.0),
@@ -40,7 +40,7 @@ def robot() -> Robot:
 
 def run(robot: Robot, store: Store, out: Path, settings: WorldSettings = QUICK, **options) -> WorldModel:
     train_world_model(robot, "spring", "spring.h5", store, out, settings, **options)
-    return load_world_model(out)
+    return WORLD_MODEL.load(out)
 
 
 @pytest.mark.trains
@@ -60,32 +60,16 @@ def test_training_learns_and_the_model_is_loaded_by_kind(robot: Robot, tmp_path:
 
 
 def test_a_model_that_was_never_trained_says_so(robot: Robot, tmp_path: Path):
-    save_world_model(tmp_path / "run", worlds.make_model(), "spring")
-    assert not bool(load_world_model(tmp_path / "run").fitted)
-
-
-class Stopped(Exception):  # noqa: N818 - a signal, no error
-    """Ends a training from the inside."""
+    WORLD_MODEL.save(tmp_path / "run", worlds.make_model())
+    assert not bool(WORLD_MODEL.load(tmp_path / "run").fitted)
 
 
 @pytest.mark.parametrize(("step", "optimiser"), [(7, "soap"), (27, "soap"), (27, "adam")])
-def test_a_stopped_training_goes_on_bitwise(
-    step: int, optimiser: str, robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_stopped_training_goes_on_bitwise(step: int, optimiser: str, robot: Robot, tmp_path: Path):
     settings, store = msgspec.structs.replace(QUICK, optimiser=optimiser), worlds.make_store()
     whole = run(robot, store, tmp_path / "whole", settings)
-    descend = WorldTrainer._descend
-
-    def count(self: WorldTrainer, phase: WorldPhase) -> torch.Tensor:
-        if self._at.step == step:
-            self._save()
-            raise Stopped
-        return descend(self, phase)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(WorldTrainer, "_descend", count)
-        with pytest.raises(Stopped):
-            run(robot, store, tmp_path / "part", settings)
+    with pytest.raises(Stopped):
+        run(robot, store, tmp_path / "part", settings, callbacks=[StopAt(step)])
     again = run(robot, store, tmp_path / "part", settings, resume=True)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, again.state_dict()[name]), name
@@ -95,17 +79,12 @@ def test_a_stopped_training_goes_on_bitwise(
         run(robot, store, tmp_path / "part", settings)
 
 
-def test_a_phase_ends_early_without_improvement(robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    settings = msgspec.structs.replace(QUICK, patience=1, validations=20, steps=100)
-    monkeypatch.setattr(WorldTrainer, "_descend", lambda self, phase: _count_only(self))
+def test_a_phase_ends_early_without_improvement(robot: Robot, tmp_path: Path):
+    # Rates at which nothing moves.
+    phases = tuple(msgspec.structs.replace(phase, rate=1e-30) for phase in PHASES)
+    settings = msgspec.structs.replace(QUICK, phases=phases, patience=1, validations=20, steps=100)
     train_world_model(robot, "spring", "spring.h5", worlds.make_store(), tmp_path / "run", settings)
     assert max(line["step"] for line in read_metrics(tmp_path / "run")) < 30
-
-
-def _count_only(trainer: WorldTrainer) -> torch.Tensor:
-    trainer._at.step += 1
-    trainer._at.phase_step += 1
-    return torch.zeros(())
 
 
 @pytest.mark.trains

@@ -233,6 +233,7 @@ print(path.flatten().tolist(), x.grad.item())
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path))
     said, kept = [], []

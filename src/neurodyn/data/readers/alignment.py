@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measuring the delay between a logged control and the motion that it causes.
 
-For each candidate delay, the change of velocity over a frame is regressed on generic features of the state
-and on the control of that frame, shifted by the candidate; the delay whose held-out prediction is best fits
-best. Candidates are compared by the geometric mean of the error over short blocks of frames, which a few
-blocks with impacts or glitches do not decide. Nothing about the robot is assumed but the kinds of its joints.
+For each candidate delay, the change of velocity over a frame is regressed on generic features of the state and on the
+control of that frame, shifted by the candidate; the best candidate has the least held-out error. Candidates are
+compared by the geometric mean of the error over short blocks of frames, which a few blocks with impacts or glitches do
+not decide. Nothing about the robot is assumed but the kinds of its joints.
 """
 
 import math
@@ -28,7 +28,7 @@ _LEAST_GAIN = 5e-3
 
 
 class Alignment(Config, frozen=True):
-    """How well each delay from logged control to motion explains the motion.
+    """Measured delays from logged control to motion.
 
     Attributes:
         delays: Candidates [s]: multiples of the log's median step.
@@ -63,8 +63,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
         averaged: Whether velocities are averaged over the frame, see `resample`.
         declared: Delay that the column map declares [s], which is then applied; None to apply the best one.
     """
-    fast = [run for run in runs if _step(run) <= spec.dt * (1 + 1e-6)]
-    chosen_runs = fast or runs
+    chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
     step = float(np.median(np.concatenate([np.diff(run.time) for run in chosen_runs])))
     delays = tuple(step * shift for shift in SHIFTS)
     margin = max(abs(delay) for delay in delays) + spec.dt
@@ -72,16 +71,16 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
     for run in chosen_runs:
         by_group.setdefault(run.group, []).append(run)
     measured = by_group if spec.nu else {}
-    results = {name: _residuals(group, spec, delays, margin, averaged) for name, group in measured.items()}
-    found = {name: result for name, result in results.items() if result is not None}
-    if not found:
+    candidates = {name: _residuals(group, spec, delays, margin, averaged) for name, group in measured.items()}
+    results = {name: result for name, result in candidates.items() if result is not None}
+    if not results:
         reason = "not measured: " + ("the robot has no control" if not spec.nu else "too few frames, or no control")
         applied = declared or 0.0
         return Alignment(
             delays=(), r2=(), error=(), groups={}, best=applied, chosen=applied, significance=0.0, reason=reason
         )
     zero = list(SHIFTS).index(0)
-    by_block = {name: _relative(errors, total, zero) for name, (errors, total) in found.items()}
+    by_block = {name: _relative(errors, total, zero) for name, (errors, total) in results.items()}
     error = np.concatenate(list(by_block.values()))
     best = int(np.argmin(error.mean(axis=0)))
     gain = -error[:, best]
@@ -90,7 +89,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
     chosen, reason = _choose(delays[best], clear, significance, declared)
     return Alignment(
         delays=delays,
-        r2=_floats(1 - np.mean([errors.sum(axis=0) / total for errors, total in found.values()], axis=0)),
+        r2=_floats(1 - np.mean([errors.sum(axis=0) / total for errors, total in results.values()], axis=0)),
         error=_floats(np.exp(error.mean(axis=0))),
         groups={name or "all": _floats(np.exp(errors.mean(axis=0))) for name, errors in by_block.items()},
         best=delays[best],
@@ -195,7 +194,3 @@ def _control_features(control: np.ndarray, state: np.ndarray) -> np.ndarray:
     few = state[:, : max(1, _MOST_FEATURES // (8 * control.shape[1]))][:, :8]
     products = (control[:, :, None] * few[:, None, :]).reshape(len(control), -1)
     return np.concatenate((control, products), axis=1)
-
-
-def _step(run: RawRun) -> float:
-    return float(np.median(np.diff(run.time)))

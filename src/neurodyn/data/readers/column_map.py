@@ -14,7 +14,7 @@ A column map is a small YAML or TOML file:
 A joint with a quaternion is declared under `floating`, where its order and the axes of its velocities are named.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,14 +23,20 @@ import msgspec
 from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, renamed, to_dict
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.floating import Floating
-from neurodyn.data.readers.units import control_units, factor, position_units, velocity_units
+from neurodyn.data.readers.units import factor, state_units
+
+READERS: Registry[Callable[..., Any]] = Registry(
+    "format of logs", csv="neurodyn.data.readers.csv:read_csv", npz="neurodyn.data.readers.npz:read_npz"
+)
+"""Log readers by format, which is also the suffix of their files: (path, column map, spec) -> list of runs."""
 
 
 class Column(Config, frozen=True):
-    """Where one coordinate is found, and how it becomes an SI value: sign scale unit (raw - minus + offset).
+    """Columns of one coordinate, which become an SI value: sign scale unit (raw - minus + offset).
 
     Attributes:
         column: Name of the column (CSV), "array[index]" or "array" (npz); several are added up.
@@ -62,47 +68,47 @@ class Column(Config, frozen=True):
 
 
 class ColumnMap(Config, frozen=True):
-    """What the columns of a log mean.
+    """Meaning of the columns of a log.
 
     Attributes:
-        format: Format of the files.
+        format: Format of the files: the name of a reader.
         q: Column of each position coordinate, by its name in the robot's spec.
         control: Column of each control, by the name of its joint.
-        qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference
-            over the frame around each sample.
+        qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference over the
+            frame around each sample.
         floating: Columns of each free or ball joint, by its name; those have none in `q` and `qd`.
         length_scale: Factor on all lengths, where those of the log are known to be off.
-        scene: What the robot stood on; None where that is unknown or was nothing.
+        scene: Shapes around the robot; None where unknown or in free space.
         contact_points: Points of the robot that are measured against the scene; in a file, the name of another file.
         robot: Name or path of the robot that the log is of.
         time: Column of the time stamps; None for a constant `period`.
         time_unit: Unit of the time stamps.
         period: Constant time between two rows [s], where there are no time stamps; npz: or the array that holds it.
-        rate: Rate that the log is expected to have [Hz]; another one (by more than a fifth) is an error.
-        velocity: Whether logged velocities are sampled at the frame (by linear interpolation), or averaged over
-            the frame around it; with differentiated positions "past" takes the slope of the parabola through the
-            positions of the last 20 ms instead, noisier and late, but without a look ahead.
-        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment; "auto"
-            takes the one that explains the motion best, if it is significantly better than none.
+        rate: Expected rate of the log [Hz]; another one (by more than a fifth) is an error.
+        velocity: Whether logged velocities are sampled at the frame (by linear interpolation), or averaged over the
+            frame around it; with differentiated positions "past" takes the slope of the parabola through the positions
+            of the last 20 ms instead, noisier and late, but causal.
+        alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment; "auto" takes
+            the one that explains the motion best, if it is significantly better than none.
         max_gap: Longest time between two rows that is interpolated [s]; a longer one begins a new episode.
-        episodes: npz: array of offsets (run k is rows offsets[k]:offsets[k + 1]); CSV: column whose change begins
-            a new run.
-        split: Array (npz, one value a run) or column (CSV) that is 0 for training, 1 validation, 2 test; may be
-            absent from a file.
-        group: Array (npz) or column (CSV) that says which group a run belongs to; may be absent from a file.
+        episodes: npz: array of offsets (run k is rows offsets[k]:offsets[k + 1]); CSV: column whose change begins a
+            new run.
+        split: Array (npz, one value a run) or column (CSV) that is 0 for training, 1 validation, 2 test; like the next
+            two, it may be absent from a file.
+        group: Array (npz) or column (CSV) of the group that a run belongs to.
         together: Array (npz) or column (CSV) that is equal for runs of the same event, which a random split never
-            divides; may be absent from a file.
+            divides.
         group_names: npz: array of the names of groups, where `group` holds indexes.
         run_names: npz: array of the names of runs.
         select_groups: Patterns (with * and ?) of the groups that are read; empty for all.
         select_runs: Patterns (with * and ?) of the runs that are read; empty for all.
-        delimiter: CSV: what separates columns.
-        comment: CSV: what a line of comment begins with.
+        delimiter: CSV: separator of columns.
+        comment: CSV: beginning of a comment line.
     """
 
     aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points"}
 
-    format: Literal["csv", "npz"]
+    format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
     control: dict[str, Column] = msgspec.field(default_factory=dict)
     qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
@@ -130,6 +136,7 @@ class ColumnMap(Config, frozen=True):
     comment: str = "#"
 
     def __post_init__(self) -> None:
+        READERS.require(self.format)
         if (self.time is None) == (self.period is None):
             raise ValueError("give either time (a column) or period (seconds)")
         if isinstance(self.period, str) and self.format != "npz":
@@ -144,11 +151,8 @@ class ColumnMap(Config, frozen=True):
             raise ValueError(f"alignment is {self.alignment} s; valid: 'auto' or at most one second")
         if len(self.delimiter) != 1:
             raise ValueError(f"delimiter is {self.delimiter!r}; valid: one character")
-        coordinates = [
-            *self.q.values(),
-            *self.control.values(),
-            *(self.qd.values() if self.qd != "differentiate" else ()),
-        ]
+        velocities = () if self.qd == "differentiate" else self.qd.values()
+        coordinates = [*self.q.values(), *self.control.values(), *velocities]
         if not (self.q or self.floating):
             raise ValueError("q and floating are both empty; name the columns of the positions")
         if any(not column.columns for column in coordinates):
@@ -168,14 +172,14 @@ class ColumnMap(Config, frozen=True):
 
     def _expanded(self, kind: Literal["free", "ball"], what: int) -> dict[str, Column]:
         """Return columns of position (0) or velocity (1) of the floating joints of a kind, by coordinate."""
-        found = {}
+        columns: dict[str, Column] = {}
         for name, joint in self.floating.items():
             if bool(joint.position) == (kind == "free"):
                 spec = JointSpec(name=name, kind=kind)
-                names, columns = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
-                pairs = zip(names, columns(), strict=True)
-                found |= {n: Column(column=column, unit=unit) for n, (column, unit) in pairs}
-        return found
+                names, listed = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
+                pairs = zip(names, listed(), strict=True)
+                columns |= {n: Column(column=column, unit=unit) for n, (column, unit) in pairs}
+        return columns
 
     def factors(self, spec: StateSpec, where: str) -> dict[str, dict[str, float]]:
         """Return, for q, qd and control, the factor from logged to SI value of each coordinate, in order of `spec`.
@@ -184,15 +188,14 @@ class ColumnMap(Config, frozen=True):
             InputError: A coordinate is missing or unknown, or a unit does not fit.
         """
         self._check_floating(spec, where)
-        wanted = {"q": position_units(spec), "control": control_units(spec)}
-        given = {"q": self.positions, "control": self.control}
+        wanted = state_units(spec)
+        given = {"q": self.positions, "qd": self.velocities, "control": self.control}
         if self.qd == "differentiate":
-            free = [joint.name for joint in spec.joints if joint.kind in {"ball", "free"}]
-            if free:
-                raise InputError(f"{where}: qd of {free[0]!r} cannot be differentiated; give its columns")
-        else:
-            wanted["qd"], given["qd"] = velocity_units(spec), self.velocities
-        found: dict[str, dict[str, float]] = {"qd": {}}
+            turning = [joint.name for joint in spec.joints if not joint.scalar]
+            if turning:
+                raise InputError(f"{where}: qd of {turning[0]!r} cannot be differentiated; give its columns")
+            wanted["qd"] = {}
+        factors: dict[str, dict[str, float]] = {}
         for what, units in wanted.items():
             columns = given[what]
             wrong = [name for name in columns if name not in units]
@@ -202,17 +205,17 @@ class ColumnMap(Config, frozen=True):
                 raise InputError(
                     f"{where}: {what} {trouble}; coordinates of {spec.robot!r}: {', '.join(units) or '(none)'}"
                 )
-            found[what] = {
+            factors[what] = {
                 name: factor(columns[name].unit, unit, f"{where}: {what} of {name!r}")
                 * columns[name].scale
                 * columns[name].sign
                 * (self.length_scale if unit in {"m", "m/s"} else 1.0)
                 for name, unit in units.items()
             }
-        return found
+        return factors
 
     def _check_floating(self, spec: StateSpec, where: str) -> None:
-        kinds = {joint.name: joint.kind for joint in spec.joints if joint.kind in {"free", "ball"}}
+        kinds = {joint.name: joint.kind for joint in spec.joints if not joint.scalar}
         for name in self.floating:
             if name not in kinds:
                 raise InputError(
@@ -225,6 +228,11 @@ class ColumnMap(Config, frozen=True):
             if bool(self.floating[name].position) != (kind == "free"):
                 need = "needs" if kind == "free" else "has no"
                 raise InputError(f"{where}: the {kind} joint {name!r} {need} position and linear_velocity")
+
+
+def is_log(path: Path) -> bool:
+    """Return whether a file is a log, by its suffix, and no store."""
+    return path.suffix.lower().removeprefix(".") in READERS
 
 
 def read_column_map(path: Path) -> ColumnMap:

@@ -21,9 +21,8 @@ def read_csv(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
         InputError: The file cannot be read, columns are missing, or cells are no finite numbers.
     """
     table = _Table(path, columns)
-    rows = table.rows
-    converted = convert(columns, spec, table.numbers, rows, str(path))
-    bounds = _bounds(table, columns, rows)
+    converted = convert(columns, spec, table.numbers, table.rows, str(path))
+    bounds = _bounds(table, columns)
     check_velocities(columns, spec, converted, bounds, str(path))
     runs = []
     for index, (begin, end) in enumerate(pairwise(bounds)):
@@ -55,8 +54,8 @@ class _Table:
             raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a CSV file") from None
         self.rows = len(self._cells)
         if not self.names or not self.rows:
-            found = "is empty" if not self.names else "has a header but no rows"
-            raise InputError(f"{path}: {found}; expected a CSV file with a header line and rows")
+            trouble = "is empty" if not self.names else "has a header but no rows"
+            raise InputError(f"{path}: {trouble}; expected a CSV file with a header line and rows")
         self._check_names(columns)
         self._check_lengths()
 
@@ -94,11 +93,11 @@ class _Table:
                 )
 
 
-def _bounds(table: _Table, columns: ColumnMap, rows: int) -> list[int]:
+def _bounds(table: _Table, columns: ColumnMap) -> list[int]:
     if columns.episodes is None:
-        return [0, rows]
+        return [0, table.rows]
     labels = table.texts(columns.episodes)
-    return [0, *(row for row in range(1, rows) if labels[row] != labels[row - 1]), rows]
+    return [0, *(row for row in range(1, table.rows) if labels[row] != labels[row - 1]), table.rows]
 
 
 def _is_number(cell: str) -> bool:

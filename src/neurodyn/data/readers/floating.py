@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies whose logged pose has a quaternion: which columns they are in, and in which order and axes.
+"""Bodies whose logged pose has a quaternion: their columns, and the order and axes of these.
 
-Logs disagree on whether the scalar of a quaternion comes first or last, and on whether a velocity is in world
-or in body axes. Both are declared, and checked: the angular velocity must fit the differences of the
-quaternions better than under any other reading.
+Logs disagree on whether the scalar of a quaternion comes first or last, and on whether a velocity is in world or in
+body axes. Both are declared, and checked: the angular velocity must fit the differences of the quaternions better than
+under any other reading.
 """
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
+from neurodyn.core.joint_kinds import Place
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import JointSpec, StateSpec
 
@@ -37,10 +37,10 @@ class Floating(Config, frozen=True):
         quaternion: Rotation, body to world.
         order: Whether the scalar of the quaternion is last or first.
         angular_velocity: Angular velocity.
-        angular_axes: Axes that it is in; for a ball joint, "world" stands for the axes of the parent.
+        angular_axes: Axes of the angular velocity; for a ball joint, "world" stands for the axes of the parent.
         position: Position of the body's origin in the world; empty for a ball joint.
         linear_velocity: Linear velocity; empty for a ball joint.
-        linear_axes: Axes that it is in.
+        linear_axes: Axes of the linear velocity.
         linear_of: The point whose velocity it is.
         center_of_mass: Centre of mass in the body's frame [m].
         position_unit: Unit of the position; empty for m.
@@ -91,17 +91,8 @@ class Floating(Config, frozen=True):
         return [(name, self.linear_unit) for name in linear] + angular
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a joint with a quaternion lies in q and qd."""
-
-    quaternion: slice
-    linear: slice
-    angular: slice
-
-
 def to_newton(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
-    """Turn velocities into Newton's convention, in place: of the centre of mass, in world axes.
+    """Convert velocities into Newton's convention, in place: of the centre of mass, in world axes.
 
     Args:
         floating: The declared bodies, by joint.
@@ -126,11 +117,7 @@ def to_newton(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd:
 
 
 def check_quaternions(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, where: str) -> None:
-    """Check that the quaternions of all bodies are unit (to 1 %).
-
-    Raises:
-        InputError: One is not.
-    """
+    """Refuse quaternions that are not unit (to 1 %) with an InputError."""
     for joint, place in _places(spec):
         if joint.name not in floating:
             continue
@@ -218,15 +205,15 @@ def _angular_misfits(
     declared: Floating, quaternion: np.ndarray, velocity: np.ndarray, rows: np.ndarray, steps: np.ndarray
 ) -> dict[str, tuple[float, float]]:
     """Return median misfit and median speed for each reading of order and axes."""
-    found = {}
+    misfits = {}
     for order, axes in product(_ORDERS, _AXES):
         # Under the other order, what was taken for (x, y, z, w) was (y, z, w, x), or the other way round.
         shift = 0 if order == declared.order else (1 if declared.order == "wxyz" else -1)
         read = np.roll(quaternion, shift, axis=1)
         rate = rotation_between(read[rows], read[rows + 1]) / steps[:, None]
-        told = velocity if axes == "world" else rotate(read[rows], velocity)
-        found[f"order: {order}, angular_axes: {axes}"] = _misfit(told, rate)
-    return found
+        logged = velocity if axes == "world" else rotate(read[rows], velocity)
+        misfits[f"order: {order}, angular_axes: {axes}"] = _misfit(logged, rate)
+    return misfits
 
 
 def _linear_misfits(quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarray) -> dict[str, tuple[float, float]]:
@@ -237,12 +224,12 @@ def _linear_misfits(quaternion: np.ndarray, velocity: np.ndarray, rate: np.ndarr
     }
 
 
-def _misfit(told: np.ndarray, rate: np.ndarray) -> tuple[float, float]:
+def _misfit(logged: np.ndarray, rate: np.ndarray) -> tuple[float, float]:
     """Return the median distance of two velocities, and the median speed, over the faster half of the rows."""
     # Noise of the poses makes a body at rest seem to move; a tenth of it is believed.
-    speed = np.maximum(np.linalg.norm(told, axis=1), 0.1 * np.linalg.norm(rate, axis=1))
+    speed = np.maximum(np.linalg.norm(logged, axis=1), 0.1 * np.linalg.norm(rate, axis=1))
     fast = speed >= np.median(speed)
-    return float(np.median(np.linalg.norm(told - rate, axis=1)[fast])), float(np.median(speed[fast]))
+    return float(np.median(np.linalg.norm(logged - rate, axis=1)[fast])), float(np.median(speed[fast]))
 
 
 def _judge(
@@ -264,17 +251,9 @@ def _judge(
     )
 
 
-def _places(spec: StateSpec) -> list[tuple[JointSpec, _Place]]:
-    """Return where each joint with a quaternion lies in q and qd."""
-    found, row, dof = [], 0, 0
-    for joint in spec.joints:
-        width, dofs = len(joint.q_names), len(joint.qd_names)
-        if joint.kind in {"free", "ball"}:
-            angular = dof + dofs - 3
-            place = _Place(slice(row + width - 4, row + width), slice(dof, angular), slice(angular, dof + dofs))
-            found.append((joint, place))
-        row, dof = row + width, dof + dofs
-    return found
+def _places(spec: StateSpec) -> list[tuple[JointSpec, Place]]:
+    """Return the columns of each joint with a quaternion in q and qd."""
+    return [(joint, place) for joint, place in zip(spec.joints, spec.places, strict=True) if not joint.scalar]
 
 
 def _listed(names: Names, width: int) -> tuple[str, ...]:

@@ -11,20 +11,18 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, package_versions
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table, package_versions
 from neurodyn.data.readers.alignment import Alignment, measure
-from neurodyn.data.readers.column_map import ColumnMap, read_column_map
-from neurodyn.data.readers.csv import read_csv
-from neurodyn.data.readers.npz import read_npz
+from neurodyn.data.readers.column_map import READERS, ColumnMap, is_log, read_column_map
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import Frames, check_rate, resample, segments
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
+from neurodyn.data.writer import require_store_name
 
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 """Where the split comes from: the log itself (else random), one split for all, or random by run."""
 
-_READERS = {"csv": read_csv, "npz": read_npz}
 _TEST_FRACTION = 0.2
 _MOST_LISTED = 20
 
@@ -42,10 +40,10 @@ def read_logs(
 
     Args:
         files: Files, all of the column map's format.
-        columns: What their columns mean.
+        columns: Meaning of their columns.
         spec: Coordinates and dt of the robot.
         split: Where the split of training, validation and test comes from.
-        without_split: With split="declared", what runs are for whose log does not say; None for a random split
+        without_split: With split="declared", the split of runs whose log does not name one; None for a random split
             by run (7 : 1 : 2). Fewer than three runs are cut in time instead, in the same proportion.
         seed: Seed of the random split.
 
@@ -56,8 +54,10 @@ def read_logs(
         raise InputError("no log file given; expected at least one path")
     runs, pieces = _read_runs([Path(file) for file in files], columns, spec)
     averaged, past = columns.velocity == "averaged", columns.velocity == "past"
+    # No test data decide on the alignment, where there are others.
+    measured = [piece for piece in pieces if piece.split != Split.TEST] or pieces
     declared = None if columns.alignment == "auto" else columns.alignment
-    alignment = measure(_for_measuring(pieces), spec, averaged=averaged, declared=declared)
+    alignment = measure(measured, spec, averaged=averaged, declared=declared)
     episodes = [
         (piece, frames)
         for piece in pieces
@@ -67,12 +67,10 @@ def read_logs(
         raise InputError(
             f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs"
         )
-    dropped = len(pieces) - len(episodes)
+    notes = _notes(files, columns, runs, pieces, len(pieces) - len(episodes), spec, alignment)
     splits = _splits(episodes, runs, split, without_split, seed)
     if splits is None:
         episodes, splits = _cut_in_time(episodes)
-    groups = tuple(dict.fromkeys(run.group for run in runs if run.group))
-    notes = _notes(files, columns, runs, pieces, dropped, spec, alignment)
     header = StoreHeader(
         spec=spec,
         source="log",
@@ -80,7 +78,7 @@ def read_logs(
         contact_points=columns.contact_points,
         versions=package_versions(),
         notes=notes,
-        groups=groups,
+        groups=tuple(dict.fromkeys(run.group for run in runs if run.group)),
         runs=tuple(dict.fromkeys(run.name for run in runs)),
     )
     return _build(header, episodes, splits)
@@ -98,11 +96,9 @@ def import_logs(
     """Read log files, write them as a store, and return it; see `read_logs`.
 
     Raises:
-        InputError: As `read_logs`; or `out` is not named as a store is (it might be one of the logs), or cannot
-            be written.
+        InputError: As `read_logs`; or `out` is not named as a store is, or cannot be written.
     """
-    if out.suffix.lower() not in {".h5", ".hdf5"}:
-        raise InputError(f"{out}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
+    require_store_name(out)
     store = read_logs(files, columns, spec, split=split, seed=seed)
     store.write(out)
     return store
@@ -122,8 +118,7 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None)
         InputError: The file is missing or malformed, or of another robot.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in {".npz", ".csv"}:
+    if not is_log(path):
         store = Store.open(path)
         different = spec.differences(store.header.spec)
         if different:
@@ -137,7 +132,7 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None)
             "`neurodyn import`, or `log:` in the robot's declaration"
         )
     columns = read_column_map(column_map)
-    if f".{columns.format}" != suffix:
+    if f".{columns.format}" != path.suffix.lower():
         raise InputError(
             f"{path}: the column map {column_map} reads .{columns.format} files; give one, or a store (.h5)"
         )
@@ -149,19 +144,14 @@ def _read_runs(files: list[Path], columns: ColumnMap, spec: StateSpec) -> tuple[
     columns.factors(spec, "column map")
     runs, pieces = [], []
     for file in files:
-        found = _READERS[columns.format](file, columns, spec)
-        for run in found:
+        read = READERS[columns.format](file, columns, spec)
+        for run in read:
             check_rate(run, columns, spec.dt, str(file))
             pieces += segments(run, columns.max_gap)
-        runs += found
+        runs += read
     if not runs:
         raise InputError(f"{files[0]}: no run is selected; check select_groups and select_runs of the column map")
     return runs, pieces
-
-
-def _for_measuring(pieces: list[RawRun]) -> list[RawRun]:
-    """Pieces that are not for testing, so that no test data decide on the alignment; all, if there are none."""
-    return [piece for piece in pieces if piece.split != Split.TEST] or pieces
 
 
 def _splits(
@@ -204,13 +194,14 @@ def _cut_in_time(episodes: list[tuple[RawRun, Frames]]) -> tuple[list[tuple[RawR
 
 def _build(header: StoreHeader, episodes: list[tuple[RawRun, Frames]], splits: list[Split]) -> Store:
     spec = header.spec
-    lengths = np.array([len(frames.control) for _, frames in episodes])
-    table = np.zeros(len(episodes), EPISODE)
-    table["length"], table["start"] = lengths, np.cumsum(lengths + 1) - lengths - 1
-    table["world"], table["status"], table["split"] = -1, Status.LOG, splits
-    table["run"] = [header.runs.index(piece.name) for piece, _ in episodes]
-    table["group"] = [header.groups.index(piece.group) if piece.group else -1 for piece, _ in episodes]
-    rows = np.zeros((int((lengths + 1).sum()), spec.nq + spec.nv + spec.nu), np.float32)
+    table = episode_table(
+        [len(frames.control) for _, frames in episodes],
+        status=Status.LOG,
+        split=splits,
+        run=[header.runs.index(piece.name) for piece, _ in episodes],
+        group=[header.groups.index(piece.group) if piece.group else -1 for piece, _ in episodes],
+    )
+    rows = np.zeros((int((table["length"] + 1).sum()), spec.nq + spec.nv + spec.nu), np.float32)
     for record, (_, frames) in zip(table, episodes, strict=True):
         begin, end = int(record["start"]), int(record["start"] + record["length"])
         rows[begin : end + 1, : spec.nq] = frames.q

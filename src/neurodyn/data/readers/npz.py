@@ -23,15 +23,13 @@ def read_npz(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
     arrays = _Arrays(path)
     rows = arrays.rows(columns.time or next(iter(columns.positions.values())).columns[0])
     arrays.check_widths(columns)
-    converted = convert(
-        columns, spec, lambda name: arrays.column(name, rows), rows, str(path), _period(arrays, columns)
-    )
+    period = _period(arrays, columns)
+    converted = convert(columns, spec, lambda name: arrays.column(name, rows), rows, str(path), period)
     offsets = _offsets(arrays, columns, rows)
     check_velocities(columns, spec, converted, offsets.tolist(), str(path))
     count = len(offsets) - 1
-    names = arrays.texts(columns.run_names, count) or [
-        f"{path.stem}/{index}" if count > 1 else path.stem for index in range(count)
-    ]
+    stems = [f"{path.stem}/{index}" if count > 1 else path.stem for index in range(count)]
+    names = arrays.texts(columns.run_names, count) or stems
     groups, splits = _groups(arrays, columns, count), _splits(arrays, columns, count)
     events = arrays.texts(columns.together, count)
     runs = []

@@ -22,7 +22,7 @@ class RawRun:
     Attributes:
         name: Name of the run.
         group: Name of its group; empty where there is none.
-        split: What it is for; None where the log does not say.
+        split: Its split; None where the log does not say.
         time: Time of each row [s], increasing, shape [N].
         q: Positions [rad or m], shape [N, nq].
         qd: Velocities [rad/s or m/s], shape [N, nv]; None where they follow from the positions.
@@ -56,27 +56,26 @@ def convert(
         raw: Returns a column by name as float64 numbers, shape [N].
         rows: Rows N.
         where: The file, for error messages.
-        period: Time between two rows [s], where the file says so itself.
+        period: Time between two rows [s], where the file gives it.
 
     Raises:
         InputError: A column is missing, a number in it is not finite, or a quaternion not unit.
     """
     factors = columns.factors(spec, where)
     given = {"q": columns.positions, "qd": columns.velocities, "control": columns.control}
-    found = {}
+    arrays = {}
     for what, coordinates in factors.items():
-        array = np.empty((rows, len(coordinates)))
+        arrays[what] = np.empty((rows, len(coordinates)))
         for index, (name, size) in enumerate(coordinates.items()):
-            array[:, index] = _value(given[what][name], raw, size, rows, where)
-        found[what] = array
-    check_quaternions(columns.floating, spec, found["q"], where)
+            arrays[what][:, index] = _value(given[what][name], raw, size, rows, where)
+    check_quaternions(columns.floating, spec, arrays["q"], where)
     if columns.time is None:
-        found["time"] = np.arange(rows) * (period if period is not None else float(columns.period or 0.0))
+        arrays["time"] = np.arange(rows) * (period if period is not None else float(columns.period or 0.0))
     else:
         time = raw(columns.time)
         _check_finite(time, columns.time, where)
-        found["time"] = time * factor(columns.time_unit, "s", f"{where}: time_unit")
-    return found
+        arrays["time"] = time * factor(columns.time_unit, "s", f"{where}: time_unit")
+    return arrays
 
 
 def check_velocities(
@@ -137,16 +136,15 @@ def cut(
 
 def selected(columns: ColumnMap, group: str, name: str) -> bool:
     """Return whether a run is to be read; a run without a group passes the selection of groups."""
-    by_group = not group or _matches(columns.select_groups, group)
-    return by_group and _matches(columns.select_runs, name)
+
+    def matches(patterns: tuple[str, ...], label: str) -> bool:
+        return not patterns or any(fnmatchcase(label, pattern) for pattern in patterns)
+
+    return (not group or matches(columns.select_groups, group)) and matches(columns.select_runs, name)
 
 
 def parse_split(value: object, where: str) -> Split:
-    """Return the split that a number or word stands for.
-
-    Raises:
-        InputError: It stands for none.
-    """
+    """Return the split that a number or word stands for, or raise an InputError."""
     text = str(value).strip().lower()
     for split in Split:
         if text in {str(int(split)), f"{int(split)}.0", split.name.lower()}:
@@ -172,7 +170,3 @@ def _check_finite(values: np.ndarray, name: str, where: str) -> None:
             f"{where}: column {name!r} holds {values[row]} in row {row} ({int(bad.sum())} such rows); expected finite "
             "numbers: remove those rows, a gap in time begins a new episode"
         )
-
-
-def _matches(patterns: tuple[str, ...], name: str) -> bool:
-    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)

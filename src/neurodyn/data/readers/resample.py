@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From uneven time stamps to the frames of a robot.
+r"""From uneven time stamps to the frames of a robot.
 
-Positions are interpolated by cubic Hermite polynomials whose slopes come from the positions, because logged
-velocities are noisier and often late; velocities are sampled or averaged; and the control of a frame is the
-mean of the held signal during it, because that is the impulse the robot received.
+Positions are interpolated by cubic Hermite polynomials whose slopes come from the positions, because logged velocities
+are noisier and often late; velocities are sampled or averaged; and the control of a frame is the mean of the held
+signal during it, $\frac1{dt} \int u\,dt$, because that is the impulse that the robot received.
 """
 
 from dataclasses import dataclass, replace
@@ -61,17 +61,10 @@ def check_rate(run: RawRun, columns: ColumnMap, dt: float, where: str) -> None:
 def segments(run: RawRun, max_gap: float) -> list[RawRun]:
     """Split a run where two rows are more than `max_gap` [s] apart; pieces of one row are dropped."""
     breaks = np.flatnonzero(np.diff(run.time) > max_gap) + 1
-    bounds = [0, *breaks.tolist(), len(run.time)]
+    pieces = [slice(a, b) for a, b in pairwise([0, *breaks.tolist(), len(run.time)]) if b - a > 1]
     return [
-        replace(
-            run,
-            time=run.time[a:b],
-            q=run.q[a:b],
-            qd=None if run.qd is None else run.qd[a:b],
-            control=run.control[a:b],
-        )
-        for a, b in pairwise(bounds)
-        if b - a > 1
+        replace(run, time=run.time[s], q=run.q[s], qd=None if run.qd is None else run.qd[s], control=run.control[s])
+        for s in pieces
     ]
 
 
@@ -85,7 +78,7 @@ def resample(
         spec: Coordinates and dt of the robot.
         delay: Time from a logged control to its effect [s].
         averaged: Whether logged velocities are averaged over the frame around each sample.
-        margin: Time that is left out at both ends [s]; None for as little as the delay asks for.
+        margin: Time that is left out at both ends [s]; None for as little as the delay requires.
         past: Whether velocities that are not logged come from past positions alone, see `past_slopes`; positions do
             where frames fall on rows.
     """
@@ -107,10 +100,11 @@ def resample(
         # Over all positions the velocity coordinates are those of single-axis joints: same columns.
         qd = (hermite(time, run.q, slopes, grid + half) - hermite(time, run.q, slopes, grid - half)) / dt
     elif averaged:
-        area = _trapezoids(time, run.qd)
+        pieces = 0.5 * (run.qd[1:] + run.qd[:-1]) * np.diff(time)[:, None]
+        area = np.concatenate((np.zeros((1, run.qd.shape[1])), np.cumsum(pieces, axis=0)))
         qd = (_trapezoid_at(time, run.qd, area, grid + half) - _trapezoid_at(time, run.qd, area, grid - half)) / dt
     else:
-        qd = _linear(time, run.qd, grid)
+        qd = np.stack([np.interp(grid, time, column) for column in run.qd.T], axis=1)
     impulse = held_integral(time, run.control, grid - delay)
     return Frames(q, qd, np.diff(impulse, axis=0) / dt)
 
@@ -165,23 +159,11 @@ def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
 
 
 def _normalised(q: np.ndarray, spec: StateSpec) -> np.ndarray:
-    begin = 0
-    for joint in spec.joints:
-        width = len(joint.q_names)
-        if joint.kind in {"ball", "free"}:
-            quaternion = q[:, begin + width - 4 : begin + width]
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            quaternion = q[:, place.quaternion]
             quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
-        begin += width
     return q
-
-
-def _linear(time: np.ndarray, value: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return np.stack([np.interp(at, time, column) for column in value.T], axis=1)
-
-
-def _trapezoids(time: np.ndarray, value: np.ndarray) -> np.ndarray:
-    pieces = 0.5 * (value[1:] + value[:-1]) * np.diff(time)[:, None]
-    return np.concatenate((np.zeros((1, value.shape[1])), np.cumsum(pieces, axis=0)))
 
 
 def _trapezoid_at(time: np.ndarray, value: np.ndarray, area: np.ndarray, at: np.ndarray) -> np.ndarray:

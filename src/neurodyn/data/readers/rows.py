@@ -2,8 +2,8 @@
 """Reading and writing headerless rows of legged robots (`data.rows`), aligned and cut into episodes.
 
 Row t of such a file holds the action that *produced* its state. A store holds the control that acts during the frame
-that begins at a row, so actions move up by one row; that of an episode's first row belongs to a state that nobody
-has kept, and is dropped.
+that begins at a row, so actions move up by one row; that of an episode's first row belongs to an unknown state and is
+dropped.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,11 @@ import numpy as np
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.config import describe_os_error, to_dict
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, package_versions
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table, package_versions
 from neurodyn.data.rows import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
+from neurodyn.data.writer import require_store_name
 
 _TEST_FRACTION = 0.1
 
@@ -27,8 +28,8 @@ def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None =
 
     Args:
         files: CSV files.
-        layout: What their columns are.
-        split: What all episodes are for; None for a random split by episode.
+        layout: Meaning of their columns.
+        split: Split of all episodes; None for a random split by episode.
         seed: Seed of the random split.
 
     Raises:
@@ -46,13 +47,8 @@ def read_rows(files: Sequence[Path], layout: RowLayout, *, split: Split | None =
             runs.append(run)
     if not pieces:
         raise InputError(f"{files[0]}: no episode has two rows; a transition needs a row before and one after it")
-    table = np.zeros(len(pieces), EPISODE)
-    table["length"] = [len(piece) - 1 for piece in pieces]
-    ends = np.cumsum(table["length"].astype(np.int64) + 1)
-    table["start"] = ends - table["length"] - 1
-    table["world"], table["group"] = -1, -1
-    table["run"], table["status"] = runs, statuses
-    table["split"] = assign_splits(len(pieces), seed, test=_TEST_FRACTION) if split is None else split
+    splits = assign_splits(len(pieces), seed, test=_TEST_FRACTION) if split is None else split
+    table = episode_table([len(piece) - 1 for piece in pieces], run=runs, status=statuses, split=splits)
     header = StoreHeader(
         spec=layout.spec,
         source="log",
@@ -73,21 +69,18 @@ def import_rows(
     Raises:
         InputError: As `read_rows`; or `out` is not named as a store is, or cannot be written.
     """
-    if out.suffix.lower() not in {".h5", ".hdf5"}:
-        raise InputError(f"{out}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
+    require_store_name(out)
     store = read_rows(files, layout, split=split, seed=seed)
     store.write(out)
     return store
 
 
 def write_rows(store: Store, path: str | Path, layout: RowLayout) -> None:
-    """Write the trajectories of a store as rows, atomically.
-
-    The action of an episode's first row is that of no frame: zero.
+    """Write the trajectories of a store as rows, atomically; the action of an episode's first row is zero.
 
     Raises:
-        InputError: The store is of other data than the layout, the layout has no way to say how its episodes end, or
-            the file cannot be written.
+        InputError: The store does not fit the layout, the layout cannot mark how its episodes end, or the file cannot
+            be written.
     """
     different = layout.spec.differences(store.header.spec)
     if different:
@@ -169,7 +162,7 @@ def _episodes(rows: np.ndarray, layout: RowLayout, where: str) -> list[tuple[int
             f"{where}: no row says where an episode ends; declare episode_length, time_out: true (a further column), "
             "or continuous: true (one recording)"
         )
-    found, begin = [], 0
+    episodes, begin = [], 0
     while begin < len(rows):
         flags = np.flatnonzero((failed | timed)[begin : begin + limit])
         end = begin + (int(flags[0]) + 1 if len(flags) else min(limit, len(rows) - begin))
@@ -178,6 +171,6 @@ def _episodes(rows: np.ndarray, layout: RowLayout, where: str) -> list[tuple[int
         else:
             status = Status.COMPLETE if timed[end - 1] or end - begin == layout.episode_length else Status.LOG
         if end - begin > 1:
-            found.append((begin, end, status))
+            episodes.append((begin, end, status))
         begin = end
-    return found
+    return episodes

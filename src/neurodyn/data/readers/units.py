@@ -17,13 +17,6 @@ _UNITS: dict[str, dict[str, float]] = {
     "N": {"N": 1.0, "mN": 1e-3, "kN": 1e3, "kgf": 9.80665},
     "1": {"1": 1.0, "%": 1e-2},
 }
-_VELOCITY = {
-    "revolute": ("rad/s",),
-    "prismatic": ("m/s",),
-    "ball": ("rad/s",) * 3,
-    "free": ("m/s",) * 3 + ("rad/s",) * 3,
-}
-_EFFORT = {"revolute": "N m", "prismatic": "N"}
 
 
 def factor(unit: str, quantity: str, where: str) -> float:
@@ -43,20 +36,10 @@ def factor(unit: str, quantity: str, where: str) -> float:
     return known[unit or quantity]
 
 
-def position_units(spec: StateSpec) -> dict[str, str]:
-    """Return the SI unit of each position coordinate."""
-    return dict(zip(spec.q_names, spec.q_units, strict=True))
-
-
-def velocity_units(spec: StateSpec) -> dict[str, str]:
-    """Return the SI unit of each velocity coordinate."""
-    return {name: u for joint in spec.joints for name, u in zip(joint.qd_names, _VELOCITY[joint.kind], strict=True)}
-
-
-def control_units(spec: StateSpec) -> dict[str, str]:
-    """Return the SI unit of each control: of a torque or force, or of a position where controls are targets."""
-    if spec.control_kind == "target":
-        positions = position_units(spec)
-        return {name: positions[name] for name in spec.controls}
-    kinds = {joint.name: joint.kind for joint in spec.joints}
-    return {name: _EFFORT.get(kinds.get(name, ""), "N m") for name in spec.controls}
+def state_units(spec: StateSpec) -> dict[str, dict[str, str]]:
+    """Return the SI unit of each coordinate of "q", "qd" and "control" by its name."""
+    return {
+        "q": dict(zip(spec.q_names, spec.q_units, strict=True)),
+        "qd": dict(zip(spec.qd_names, spec.qd_units, strict=True)),
+        "control": dict(zip(spec.controls, spec.control_units, strict=True)),
+    }

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.scene import Scene
+from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.control import frame_torque, require_torques
-from neurodyn.dynamics.declared import reach
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import Robot
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Worlds:
     gravity: Tensor | None
 
 
-class AnalyticDynamics:
+class AnalyticDynamics(BaseDynamics):
     """Newton's solver as the robot declares it. The state is complete, so the carry holds no history.
 
     The simulation worlds are scratch space: every step writes all of their state first, so nothing is
@@ -53,10 +53,7 @@ class AnalyticDynamics:
         device: Warp device.
     """
 
-    differentiable = False
     kind = "analytic"
-    network = "analytic"
-    fingerprint = None
 
     def __init__(self, robot: Robot, *, substeps: int | None = None, device: str = "cpu") -> None:
         """Take a robot.
@@ -66,7 +63,7 @@ class AnalyticDynamics:
             substeps: Solver steps in one frame; None for the declared number.
             device: Warp device.
         """
-        self.robot = robot
+        self.robot: Robot = robot  # pyright: ignore[reportIncompatibleVariableOverride]
         self.spec = robot.spec
         self._substeps = substeps
         self.device = device
@@ -98,42 +95,26 @@ class AnalyticDynamics:
         contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
         return carry, Step(State(q, qd), contacts=contacts)
 
-    step_ = step
-
     def parameters(self) -> Iterator[Tensor]:
         """Return the weights: none."""
         return iter(())
 
-    def reset(self, carry: Worlds, context: State | Window, mask: Tensor) -> Worlds:
+    def reset(self, carry: Worlds, context: State | Window, mask: WorldMask) -> Worlds:
         """Return the carry as it is: the state is complete and nothing is remembered."""
         return carry
 
     @torch.no_grad()
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
         state = present_state(context)
         q, qd = self.begin(context, environment).simulator.rollout(state.q, state.qd, controls)
         return Trajectory(q, qd)
 
-    def quantities(
-        self,
-        state: State,
-        step: Step | None = None,
-        *,
-        torque: Tensor | None = None,
-        environment: Environment | None = None,
-    ) -> Quantities:
-        """Return what is known of a state by name; see `Dynamics.quantities`."""
-        given = None if environment is None else environment.gravity
-        return state_quantities(
-            self.spec, state, owner=f"analytic dynamics of {self.spec.robot!r}", step=step, torque=torque,
-            com=self._com, gravity=self._gravity if given is None else given, contact_names=tuple(self.robot.contacts),
-            more=reach(self.robot, state),
-        )  # fmt: skip
-
     @cached_property
-    def _com(self) -> Tensor | None:
+    def base_com(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Centre of mass of a floating base in its own frame [m], shape [3]."""
         if self.robot.fixed_base:
             return None
@@ -143,8 +124,9 @@ class AnalyticDynamics:
         return torch.tensor(fingerprint(build(self.robot, worlds=1)).bodies[0].com)
 
     @cached_property
-    def _gravity(self) -> Tensor:
-        return torch.tensor(self.robot.gravity)
+    def home(self) -> Environment:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The robot's own gravity, in free space."""
+        return Environment(gravity=torch.tensor(self.robot.gravity))
 
     def _simulator(self, worlds: int, scene: Scene | None) -> "ReferenceSimulator":
         from neurodyn.sim.reference import ReferenceSimulator

@@ -1,2 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid dynamics."""
+"""Hybrid dynamics: identified rigid bodies, with networks where a blueprint puts them."""
+
+from neurodyn.dynamics.kinds import Kind
+
+KIND = Kind("hybrid", "hybrid model")
+KIND.add("artifact", "neurodyn.dynamics.hybrid.artifact:HYBRID")

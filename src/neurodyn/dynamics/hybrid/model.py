@@ -15,15 +15,15 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import Parameter
 from neurodyn.core.scene import Plane, Scene
 from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque, require_torques
-from neurodyn.dynamics.declared import contact_names, declared, reach, touch
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
 from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
-from neurodyn.multibody.engine import GROUND, Engine, EngineConfig
+from neurodyn.multibody.engine import CONTACT_MODELS, GROUND, Engine, EngineConfig
 
 FAR = -1e3
 """Height of the ground where there is none [m]."""
@@ -40,7 +40,7 @@ class HybridCarry:
     environment: Environment
 
 
-class HybridDynamics(nn.Module):
+class HybridDynamics(LearnedDynamics):
     """Compiled rigid-body dynamics whose free quantities and networks are trainable.
 
     Gradients flow through `step` and `rollout` to the initial state, the torques, the free quantities and the weights.
@@ -55,7 +55,6 @@ class HybridDynamics(nn.Module):
         scene: The ground that is assumed where no environment is given; None for free space.
     """
 
-    differentiable = True
     kind = "hybrid"
 
     def __init__(
@@ -67,6 +66,7 @@ class HybridDynamics(nn.Module):
         fingerprint: Fingerprint | None = None,
         scene: Scene | None = None,
         *,
+        declaration: str | None = None,
         threads: int = 1,
         seed: int = 0,
     ) -> None:
@@ -79,14 +79,15 @@ class HybridDynamics(nn.Module):
             parameters: The free quantities.
             fingerprint: The articulation that the mechanism was taken from.
             scene: The ground that is assumed where no environment is given.
+            declaration: Name or path of the robot's declaration; None for the name in `spec`.
             threads: CPU threads among which worlds are split.
             seed: Seed of the first weights.
 
         Raises:
             InputError: A quantity that is named does not exist, or the blueprint forms a cycle.
         """
-        super().__init__()
-        self.spec, self.mechanism, self.scene, self.fingerprint = spec.with_context(0), mechanism, scene, fingerprint
+        super().__init__(spec.with_context(0), declaration)
+        self.mechanism, self.scene, self.fingerprint = mechanism, scene, fingerprint
         gravity = tuple(f"gravity.{axis}" for axis in "xyz")
         self._gravity_is_free = any(parameter.name in gravity for parameter in parameters)
         free = (*(parameter.name for parameter in parameters), *(() if self._gravity_is_free else gravity))
@@ -117,9 +118,14 @@ class HybridDynamics(nn.Module):
         return _layout(self.mechanism) if self.config.contact else None
 
     @property
-    def floating(self) -> bool:
-        """Whether the base floats."""
-        return self.mechanism.links[0].joint.kind == "free"
+    def home(self) -> Environment:
+        """The robot's own gravity, on the model's own ground."""
+        return self._home
+
+    @property
+    def base_com(self) -> Tensor:
+        """Centre of mass of the first link in its own frame [m], shape [3]."""
+        return torch.tensor(self.mechanism.links[0].com, dtype=torch.float64)
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
         """Return the carry of a batch of worlds.
@@ -130,42 +136,19 @@ class HybridDynamics(nn.Module):
         """
         return HybridCarry(self.resolve_environment(environment))
 
-    def resolve_environment(self, environment: Environment | None) -> Environment:
-        """Return the environment with what it leaves open filled in; errors as of `begin`."""
-        if environment is None:
-            return self._home
-        ground = environment.ground
-        if ground is not None and not ground.empty and self.config.contact is None:
-            raise InputError(
-                f"hybrid model of {self.spec.robot!r}: has no contact model and feels no ground; valid: no ground, or "
-                "contact: force (or impulse)"
-            )
-        gravity, own = environment.gravity, self._home.gravity
-        if gravity is None:
-            return Environment(gravity=own, ground=ground)
-        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own).abs().max() > 1e-3):
-            raise InputError(
-                f"hybrid model of {self.spec.robot!r}: its gravity is a free quantity and cannot be set from outside; "
-                "valid: no gravity, or a model that takes it as known"
-            )
-        return Environment(gravity=gravity, ground=ground)
-
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
         """Predict one frame."""
         torque = frame_torque(self.spec, state, control)
         path = self._run(carry.environment, state, torque[:, None])
         return carry, Step(State(path.q[:, 1], path.qd[:, 1]))
 
-    @torch.no_grad()
-    def step_(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
-        """Predict one frame without gradients."""
-        return self.step(carry, state, control)
-
-    def reset(self, carry: HybridCarry, context: State | Window, mask: Tensor) -> HybridCarry:
+    def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
         """Begin anew in some worlds; there is nothing to forget."""
         return carry
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         On planes the loop over time is compiled; on other grounds the contact points find the ground anew in every
@@ -174,27 +157,10 @@ class HybridDynamics(nn.Module):
         require_torques(self.spec, controls)
         return self._run(self.begin(context, environment).environment, present_state(context), controls)
 
-    def quantities(
-        self,
-        state: State,
-        step: Step | None = None,
-        *,
-        torque: Tensor | None = None,
-        environment: Environment | None = None,
-    ) -> Quantities:
-        """Return what is known of a state by name; see `Dynamics.quantities`."""
-        given = self._home.gravity if environment is None or environment.gravity is None else environment.gravity
-        com = state.q.new_tensor(self.mechanism.links[0].com) if self.floating else None
-        return state_quantities(
-            self.spec, state, owner=f"hybrid dynamics of {self.spec.robot!r}", step=step, torque=torque, com=com,
-            gravity=given, more=self._declared(state, environment),
-            contact_names=contact_names(declared(self.spec.robot)),
-        )  # fmt: skip
-
     def simulate(
         self,
         state: State,
-        controls: Tensor,
+        controls: Controls,
         parameters: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
@@ -211,16 +177,28 @@ class HybridDynamics(nn.Module):
         require_torques(self.spec, controls)
         return self._run(self.begin(state, environment).environment, state, controls, parameters, weights)
 
-    def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
-        """Return the quantities that the robot's declaration adds."""
-        robot, ground = declared(self.spec.robot), self.resolve_environment(environment).ground
-        return reach(robot, state) | touch(robot, self.contact_points, ground, state)
+    def require_ground(self) -> None:
+        """Refuse every ground, where the model feels none."""
+        if self.config.contact is None:
+            raise InputError(
+                f"hybrid model of {self.spec.robot!r}: has no contact model and feels no ground; valid: no ground, or "
+                f"contact: {' or '.join(CONTACT_MODELS)}"
+            )
+
+    def require_gravity(self, gravity: Tensor) -> None:
+        """Refuse a gravity that the model does not know."""
+        own = self._home.gravity
+        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own).abs().max() > 1e-3):
+            raise InputError(
+                f"hybrid model of {self.spec.robot!r}: its gravity is a free quantity and cannot be set from outside; "
+                "valid: no gravity, or a model that takes it as known"
+            )
 
     def _run(
         self,
         environment: Environment,
         state: State,
-        controls: Tensor,
+        controls: Controls,
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Trajectory:
@@ -307,10 +285,8 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
 
 
 def _layout(mechanism: Mechanism) -> ContactPointLayout:
-    joints = tuple(link.joint for link in mechanism.links)
-    floating = mechanism.links[0].joint.kind == "free"
-    com = mechanism.links[0].com if floating else (0.0, 0.0, 0.0)
-    return ContactPointLayout(joints=joints, contact_points=mechanism.points, base_com=com)
+    com = mechanism.links[0].com if mechanism.floating else (0.0, 0.0, 0.0)
+    return ContactPointLayout(joints=mechanism.joints, contact_points=mechanism.points, base_com=com)
 
 
 def _plane(ground: Ground, state: State) -> Tensor:

@@ -1,2 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics."""
+"""Neural dynamics: a network in place of a simulator's solver."""
+
+from neurodyn.dynamics.kinds import Kind
+
+KIND = Kind("neural", "neural model")
+KIND.add("artifact", "neurodyn.dynamics.neural.artifact:NEURAL")
+KIND.add("export", "neurodyn.dynamics.neural.frame:neural_frame")

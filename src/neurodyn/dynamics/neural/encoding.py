@@ -249,7 +249,8 @@ class Encoding(nn.Module):
         else:
             velocity = self.kappa * dqd
         dq = torch.addcmul(residual, self.dt, velocity)
-        return State(*self.coordinates.advance(base, base_prediction.q, base_prediction.qd, dq, dqd))
+        q, qd = self.coordinates.advance(base, base_prediction.q, base_prediction.qd, dq, dqd)
+        return State.unchecked(q=q, qd=qd)
 
     def target(self, base_prediction: BasePrediction, q_next: Tensor, qd_next: Tensor) -> Tensor:
         """Return the network outputs that `decode` turns into the given next state, shape [..., outputs]."""
@@ -387,7 +388,7 @@ def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
     reach = 2.0 * spec.dt * _quantile(qd.abs())
     limits = []
     for joint in spec.joints:
-        if joint.kind in ("free", "ball"):
+        if not joint.scalar:
             continue
         row, dof = spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
         margin = max(float(reach[dof]), 1e-3)

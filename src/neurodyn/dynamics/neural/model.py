@@ -5,18 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.scene import Scene
-from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.control import frame_torque, require_torques
-from neurodyn.dynamics.declared import contact_names, declared, reach, touch
-from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.neural.encoding import GRAVITY, BasePrediction, Encoding
-from neurodyn.dynamics.quantities import Maker, Quantities, state_quantities
+from neurodyn.geometry.array_shapes import WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor
 
@@ -34,7 +33,7 @@ class NeuralCarry:
     environment: Environment
 
 
-class NeuralDynamics(nn.Module):
+class NeuralDynamics(LearnedDynamics):
     """A network that predicts one frame at a time from state, torque and its own memory.
 
     Gradients flow through `step` and `rollout` to the initial state, the torques and the weights. Loaded models
@@ -46,9 +45,9 @@ class NeuralDynamics(nn.Module):
         predictor: Normalisation, network and linear skip.
         fingerprint: The articulation that the model was trained on; None for a model of logs.
         scene: The ground that is assumed where no environment is given; None for free space.
+        declaration: Name of the robot, or absolute path of its declaration.
     """
 
-    differentiable = True
     kind = "neural"
 
     def __init__(
@@ -57,13 +56,13 @@ class NeuralDynamics(nn.Module):
         predictor: Predictor,
         fingerprint: Fingerprint | None = None,
         scene: Scene | None = None,
+        declaration: str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(encoding.spec.with_context(predictor.context), declaration)
         self.encoding = encoding
         self.predictor = predictor
         self.fingerprint = fingerprint
         self.scene = scene
-        self.spec: StateSpec = encoding.spec.with_context(predictor.context)
         own = (0.0, 0.0, -GRAVITY) if fingerprint is None else fingerprint.gravity
         self._home = Environment(
             gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
@@ -80,9 +79,14 @@ class NeuralDynamics(nn.Module):
         return None if self.encoding.contact is None else self.encoding.layout
 
     @property
-    def floating(self) -> bool:
-        """Whether the base floats."""
-        return self.encoding.coordinates.free
+    def base_com(self) -> Tensor | None:
+        """Centre of mass of a floating base in its own frame [m], shape [3]."""
+        return self.encoding.coordinates.com
+
+    @property
+    def home(self) -> Environment:
+        """The robot's own gravity, on the model's own ground."""
+        return self._home
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> NeuralCarry:
         """Return the carry of worlds whose history is `context`; a bare state has none.
@@ -105,7 +109,7 @@ class NeuralDynamics(nn.Module):
         torque = frame_torque(self.spec, state, control)
         base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
+        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
@@ -113,9 +117,9 @@ class NeuralDynamics(nn.Module):
         torque = frame_torque(self.spec, state, control)
         base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
         output, memory = self.predictor.step_(inputs, carry.memory)
-        return replace(carry, memory=memory), Step(self.encoding.decode(base_prediction, output))
+        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
 
-    def reset(self, carry: NeuralCarry, context: State | Window, mask: Tensor) -> NeuralCarry:
+    def reset(self, carry: NeuralCarry, context: State | Window, mask: WorldMask) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
 
         The worlds stay in the environment that they were begun in.
@@ -124,40 +128,6 @@ class NeuralDynamics(nn.Module):
             history = self._window_inputs(context, carry.environment)
             return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
         return replace(carry, memory=self.predictor.reset(carry.memory, mask))
-
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
-        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
-
-        Runs the fast path (no copies of the history) unless something asks for gradients: the context, the
-        controls, or weights that are not frozen.
-        """
-        require_torques(self.spec, controls)
-        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
-        advance = self.step if tracked else self.step_
-        carry, state = self.begin(context, environment), present_state(context)
-        q, qd = [state.q], [state.qd]
-        for torque in controls.unbind(1):
-            carry, step = advance(carry, state, Control(torque=torque))
-            state = step.state
-            q.append(state.q)
-            qd.append(state.qd)
-        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
-
-    def quantities(
-        self,
-        state: State,
-        step: Step | None = None,
-        *,
-        torque: Tensor | None = None,
-        environment: Environment | None = None,
-    ) -> Quantities:
-        """Return what is known of a state by name; see `Dynamics.quantities`."""
-        given = self._home.gravity if environment is None or environment.gravity is None else environment.gravity
-        return state_quantities(
-            self.spec, state, owner=f"neural dynamics of {self.spec.robot!r}", step=step, torque=torque,
-            com=self.encoding.coordinates.com, gravity=given, more=self._declared(state, environment),
-            contact_names=contact_names(declared(self.spec.robot)),
-        )  # fmt: skip
 
     def forward(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
@@ -173,26 +143,6 @@ class NeuralDynamics(nn.Module):
         base_prediction, inputs = self._inputs(q, qd, torque, self.resolve_environment(environment))
         return base_prediction, self.predictor.forward_normalised(inputs)
 
-    def resolve_environment(self, environment: Environment | None) -> Environment:
-        """Return the environment with what it leaves open filled in; errors as of `begin`."""
-        if environment is None:
-            return self._home
-        ground = environment.ground
-        if ground is not None and not ground.empty and self.encoding.contact is None:
-            raise InputError(
-                f"model of {self.spec.robot!r}: was trained without contact points and feels no ground; "
-                "valid: no ground, or a model of a robot that declares `contact_points`"
-            )
-        if environment.gravity is None:
-            return replace(environment, gravity=self._home.gravity)
-        self._require_own_gravity(environment.gravity)
-        return environment
-
-    def _declared(self, state: State, environment: Environment | None) -> dict[str, Maker]:
-        """Return the quantities that the robot's declaration adds."""
-        robot, ground = declared(self.spec.robot), self.resolve_environment(environment).ground
-        return reach(robot, state) | touch(robot, self.contact_points, ground, state)
-
     def _window_inputs(self, window: Window, environment: Environment) -> Tensor:
         return self._inputs(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)[1]
 
@@ -200,11 +150,16 @@ class NeuralDynamics(nn.Module):
         base_prediction = self.encoding.predict_base(q, qd, torque, environment)
         return base_prediction, self.encoding.encode(base_prediction, torque, environment)
 
-    def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
-        tensors = [context.q, context.qd, controls, *self.parameters()]
-        return [*tensors, context.torque] if isinstance(context, Window) else tensors
+    def require_ground(self) -> None:
+        """Refuse every ground, where the model feels none."""
+        if self.encoding.contact is None:
+            raise InputError(
+                f"model of {self.spec.robot!r}: was trained without contact points and feels no ground; "
+                "valid: no ground, or a model of a robot that declares `contact_points`"
+            )
 
-    def _require_own_gravity(self, gravity: Tensor) -> None:
+    def require_gravity(self, gravity: Tensor) -> None:
+        """Refuse a gravity that the model does not know."""
         if self.fingerprint is None:
             return
         own = torch.tensor(self.fingerprint.gravity, dtype=gravity.dtype, device=gravity.device)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world model as files: RUN/model/{model.safetensors, config.json, spec.json}."""
+"""World models as files."""
 
-from pathlib import Path
 from typing import Literal
 
-from neurodyn.core import artifacts
-from neurodyn.core.config import Config, to_dict
+from neurodyn.core.config import Config
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.neural.artifact import load_weights, read_described
+from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 
@@ -38,34 +36,17 @@ class WorldModelSpec(Config, frozen=True):
     state: StateSpec
 
 
-def save_world_model(run: Path, model: WorldModel, robot: str) -> None:
-    """Write a world model into a run directory; each file replaces its predecessor atomically."""
-    folder = run / "model"
-    config = WorldModelConfig(kind="world-model", net=model.net.config, robot=robot, terminates=model.terminates)
-    artifacts.write_tensors(folder / "model.safetensors", model.state_dict())
-    artifacts.write_json(folder / "config.json", to_dict(config))
-    artifacts.write_json(folder / "spec.json", to_dict(WorldModelSpec(state=model.spec)))
+def build_world_model(config: WorldModelConfig, spec: WorldModelSpec) -> WorldModel:
+    """Build a world model with fresh weights."""
+    return WorldModel(spec.state, config.net, terminates=config.terminates, declaration=config.robot)
 
 
-def read_world_model_config(run: str | Path) -> tuple[WorldModelConfig, WorldModelSpec]:
-    """Read what a run directory says about its world model, without the weights.
-
-    Raises:
-        InputError: There is no such run, its files are malformed, or its model is of another kind.
-    """
-    return read_described(run, "world-model", WorldModelConfig, WorldModelSpec)
+def describe(model: WorldModel) -> tuple[WorldModelConfig, WorldModelSpec]:
+    """Return what a world model's files say of it."""
+    net, terminates = model.net.config, model.terminates
+    config = WorldModelConfig(kind="world-model", net=net, robot=model.declaration, terminates=terminates)
+    return config, WorldModelSpec(state=model.spec)
 
 
-def load_world_model(run: str | Path, *, device: str = "cpu") -> WorldModel:
-    """Load the world model of a run directory with frozen weights.
-
-    Args:
-        run: A run directory, or "pretrained:NAME".
-        device: Torch device of the weights.
-
-    Raises:
-        InputError: There is no such run, or its files are missing, truncated or of another kind or version.
-    """
-    config, spec = read_world_model_config(run)
-    model = WorldModel(spec.state, config.net, terminates=config.terminates)
-    return load_weights(run, model, device)
+WORLD_MODEL = Artifact("world-model", WorldModelConfig, WorldModelSpec, build_world_model, describe)
+"""Files of world models."""

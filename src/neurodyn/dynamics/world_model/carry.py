@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import State, Window
 from neurodyn.nets.ensemble import Hidden
 
 
@@ -41,11 +40,3 @@ class Forecast:
 def followed(values: Tensor, member: Tensor | None) -> Tensor:
     """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
     return values.mean(0) if member is None else values[member, torch.arange(len(member), device=values.device)]
-
-
-def pick(context: State | Window, rows: Tensor) -> State | Window:
-    """Return the context of some worlds."""
-    channels = None if context.channels is None else context.channels[rows]
-    if isinstance(context, State):
-        return State(context.q[rows], context.qd[rows], channels)
-    return Window(context.q[rows], context.qd[rows], context.torque[rows], channels)

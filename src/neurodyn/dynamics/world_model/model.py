@@ -17,17 +17,17 @@ from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.declared import declared, reach
+from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.quantities import Quantities, state_quantities
-from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed, pick
+from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed
 from neurodyn.dynamics.world_model.observation import Observation
 from neurodyn.dynamics.world_model.uncertainty import MARKS, between_marks, deviation, softly_bounded
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
 
 
-class WorldModel(nn.Module):
+class WorldModel(LearnedDynamics):
     """An ensemble learned from logs, as dynamics of whatever its log measures.
 
     Loaded models have frozen weights; gradients flow through `step` and `rollout` to states, controls and, where they
@@ -50,9 +50,8 @@ class WorldModel(nn.Module):
         terminates: Whether termination is predicted.
     """
 
-    differentiable = True
     kind = "world-model"
-    fingerprint = None
+    measured = True
 
     shift: Tensor
     scale: Tensor
@@ -61,19 +60,22 @@ class WorldModel(nn.Module):
     calibration_scales: Tensor
     fitted: Tensor
 
-    def __init__(self, spec: StateSpec, net: EnsembleConfig, *, terminates: bool = False) -> None:
+    def __init__(
+        self, spec: StateSpec, net: EnsembleConfig, *, terminates: bool = False, declaration: str | None = None
+    ) -> None:
         """Build a model with random weights.
 
         Args:
             spec: Names, order, units and dt of the log, with the frames of warm-up as its context.
             net: Kind and size of the ensemble.
             terminates: Whether the log says which episodes ended in a failure.
+            declaration: Name or path of the robot's declaration; None for the name in `spec`.
 
         Raises:
             InputError: A joint has more than one degree of freedom.
         """
-        super().__init__()
-        self.spec, self.terminates = spec, terminates
+        super().__init__(spec, declaration)
+        self.terminates = terminates
         self.observation = Observation(spec)
         size = self.observation.size
         self.net = Ensemble(net, self.observation.inputs, size, spec.nc + terminates)
@@ -95,6 +97,16 @@ class WorldModel(nn.Module):
         """What kind of network it is."""
         return self.net.config.kind
 
+    @property
+    def trained(self) -> bool:
+        """Whether the model has been trained."""
+        return bool(self.fitted)
+
+    @property
+    def epistemic_scale(self) -> Tensor:
+        """Standard deviation of the states in the training data, shape [size]."""
+        return self.state_scale
+
     def begin(
         self, context: State | Window, environment: Environment | None = None, *, members: Tensor | None = None
     ) -> WorldCarry:
@@ -108,7 +120,7 @@ class WorldModel(nn.Module):
         Raises:
             InputError: An environment is asked for, or the context has other widths than the spec says.
         """
-        _require_no_environment(environment)
+        self.resolve_environment(environment)
         worlds = present_state(context).worlds
         if members is None:
             members = torch.arange(worlds, device=self.scale.device) % self.members
@@ -149,29 +161,22 @@ class WorldModel(nn.Module):
         )
         return replace(carry, hidden=hidden), step
 
-    @torch.no_grad()
-    def step_(
-        self, carry: WorldCarry, state: State, control: Control, *, noise: Tensor | None = None
-    ) -> tuple[WorldCarry, Step]:
-        """Predict one frame without gradients, as `step`."""
-        return self.step(carry, state, control, noise=noise)
-
     def reset(
-        self, carry: WorldCarry, context: State | Window, mask: Tensor, *, members: Tensor | None = None
+        self, carry: WorldCarry, context: State | Window, mask: WorldMask, *, members: Tensor | None = None
     ) -> WorldCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
 
         Args:
             carry: History of all worlds; it stays valid.
             context: As of `begin`, for all worlds; rows outside of `mask` are ignored.
-            mask: Worlds that begin anew.
+            mask: WorldMask that begin anew.
             members: The member that each world follows from now on, read where `mask` is true, shape [worlds]; None for
                 the member after the one that it followed.
         """
         rows = mask.nonzero()[:, 0]
         if not len(rows):
             return carry
-        fresh = self._history(pick(context, rows))
+        fresh = self._history(context.rows(rows))
         hidden = tuple(h.index_copy(1, rows, f) for h, f in zip(carry.hidden, fresh, strict=True))
         if carry.member is None:
             return WorldCarry(hidden, None)
@@ -193,14 +198,16 @@ class WorldModel(nn.Module):
             return WorldCarry(hidden, None)
         return WorldCarry(hidden, carry.member.index_copy(0, rows, (carry.member[rows] + 1) % self.members))
 
-    def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
         """Predict T frames under controls of the spec's control_kind, shape [worlds, T, nu].
 
         Every member follows its own mean. The trajectory is the mean over the members; its epistemic part is their
         standard deviation, its aleatoric part the root mean square of what they predict. Both are calibrated: the
         band of one standard deviation is the root of the sum of their squares.
         """
-        _require_no_environment(environment)
+        self.resolve_environment(environment)
         x = self.observation.of_state(present_state(context))
         self.observation.require_controls(controls)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in (x, controls, *self.parameters()))
@@ -216,20 +223,6 @@ class WorldModel(nn.Module):
                 aleatoric=self.std(found.log_std).square().mean(0).sqrt() * scales,
                 epistemic=deviation(found.states) * scales,
             )
-
-    def quantities(
-        self,
-        state: State,
-        step: Step | None = None,
-        *,
-        torque: Tensor | None = None,
-        environment: Environment | None = None,
-    ) -> Quantities:
-        """Return what is known of a state by name: what the log measures. See `Dynamics.quantities`."""
-        return state_quantities(
-            self.spec, state, owner=f"the world model of {self.spec.robot!r}", step=step, torque=torque,
-            more=reach(declared(self.spec.robot), state),
-        )  # fmt: skip
 
     def follow(self, hidden: Hidden, x: Tensor, controls: Tensor, *, isolate: bool = False) -> Forecast:
         """Let every member follow its own mean.
@@ -289,6 +282,16 @@ class WorldModel(nn.Module):
         """Return by what the spread is multiplied in each frame of a forecast, shape [frames, size]."""
         return between_marks(self.calibration_scales, frames)
 
+    def require_ground(self) -> None:
+        """Refuse every ground, where the model feels none."""
+        raise InputError(
+            "a world model knows the environment of its logs and no others; valid: no environment (gravity, ground)"
+        )
+
+    def require_gravity(self, gravity: Tensor) -> None:
+        """Refuse a gravity that the model does not know."""
+        self.require_ground()
+
     def _std(self, log_std: Tensor) -> Tensor:
         return torch.exp(softly_bounded(log_std)) * self.scale
 
@@ -302,13 +305,3 @@ class WorldModel(nn.Module):
             return self.net.begin(context.q.shape[0], context.q)
         states = self.observation.of_window(context)[:, :-1]
         return self.read(states[None], self.observation.require_controls(context.torque)[None])[2]
-
-
-def _require_no_environment(environment: Environment | None) -> None:
-    if environment is None:
-        return
-    ground = environment.ground
-    if environment.gravity is not None or (ground is not None and not ground.empty):
-        raise InputError(
-            "a world model knows the environment of its logs and no others; valid: no environment (gravity, ground)"
-        )

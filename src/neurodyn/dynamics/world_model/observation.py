@@ -36,7 +36,7 @@ class Observation(nn.Module):
             InputError: A joint has more than one degree of freedom.
         """
         super().__init__()
-        wide = [joint for joint in spec.joints if joint.kind not in ("revolute", "prismatic")]
+        wide = [joint for joint in spec.joints if not joint.scalar]
         if wide:
             raise InputError(
                 f"robot {spec.robot!r}: joint {wide[0].name!r} is {wide[0].kind}; a world model learns what a robot "

@@ -2,9 +2,10 @@
 """How the networks of a blueprint are trained."""
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from neurodyn.core.config import Config
+from neurodyn.learn.optimiser import OPTIMISERS
 
 
 def require_counts(settings: Config, *names: str) -> None:
@@ -18,7 +19,8 @@ class NetworkSettings(Config, frozen=True):
     """How the networks of a blueprint are trained, together with the parameters.
 
     Attributes:
-        optimiser: "adam", "soap" (Shampoo's eigenbasis with Adam in it), or "lbfgs" (on the same batch throughout).
+        optimiser: "adam", "soap", "lbfgs" (on the same batch throughout), or another one of
+            `learn.optimiser.OPTIMISERS`.
         rate: Highest learning rate of the weights; it falls to zero along half a cosine.
         parameter_rate: Highest learning rate of the free quantities, in their unbounded coordinates; 0 keeps them as
             they were identified.
@@ -34,7 +36,7 @@ class NetworkSettings(Config, frozen=True):
             they may make worse.
     """
 
-    optimiser: Literal["adam", "soap", "lbfgs"] = "adam"
+    optimiser: str = "adam"
     rate: float = 3e-3
     parameter_rate: float = 1e-3
     batch: int = 128
@@ -47,7 +49,10 @@ class NetworkSettings(Config, frozen=True):
     steps: int = 2000
     moving: bool = False
 
+    budget_fields: ClassVar[tuple[str, ...]] = ("steps", "validations")
+
     def __post_init__(self) -> None:
+        _ = OPTIMISERS[self.optimiser]  # refuses what there is none of
         for name in ("rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number above 0")

@@ -45,7 +45,7 @@ class FitWindows:
         """Frames in a window."""
         return self.control.shape[1]
 
-    def pick(self, rows: Tensor) -> "FitWindows":
+    def rows(self, rows: Tensor) -> "FitWindows":
         """Return some of the windows, by index."""
         ground = None if self.ground is None else self.ground[rows]
         return replace(
@@ -87,7 +87,7 @@ def fit_windows(
     poses = [part.ground for part in parts if part.ground is not None]
     ground = torch.cat(poses).double() if poses else None
     keys = [
-        store.run_names[run] if run >= 0 else f"episode {episode}"
+        store.header.runs[run] if run >= 0 else f"episode {episode}"
         for run, episode in zip(store.run[places[:, 0]], places[:, 0], strict=True)
     ]
     names = tuple(dict.fromkeys(keys))
@@ -100,9 +100,9 @@ def fit_windows(
                 f"data of {store.header.robot!r}: no window of {frames} frames moves faster than {moving:g} (mean "
                 "joint speed); valid: data that move, or another `moving`"
             )
-        found = found.pick(kept)
+        found = found.rows(kept)
     if found.count > most:
-        found = found.pick(torch.linspace(0, found.count - 1, most).round().long())
+        found = found.rows(torch.linspace(0, found.count - 1, most).round().long())
     return _compact(found)
 
 

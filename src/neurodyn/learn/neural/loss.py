@@ -15,7 +15,7 @@ from neurodyn.learn.neural.settings import Phase
 
 @dataclass(frozen=True)
 class Scale:
-    """Spread of one frame's change, by which errors of a forecast are measured.
+    """Standard deviation of one frame's change, the unit of a forecast's errors.
 
     Attributes:
         dq: Standard deviation of position changes [rad or m], shape [nv].

@@ -14,7 +14,9 @@ import msgspec
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage, with_budget
+from neurodyn.learn.presets import load_preset, settings_file
 from neurodyn.nets.build import NetConfig
+from neurodyn.nets.networks import NETWORKS
 from neurodyn.robots import Robot
 
 __all__ = ["Phase", "Settings", "Size", "load_finetuning", "load_settings", "with_budget"]
@@ -35,7 +37,8 @@ class Phase(Stage, frozen=True, kw_only=True):
         context: Forecasting: true frames that the network sees before it predicts from its own states.
         loss: "squared" or "absolute" error.
         balance: Windows are weighed by the inverse of how much happens in them (mean change of velocity over its
-            spread) plus this number, so that quiet motion is learned as well as violent; None for equal weights.
+            standard deviation) plus this number, so that slow motion is learned as well as fast; None for equal
+            weights.
     """
 
     forecast: int = 0
@@ -88,17 +91,19 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     Raises:
         InputError: There are no such settings, or the file is malformed.
     """
-    if size not in _SUITING:
-        if Path(size).suffix not in {".yaml", ".yml", ".toml", ".json"}:
-            raise InputError(f"unknown size {size!r}; valid: {choices(_SUITING)}, or the path of a settings file")
-        return read_config(Path(size), Settings)
-    suiting = "log" if log and size == "small" else _SUITING[size]
+    path = settings_file(size)
+    if size not in _SUITING and path is None:
+        raise InputError(f"unknown size {size!r}; valid: {choices(_SUITING)}, or the path of a settings file")
+    suiting = "log" if log and size == "small" else _SUITING.get(size)
     own = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
-    for path in (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"):
-        if path.is_file():
-            return read_config(path, Settings)
-    kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
-    raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
+    found = load_preset(Settings, path, (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"))
+    if found is not None:
+        return found
+    if net is None or net not in NETWORKS or any(_GENERAL.glob(f"train-*-{net}.yaml")):
+        kinds = [path.stem.removeprefix(f"train-{size}-") for path in _GENERAL.glob(f"train-{size}-*.yaml")]
+        raise InputError(f"no training settings for network {net!r} in size {size!r}; valid: {choices(kinds)}")
+    settings = load_settings(robot, size, log=log)  # a network of your own is trained as the one that suits
+    return msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, kind=net))
 
 
 def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Settings:
@@ -116,15 +121,10 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Se
     Raises:
         InputError: The file is missing or malformed.
     """
-    own = Path("") if robot is None else Path(robot.folder) / "finetune.yaml"
-    if size != "finetune" or own.is_file():
-        path = Path(size) if size != "finetune" else own
-        return msgspec.structs.replace(read_config(path, Settings), net=net)
+    own = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
+    found = load_preset(Settings, None if size == "finetune" else Path(size), own)
+    if found is not None:
+        return msgspec.structs.replace(found, net=net)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
-    phases = tuple(msgspec.structs.replace(phase, context=_memory(net)) for phase in settings.phases)
+    phases = tuple(msgspec.structs.replace(phase, context=net.memory) for phase in settings.phases)
     return msgspec.structs.replace(settings, net=net, phases=phases)
-
-
-def _memory(net: NetConfig) -> int:
-    """Return the frames of history that a network needs."""
-    return {"mlp": 0, "gru": net.warmup, "transformer": net.depth * (net.window - 1)}[net.kind]

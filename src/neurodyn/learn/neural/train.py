@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a neural model from a trajectory store, or adapt one to other data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,54 +10,33 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import Config, read_config
+from neurodyn.core.config import read_config
 from neurodyn.core.errors import MismatchError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment
-from neurodyn.dynamics.neural.artifact import (
-    ModelConfig,
-    ModelSpec,
-    build_model,
-    load,
-    read_model_config,
-    require_match,
-)
+from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.encoding import fit_encoding, free_motion, predict_base
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
-from neurodyn.learn.neural.trainer import Position, Trainer
-from neurodyn.learn.run_folder import check_run, run_training
+from neurodyn.learn.neural.trainer import NeuralLearner
+from neurodyn.learn.run_folder import RunRecord, check_run, train_by_plan
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import SimulatorConfig
 
 _SAMPLE = 150_000
 
 
-class RunConfig(Config, frozen=True):
-    """How a run was made: RUN/config.yaml.
-
-    Attributes:
-        kind: Kind of dynamics.
-        robot: Name or path of the robot's declaration.
-        data: Path of the trajectory store.
-        settings: Resolved training settings.
-        versions: Versions of the packages that trained it.
-        base: Run that a fine-tuning started from; None for a training from scratch.
-    """
-
-    kind: str
-    robot: str
-    data: str
-    settings: Settings
-    versions: dict[str, str]
-    base: str | None = None
+RunConfig = RunRecord[Settings]
+"""How a run of neural dynamics was made."""
 
 
 def train(
@@ -70,7 +50,8 @@ def train(
     resume: bool = False,
     progress: Progress | None = None,
     device: str = "cpu",
-) -> Position:
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
     """Train a neural model of a robot and write it to a run directory.
 
     Args:
@@ -80,28 +61,26 @@ def train(
         store: The trajectories.
         out: Run directory.
         settings: How to train.
-        resume: Go on where a killed training of the same run stopped.
-        progress: Shown how far the training is.
-        device: Torch device that trains.
-
-    Returns:
-        Where the training ended.
+        resume: These are those of `learn.train`.
+        progress: Likewise.
+        device: Likewise.
+        callbacks: Likewise.
 
     Raises:
-        InputError: The data are another robot's or too short, the run exists (and `resume` is not asked
-            for), or it cannot be resumed.
+        InputError: The data are another robot's or too short, or the run exists or cannot be resumed.
     """
     require_data(robot, store)
     record = RunConfig(
-        kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton")
-    )
+        kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton"),
+        base=None,
+    )  # fmt: skip
     going_on = check_run(out, record, resume)
     spec = store.header.spec
     coordinates = Coordinates(spec, _base_com(store))
     sample = _transitions(store, coordinates)
     substeps = _substeps(store) if settings.free_motion else None
     if going_on:
-        config, _ = read_model_config(out)
+        config, _ = NEURAL.read(out)
     else:
         free = free_motion(spec, store.header.mechanism, substeps)
         base_prediction = predict_base(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
@@ -123,8 +102,8 @@ def train(
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     model = build_model(config, _model_spec(robot, store))
     _fit_statistics(model, store, sample)
-    trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
-    return run_training(trainer, out, record, going_on, progress)
+    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
+    return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 
 def finetune(
@@ -137,27 +116,19 @@ def finetune(
     resume: bool = False,
     progress: Progress | None = None,
     device: str = "cpu",
-) -> Position:
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
     """Adapt the weights of a trained model to other data of the same robot and write them to a new run.
 
     Normalisation and encoding stay those of the base model. The best model by held-out roll-outs is kept, the
-    base model itself included, so that the result is not worse on the validation episodes.
-
-    Args:
-        base: Run directory, or "pretrained:NAME".
-        data: Where the trajectories came from, for the record.
-        store: The trajectories.
-        out: Run directory of the adapted model.
-        settings: How to train; the network is the base model's.
-        resume: Go on where a killed fine-tuning of the same run stopped.
-        progress: Shown how far the fine-tuning is.
-        device: Torch device that trains.
+    base model itself included, so that the result is not worse on the validation episodes. Arguments are those of
+    `train`; the network is that of the run `base`.
 
     Raises:
         InputError: The data are another robot's, or the run exists, or it cannot be resumed.
     """
-    config, _ = read_model_config(base)
-    model = load(base).requires_grad_(True).train()
+    config, _ = NEURAL.read(base)
+    model = NEURAL.load(base).requires_grad_(True).train()
     require_match(model, store.header.spec, None, data)
     record = RunConfig(
         kind="neural",
@@ -169,8 +140,8 @@ def finetune(
     )
     going_on = check_run(out, record, resume)
     sample = _transitions(store, model.encoding.coordinates)
-    trainer = Trainer(out, model, config, store, settings, _scale(sample), device=device)
-    return run_training(trainer, out, record, going_on, progress)
+    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
+    return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 
 def require_data(robot: Robot, store: Store) -> None:
@@ -273,7 +244,7 @@ def _base_com(store: Store) -> Vector3:
     """Return the centre of mass of a floating base in its own frame [m]."""
     if store.header.contact_points is not None:
         return store.header.contact_points.base_com
-    if store.header.fingerprint is None or store.header.spec.joints[0].kind != "free":
+    if store.header.fingerprint is None or not store.header.spec.floating:
         return (0.0, 0.0, 0.0)
     x, y, z = store.header.fingerprint.bodies[0].com
     return (x, y, z)

@@ -21,7 +21,7 @@ from neurodyn.dynamics.tangent import position_difference
 from neurodyn.learn.neural.settings import Settings
 
 WORST = 10.0
-"""Score of a roll-out that leaves all bounds, in spreads of the training data."""
+"""Score of a roll-out that leaves all bounds, in standard deviations of the training data."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RolloutError:
     """Errors of open-loop roll-outs, means over all frames and roll-outs.
 
     Attributes:
-        score: Mean absolute error of all coordinates, each in units of its spread over the training data. A roll-out
+        score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
             counts with at most `WORST`, one that is not finite with just that.
         q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
@@ -40,7 +40,7 @@ class RolloutError:
     qd: tuple[float, ...]
 
 
-class Validation:
+class RolloutValidation:
     """A fixed set of held-out windows, rolled out open loop."""
 
     def __init__(self, store: Store, settings: Settings, device: torch.device | None = None) -> None:
@@ -56,8 +56,8 @@ class Validation:
         )
         self._batch: Batch = sampler.draw()
         self._environment = RecordedEnvironments(store, device or "cpu").of(self._batch)
-        self._q_spread = self._position_spread(store, device)
-        self._qd_spread = _spread(store.qd[rows_of(store, Split.TRAIN)], device)
+        self._q_scale = self._position_scale(store, device)
+        self._qd_scale = _deviation(store.qd[rows_of(store, Split.TRAIN)], device)
 
     @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
@@ -67,23 +67,23 @@ class Validation:
         predicted = model.rollout(past if first else past.present, batch.control[:, first:], self._environment)
         q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
         qd = (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
-        errors = torch.cat([q / self._q_spread, qd / self._qd_spread], -1).mean((1, 2))
+        errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
         return RolloutError(
             score=float(errors.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
             q=tuple(q.mean((0, 1)).tolist()),
             qd=tuple(qd.mean((0, 1)).tolist()),
         )
 
-    def _position_spread(self, store: Store, device: torch.device | None) -> Tensor:
+    def _position_scale(self, store: Store, device: torch.device | None) -> Tensor:
         spec, first = store.header.spec, self._context
         if spec.nq == spec.nv:
-            return _spread(store.q[rows_of(store, Split.TRAIN)], device)
+            return _deviation(store.q[rows_of(store, Split.TRAIN)], device)
         # Where a floating base stands says nothing about how far it moves.
         moved = position_difference(spec, self._batch.q[:, first + 1 :], self._batch.q[:, first : first + 1])
         return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
 
 
-def _spread(values: np.ndarray, device: torch.device | None) -> Tensor:
+def _deviation(values: np.ndarray, device: torch.device | None) -> Tensor:
     return torch.from_numpy(values).double().std(0).float().clamp_min(1e-6).to(device or "cpu")
 
 

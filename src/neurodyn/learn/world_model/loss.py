@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loss of world models: forecasts from the members' own predictions, with a spread that stays honest.
+"""The loss of world models: forecasts from the members' own predictions, with calibrated standard deviations.
 
-The spread of a frame is trained by the normal likelihood of the error at that frame of the forecast. It has a term in
-log sigma, so that it can neither collapse nor run away; the error enters it as a number, so that a member cannot lower
-its loss by spreading what it could predict.
+The standard deviation of a frame is trained by the normal likelihood of the error at that frame of the forecast. It
+has a term in log sigma, so that it can neither collapse nor run away; the error enters it as a number, so that a member
+cannot lower its loss by varying what it could predict.
 """
 
 from dataclasses import dataclass

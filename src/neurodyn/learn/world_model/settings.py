@@ -4,9 +4,9 @@
 from pathlib import Path
 from typing import Literal
 
-from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage
+from neurodyn.learn.presets import load_preset, settings_file
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.robots import Robot
 
@@ -21,9 +21,9 @@ class WorldPhase(Stage, frozen=True, kw_only=True):
         context: Measured frames that a member reads before it forecasts from its own predictions.
         forecast: Frames of the forecast; 1 for one-step training.
         loss: What the mean is trained by. "likelihood": the likelihood, each error weighed by the predicted variance to
-            the power of `beta`; "absolute": the absolute error, in units of one frame's change. The spread is trained
-            by the likelihood in either case.
-        teach: Weight of the one-frame predictions that are made on the way through the context.
+            the power of `beta`; "absolute": the absolute error, in units of one frame's change. The standard
+            deviation is trained by the likelihood in either case.
+        teach: Weight of the teacher-forced one-frame predictions along the context.
     """
 
     context: int = 32
@@ -87,10 +87,9 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
     Raises:
         InputError: There are no such settings, or the file is malformed.
     """
-    if Path(size).suffix in {".yaml", ".yml", ".toml", ".json"}:
-        return read_config(Path(size), WorldSettings)
-    for path in (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml"):
-        if path.is_file():
-            return read_config(path, WorldSettings)
-    sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
-    raise InputError(f"unknown size {size!r}; valid: {choices(sizes)}, or the path of a settings file")
+    presets = (Path(robot.folder) / f"world-model-{size}.yaml", _GENERAL / f"world-model-{size}.yaml")
+    found = load_preset(WorldSettings, settings_file(size), presets)
+    if found is None:
+        sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
+        raise InputError(f"unknown size {size!r}; valid: {choices(sizes)}, or the path of a settings file")
+    return found

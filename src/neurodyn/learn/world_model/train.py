@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a world model from a store of logs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,18 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import episodes_of, rows_of
 from neurodyn.data.store import Split, Status, Store, package_versions
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.learn.loop import Position
+from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
-from neurodyn.learn.run_folder import check_run, run_training
+from neurodyn.learn.run_folder import RunRecord, check_run, train_by_plan
 from neurodyn.learn.world_model.loss import EventWeights
 from neurodyn.learn.world_model.settings import WorldSettings
-from neurodyn.learn.world_model.trainer import WorldTrainer
+from neurodyn.learn.world_model.trainer import WorldModelLearner
 from neurodyn.nets.normaliser import Normaliser
 from neurodyn.nets.predictor import least_squares
 from neurodyn.robots import Robot
@@ -29,22 +29,8 @@ _LEAST_RESIDUAL = 1e-3
 _MOST_WEIGHT = 100.0
 
 
-class WorldRunConfig(Config, frozen=True):
-    """How a run was made: RUN/config.yaml.
-
-    Attributes:
-        kind: Kind of dynamics.
-        robot: Name or path of the robot's declaration.
-        data: Path of the trajectory store.
-        settings: Resolved training settings.
-        versions: Versions of the packages that trained it.
-    """
-
-    kind: str
-    robot: str
-    data: str
-    settings: WorldSettings
-    versions: dict[str, str]
+WorldRunConfig = RunRecord[WorldSettings]
+"""How a run of a world model was made."""
 
 
 def train_world_model(
@@ -58,23 +44,15 @@ def train_world_model(
     resume: bool = False,
     progress: Progress | None = None,
     device: str = "cpu",
-) -> Position:
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
     """Train a world model of a robot and write it to a run directory.
 
-    Args:
-        robot: The robot.
-        robot_name: Name or path by which the robot is found again.
-        data: Where the trajectories came from, for the record.
-        store: The trajectories; what they measure is what the model predicts.
-        out: Run directory.
-        settings: How to train.
-        resume: Go on where a killed training of the same run stopped.
-        progress: Shown how far the training is.
-        device: Torch device that trains.
+    What the store measures is what the model predicts. Arguments are those of `learn.neural.train.train`.
 
     Raises:
-        InputError: The data are another robot's, too short, or hold columns that do not vary; the run exists (and
-            `resume` is not asked for), or it cannot be resumed.
+        InputError: The data are another robot's, too short, or hold columns that do not vary; or the run exists or
+            cannot be resumed.
     """
     require_log(robot, store)
     record = WorldRunConfig(
@@ -84,12 +62,14 @@ def train_world_model(
     require_long_enough(store, settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     terminates = bool((store.status[episodes_of(store, Split.TRAIN)] == Status.TERMINATED).any())
-    model = WorldModel(store.header.spec.with_context(settings.context), settings.net, terminates=terminates)
+    spec = store.header.spec.with_context(settings.context)
+    model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
     change = fit_statistics(model, store, settings)
-    trainer = WorldTrainer(
-        out, model, robot_name, store, settings, change, event_weights(model, store, settings), device=device
+    weights = event_weights(model, store, settings)
+    learner = WorldModelLearner(out, model, store, settings, change, weights, device=device)
+    return train_by_plan(
+        learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks, patience=settings.patience
     )
-    return run_training(trainer, out, record, going_on, progress)
 
 
 def require_log(robot: Robot, store: Store) -> None:
@@ -131,7 +111,7 @@ def require_long_enough(store: Store, settings: WorldSettings) -> None:
 
 @torch.no_grad()
 def fit_statistics(model: WorldModel, store: Store, settings: WorldSettings) -> Tensor:
-    """Fit normalisation and linear short cut of a model to training frames.
+    """Fit normalisation and linear skip of a model to training frames.
 
     Returns:
         Standard deviation of one frame's change, shape [size].

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-out error of a world model on held-out episodes, and the calibration of its spread on them."""
+"""The roll-out error of a world model on held-out episodes, and the calibration of its standard deviations on them."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class WorldError:
     """Errors of open-loop roll-outs, means over all frames and roll-outs.
 
     Attributes:
-        score: Mean absolute error of all coordinates, each in units of its spread over the training data. A roll-out
+        score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
             counts with at most `validation.WORST`.
         columns: Mean absolute error of each coordinate, in its unit, shape [size].
         coverage: Share of the truth within two standard deviations, by frame of the forecast.
@@ -55,9 +55,9 @@ class WorldValidation:
     @torch.no_grad()
     def measure(self, model: WorldModel) -> WorldError:
         """Roll the model out along the held-out windows."""
-        error, spread = self._errors(model, self._batch)
+        error, deviation = self._errors(model, self._batch)
         by_rollout = (error.abs() / model.state_scale)[..., model.varying].mean((1, 2))
-        within = coverage(error, spread, 2.0)[:, model.varying].mean(-1)
+        within = coverage(error, deviation, 2.0)[:, model.varying].mean(-1)
         return WorldError(
             score=float(by_rollout.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
             columns=tuple(error.abs().mean((0, 1)).tolist()),
@@ -66,7 +66,7 @@ class WorldValidation:
 
     @torch.no_grad()
     def calibrate(self, model: WorldModel) -> None:
-        """Fit the factors of the model's spread to more of the held-out windows."""
+        """Fit the factors of the model's standard deviations to more of the held-out windows."""
         model.calibration_scales.fill_(1.0)
         parts = self._draw(_CALIBRATION, "calibration")
         calibrate(model, *self._errors(model, parts))

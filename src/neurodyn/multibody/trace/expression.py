@@ -15,6 +15,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 TINY = 1e-12
 """Least argument of a root, and least squared radius of an angle."""
 
@@ -41,7 +43,6 @@ _COMMUTATIVE = frozenset({"add", "mul"})
 class Expression:
     """One scalar of a graph; made by a `Graph` and by arithmetic, never by hand."""
 
-    __array_priority__ = 1000  # numpy hands its operators over to this class
     __slots__ = ("graph", "index")
 
     def __init__(self, graph: "Graph", index: int) -> None:
@@ -173,6 +174,8 @@ class Graph:
 
         A product with the constant 0 is 0, even of what may turn out infinite.
         """
+        if any(isinstance(operand, np.ndarray) for operand in operands):
+            return NotImplemented  # an operator of arrays, entry by entry
         arguments = [self.lift(operand) for operand in operands]
         values = [argument.value for argument in arguments]
         if all(value is not None for value in values):
@@ -244,13 +247,9 @@ class Graph:
         return None
 
 
-def _graph(*values: Scalar) -> Graph | None:
-    return next((value.graph for value in values if isinstance(value, Expression)), None)
-
-
 def _apply(name: str, *values: Scalar) -> Any:
     """Trace an operation where an argument is traced, compute it where all are numbers."""
-    graph = _graph(*values)
+    graph = next((value.graph for value in values if isinstance(value, Expression)), None)
     return _FOLD[name](*map(float, values)) if graph is None else graph.operation(name, *values)
 
 

@@ -17,7 +17,7 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.geometry.start_warp import start_warp
+from neurodyn.geometry.launching import start_warp
 from neurodyn.multibody.trace.native import TableLaunch, native_kernel
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_ARRAYS,
@@ -167,7 +167,7 @@ class Program:
             seeds: Shape [worlds, frames + 1, state], contiguous.
         """
         worlds, sizes = path.shape[0], self.sizes
-        found = Gradients(
+        gradients = Gradients(
             state=path.new_empty(worlds, sizes.state),
             # What is empty need not be made: allocations are a tenth of a small program's time.
             control=torch.empty_like(run.control) if sizes.control else run.control,
@@ -176,9 +176,9 @@ class Program:
             weights=path.new_zeros(worlds, sizes.weights) if sizes.weights else run.weights.expand(worlds, 0),
         )
         given = [path, run.control, run.held, run.parameters, run.weights, tape, seeds]
-        wanted = [found.state, found.control, found.held, found.parameters, found.weights]
+        wanted = [gradients.state, gradients.control, gradients.held, gradients.parameters, gradients.weights]
         self._launch(1, run, given + wanted)
-        return found
+        return gradients
 
     def _launch(self, which: int, run: "Run", tensors: Sequence[Tensor | None]) -> None:
         like = tensors[0]
@@ -231,9 +231,9 @@ def _fitting(name: str, tensor: Tensor | None, shapes: list[tuple[int, ...]], li
     if tensor is None and 0 in shapes[0]:
         return like.new_zeros(shapes[0])
     if tensor is None or tuple(tensor.shape) not in shapes or tensor.device != like.device:
-        found = None if tensor is None else f"{list(tensor.shape)} on {tensor.device}"
+        given = None if tensor is None else f"{list(tensor.shape)} on {tensor.device}"
         valid = " or ".join(str(list(shape)) for shape in shapes)
-        raise ValueError(f"{name}: {found}; valid: a tensor of shape {valid} on {like.device}")
+        raise ValueError(f"{name}: {given}; valid: a tensor of shape {valid} on {like.device}")
     return tensor.to(like.dtype).contiguous()
 
 
@@ -275,6 +275,6 @@ class _Rollout(torch.autograd.Function):
         """Return the gradients by state, control, held, parameters and weights."""
         path, tape, control, held, parameters, weights = ctx.saved_tensors
         run = Run(ctx.frames, ctx.substeps, control, held, parameters, weights)
-        found = ctx.program.adjoint(run, path, tape, gradients[0].contiguous())
-        by_parameters = found.parameters if parameters.ndim == 2 else found.parameters.sum(0)
-        return None, None, None, found.state, found.control, found.held, by_parameters, found.weights.sum(0)
+        by = ctx.program.adjoint(run, path, tape, gradients[0].contiguous())
+        by_parameters = by.parameters if parameters.ndim == 2 else by.parameters.sum(0)
+        return None, None, None, by.state, by.control, by.held, by_parameters, by.weights.sum(0)

@@ -64,13 +64,13 @@ def _add(adjoint: dict[int, Expression], index: int, value: Expression) -> None:
 
 def _dependents(graph: Graph, wanted: set[int], last: int) -> set[int]:
     """Return the nodes up to `last` that depend on a wanted one, the wanted included."""
-    found = set(wanted)
+    dependents = set(wanted)
     for index in range(last + 1):
         kind = graph.nodes[index][0]
         learns = kind == "loop" and graph.nodes[index][1].weights
-        if learns or any(argument in found for argument in graph.arguments(index)):
-            found.add(index)
-    return found
+        if learns or any(argument in dependents for argument in graph.arguments(index)):
+            dependents.add(index)
+    return dependents
 
 
 def _local(graph: Graph, index: int, seed: Expression) -> list[tuple[int, Expression]]:

@@ -37,15 +37,15 @@ def statements(
 
 def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) -> list[int]:
     """Return what roots are computed from, themselves included, in order; not what known nodes are computed from."""
-    found: set[int] = set()
+    live: set[int] = set()
     stack = list(roots)
     while stack:
         index = stack.pop()
-        if index not in found:
-            found.add(index)
+        if index not in live:
+            live.add(index)
             if index not in known:
                 stack.extend(graph.arguments(index))
-    return sorted(found)
+    return sorted(live)
 
 
 def _name(graph: Graph, index: int) -> str:

@@ -14,7 +14,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.robots import Robot
-from neurodyn.sim.contacts import Capacity
+from neurodyn.sim.capacity import Capacity
 from neurodyn.sim.reference import ReferenceSimulator
 
 SCENE = Scene(shapes=(Plane(), Box(half=(0.6, 0.6, 0.2))))

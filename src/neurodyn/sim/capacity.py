@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many contacts and constraints of a world MuJoCo Warp reserves memory for."""
+"""Memory that MuJoCo Warp reserves for the contacts and constraints of a world."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,10 +14,10 @@ _AT_ONCE = 2  # shapes of the scene that a shape of the robot is taken to touch 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Room for the contacts of one world.
+    """Capacity for the contacts of one world.
 
     Attributes:
-        contacts: Contacts; worlds share the room of all, so that this is a mean.
+        contacts: Contacts; worlds share the capacity of all, so that this is a mean.
         rows: Constraints: those of contacts, of limits and of dry friction.
     """
 
@@ -25,13 +25,13 @@ class Capacity:
     rows: int
 
     GROWS: ClassVar[int] = 0b11111 | 1 << 16 | 1 << 17
-    """Bits of MuJoCo Warp's and Newton's reports that more room helps against."""
+    """Bits of MuJoCo Warp's and Newton's reports that more capacity helps against."""
     TRUNCATED: ClassVar[int] = 1 << 5
     """Bit for a shape on more triangles of a heightfield than are looked at."""
 
     @classmethod
     def of(cls, model: Any, newton: Any) -> "Capacity":
-        """Take what the robot of world 0 of a Newton model can touch at once."""
+        """Return what the robot of world 0 of a Newton model can touch at once."""
         types = newton.GeoType
         points = {int(types.SPHERE): 1, int(types.CAPSULE): 2, int(types.BOX): 8}
         kind, world = model.shape_type.numpy(), model.shape_world.numpy()
@@ -48,7 +48,7 @@ class Capacity:
         return cls(contacts, _ROWS * contacts + 2 * dofs)
 
     def doubled(self) -> "Capacity":
-        """Return twice the room."""
+        """Return twice the capacity."""
         if self.contacts > 1 << 20:
-            raise RuntimeError("the contact solver needs room without end; its state is probably not finite")
+            raise RuntimeError("the contact solver runs out of any capacity; its state is probably not finite")
         return Capacity(2 * self.contacts, 2 * self.rows)

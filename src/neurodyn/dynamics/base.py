@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all kinds of dynamics have in common, and what those in common have that are learned."""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.errors import InputError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.control import require_torques
+from neurodyn.dynamics.declared import contact_names, reach, touch
+from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.geometry.array_shapes import Controls, WorldMask
+from neurodyn.robots import ROBOTS, Robot, load, locate
+
+
+class BaseDynamics(ABC):
+    """What `Dynamics` asks for, but for `begin`, `step` and `reset`; a kind overrides what differs."""
+
+    spec: StateSpec
+    kind: str
+    differentiable: bool = False
+    measured: bool = False
+    fingerprint: Fingerprint | None = None
+    robot: Robot | None = None
+    device: str = "cpu"
+
+    @property
+    def network(self) -> str:
+        """What computes a step, in a word."""
+        return self.kind
+
+    @property
+    def contact_points(self) -> ContactPointLayout | None:
+        """Points that are measured against the ground; None where it feels none."""
+        return None
+
+    @property
+    def floating(self) -> bool:
+        """Whether the base floats."""
+        return self.spec.floating
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is ready for use."""
+        return True
+
+    @property
+    def epistemic_scale(self) -> Tensor | None:
+        """Unit of the epistemic standard deviation: that of the states in the training data, shape [nq + nv + nx]."""
+        return None
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether steps have an epistemic standard deviation."""
+        return self.epistemic_scale is not None
+
+    @property
+    def home(self) -> Environment:
+        """The environment where none is given."""
+        return Environment()
+
+    @property
+    def base_com(self) -> Tensor | None:
+        """Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin."""
+        return None
+
+    def resolve_environment(self, environment: Environment | None) -> Environment:
+        """Return the environment with what it leaves open filled in.
+
+        Raises:
+            InputError: It asks for a gravity or a ground that the dynamics do not know.
+        """
+        home = self.home
+        if environment is None:
+            return home
+        if environment.ground is not None and not environment.ground.empty:
+            self.require_ground()
+        if environment.gravity is None:
+            return Environment(gravity=home.gravity, ground=environment.ground)
+        self.require_gravity(environment.gravity)
+        return environment
+
+    @abstractmethod
+    def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
+        """Return the carry of a batch of worlds."""
+
+    @abstractmethod
+    def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
+        """Predict one frame."""
+
+    @torch.no_grad()
+    def step_(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
+        """Predict one frame without gradients, as `step`."""
+        return self.step(carry, state, control)
+
+    @abstractmethod
+    def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
+        """Begin anew in the worlds where `mask` is true, shape [worlds]."""
+
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
+
+        Takes the fast step (`step_`) unless something asks for gradients: the context, the controls, or weights that
+        are not frozen.
+        """
+        require_torques(self.spec, controls)
+        tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
+        advance = self.step if tracked else self.step_
+        carry, state = self.begin(context, environment), present_state(context)
+        q, qd = [state.q], [state.qd]
+        for torque in controls.unbind(1):
+            carry, step = advance(carry, state, Control.unchecked(torque=torque))
+            state = step.state
+            q.append(state.q)
+            qd.append(state.qd)
+        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def quantities(
+        self,
+        state: State,
+        step: Step | None = None,
+        *,
+        torque: Tensor | None = None,
+        environment: Environment | None = None,
+    ) -> Quantities:
+        """Return what is known of a state by name; see `Dynamics.quantities`."""
+        given, robot = self.resolve_environment(environment), self.robot
+        return state_quantities(
+            self.spec, state, owner=f"{self.kind} dynamics of {self.spec.robot!r}", step=step, torque=torque,
+            com=self.base_com, gravity=given.gravity, contact_names=contact_names(robot),
+            more=reach(robot, state) | touch(robot, self.contact_points, given.ground, state),
+        )  # fmt: skip
+
+    def require_ground(self) -> None:  # noqa: B027  # most feel any ground
+        """Refuse every ground, where the dynamics feel none."""
+
+    def require_gravity(self, gravity: Tensor) -> None:  # noqa: B027  # most know any gravity
+        """Refuse a gravity that the dynamics do not know."""
+
+    def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
+        """Return what may ask for gradients of a roll-out."""
+        tensors = [context.q, context.qd, controls]
+        return [*tensors, context.torque] if isinstance(context, Window) else tensors
+
+
+class LearnedDynamics(BaseDynamics, nn.Module):
+    """Dynamics with weights, on the device of these.
+
+    Attributes:
+        declaration: Name of the robot, or absolute path of its declaration.
+    """
+
+    differentiable = True
+
+    def __init__(self, spec: StateSpec, declaration: str | None = None) -> None:
+        """Take a robot.
+
+        Args:
+            spec: Names, order, units and dt of state and control.
+            declaration: Name or path of the robot's declaration; None for the name in `spec`.
+        """
+        super().__init__()
+        self.spec = spec
+        self.declaration = spec.robot if declaration is None else locate(declaration)
+
+    @property
+    def robot(self) -> Robot | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The declaration of the robot; None where it is gone."""
+        return self._robot
+
+    @cached_property
+    def _robot(self) -> Robot | None:
+        if self.declaration not in ROBOTS and not Path(self.declaration).is_absolute():
+            return None  # a bare name is never the path of something in the present folder
+        try:
+            return load(self.declaration)
+        except InputError:
+            return None
+
+    @property
+    def device(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Device of the weights."""
+        return str(next(self.parameters()).device)
+
+    def _leaves(self, context: State | Window, controls: Tensor) -> list[Tensor]:
+        """Return what may ask for gradients of a roll-out."""
+        return [*super()._leaves(context, controls), *self.parameters()]

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A frame of neural dynamics as a module of tensors."""
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.export import EXAMPLES, Frame
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.geometry import rotation
+from neurodyn.nets.streaming import StreamingPredictor
+
+
+class NeuralFrame(nn.Module):
+    """One frame of neural dynamics: q, qd, control and the memory, one frame later."""
+
+    def __init__(self, model: NeuralDynamics) -> None:
+        super().__init__()
+        self.encoding = model.encoding
+        self.predictor = StreamingPredictor(model.predictor)
+
+    def forward(self, q: Tensor, qd: Tensor, control: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame; shapes [worlds, nq], [worlds, nv], [worlds, nu]."""
+        base_prediction = self.encoding.predict_base(q, qd, control)
+        output, *memory_next = self.predictor(self.encoding.encode(base_prediction, control), *memory)
+        state = self.encoding.decode(base_prediction, output)
+        return (state.q, state.qd, *memory_next)
+
+
+def neural_frame(model: NeuralDynamics) -> Frame:
+    """Return a frame of a model.
+
+    Raises:
+        InputError: Part of the model is compiled code, which ONNX cannot hold.
+    """
+    config = model.encoding.config
+    compiled = [
+        name
+        for name, there in (("contact points", model.contact_points), ("free motion", config.free_motion))
+        if there is not None
+    ]
+    if compiled:
+        raise InputError(
+            f"model of {model.spec.robot!r}: its {' and '.join(compiled)} are compiled code, which ONNX cannot hold; "
+            "valid: models without them (a bolted robot without ground, free_motion: false), world models, policies"
+        )
+    module = NeuralFrame(model)
+    names = module.predictor.memory_names
+    spec = model.spec
+    state = {
+        "q": _positions(spec),
+        "qd": torch.randn(EXAMPLES, spec.nv),
+        "control": torch.randn(EXAMPLES, spec.nu),
+    }
+    memory = dict(zip(names, module.predictor.begin(EXAMPLES), strict=True))
+    outputs = ("q_next", "qd_next", *(f"{name}_next" for name in names))
+    return Frame(module, {**state, **memory}, outputs)
+
+
+def _positions(spec: StateSpec) -> Tensor:
+    """Return example positions; quaternions have unit length."""
+    q = torch.randn(EXAMPLES, spec.nq)
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if not joint.scalar:
+            q[:, place.quaternion] = rotation.normalise(q[:, place.quaternion])
+    return q

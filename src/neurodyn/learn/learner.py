@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each kind of model adds to the training loop: its optimiser steps, its validation, its state."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.learn.schedule import Schedule
+
+if TYPE_CHECKING:
+    from neurodyn.learn.loop import TrainingLoop, TrainState
+
+
+@dataclass(frozen=True)
+class Step:
+    """What came of an optimiser step.
+
+    Attributes:
+        loss: The loss, a scalar.
+        rate: The learning rate.
+        taken: Whether the gradient was finite; otherwise the step was left out.
+    """
+
+    loss: Tensor | float = float("nan")
+    rate: float = 0.0
+    taken: bool = True
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A measurement on held-out data.
+
+    Attributes:
+        score: What the best model is chosen by.
+        values: Further figures for the metrics.
+        text: The result in a few words, for a progress bar.
+    """
+
+    score: float
+    values: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+class Learner:
+    """A model in training; `TrainingLoop` calls these methods.
+
+    A subclass needs `step`; `validate` and `keep` where it is validated; `state` and `load` where it has a run.
+    """
+
+    def begin(self, at: "TrainState") -> None:
+        """Prepare; called whenever a training begins or goes on."""
+
+    def enter(self, phase: int) -> None:
+        """Make what the steps of a phase need: optimiser, sampler."""
+
+    def leave(self, loop: "TrainingLoop") -> bool:
+        """End a phase; return whether the training ends with it."""
+        return False
+
+    def step(self, done: float, at: "TrainState") -> Step:
+        """Take one optimiser step, at the share `done` of the phase."""
+        raise NotImplementedError
+
+    def validate(self, at: "TrainState") -> Validation:
+        """Measure the model on held-out data."""
+        raise NotImplementedError
+
+    def better(self, score: float, best: float) -> bool:
+        """Return whether a score is better than the best so far."""
+        return score < best
+
+    def keep(self, at: "TrainState") -> None:
+        """Keep the present model as the best so far."""
+
+    def finish(self, at: "TrainState") -> None:
+        """End the training."""
+
+    def state(self) -> dict[str, Any]:
+        """Return tensors and numbers from which the training goes on bitwise."""
+        raise NotImplementedError
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`; called after `enter`."""
+        raise NotImplementedError
+
+    def metrics(self, loop: "TrainingLoop", found: Validation | None) -> dict[str, Any]:
+        """Return the line of metrics of a step, with its validation if there was one; empty for no line."""
+        if found is None:
+            return {}
+        at = loop.state
+        return {
+            "phase": at.phase,
+            "loss": float(loop.last.loss),
+            "rate": loop.last.rate,
+            "seconds": round(at.seconds, 3),
+            "cpu_seconds": round(at.cpu_seconds, 3),
+            "skipped": at.skipped,
+            "rollout_score": found.score,
+            **found.values,
+        }
+
+    def text(self, loop: "TrainingLoop", found: Validation | None) -> str | None:
+        """Return what a progress bar says after a step; None to leave it as it is."""
+        return None if found is None else found.text
+
+    def closing(self, at: "TrainState") -> dict[str, Any]:
+        """Return what the last line of the metrics says beside the times."""
+        return {}
+
+
+class GradientLearner(Learner):
+    """A model that is trained along the gradient of a loss.
+
+    Attributes:
+        schedule: Learning rate over a phase.
+        clip: Greatest norm of a gradient.
+    """
+
+    schedule: Schedule = Schedule()
+    clip: float = 1.0
+    _optimiser: torch.optim.Optimizer
+    _line_search = False
+
+    def loss(self) -> Tensor:
+        """Return the loss of the present batch; a vector's elements are summed."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        """Draw the batch of a step."""
+
+    def stepped(self, step: Step) -> None:
+        """Follow up an optimiser step."""
+
+    def set_optimiser(self, optimiser: torch.optim.Optimizer, *, line_search: bool = False) -> None:
+        """Take a fresh optimiser, whose groups have their highest rates."""
+        self._optimiser, self._line_search = optimiser, line_search
+        self._highest = [group["lr"] for group in optimiser.param_groups]
+
+    def parameters(self) -> Iterable[Tensor]:
+        """Return the parameters whose gradients count for the norm."""
+        return [p for group in self._optimiser.param_groups for p in group["params"]]
+
+    def zero_gradients(self) -> None:
+        """Forget the gradients of the last step."""
+        self._optimiser.zero_grad(set_to_none=True)
+
+    def clip_gradients(self) -> Tensor:
+        """Cut the gradients off at the norm `clip`; return the norm before."""
+        return nn.utils.clip_grad_norm_(self.parameters(), self.clip)
+
+    def step(self, done: float, at: "TrainState") -> Step:
+        """Take one optimiser step along a finite gradient."""
+        rate = self._set_rates(done, at.step)
+        self.draw()
+        last = torch.tensor(float("nan"))
+
+        def closure() -> Tensor:
+            nonlocal last
+            self.zero_gradients()
+            loss = self.loss()
+            loss.sum().backward()
+            last = loss.detach().mean()
+            return last
+
+        taken = True
+        if self._line_search:
+            self._optimiser.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]  # takes tensors, too
+        else:
+            closure()
+            taken = bool(torch.isfinite(self.clip_gradients()))
+            if taken:
+                self._optimiser.step()
+        step = Step(last, rate, taken)
+        self.stepped(step)
+        return step
+
+    def _set_rates(self, done: float, step: int) -> float:
+        if not self._line_search:
+            for group, highest in zip(self._optimiser.param_groups, self._highest, strict=True):
+                group["lr"] = self.schedule.rate(highest, done, step)
+        return self._optimiser.param_groups[0]["lr"]
+
+
+class WindowLearner(GradientLearner):
+    """A model that is trained on batches of windows of a store; its parts are set before `enter` returns."""
+
+    _model: Any  # a module
+    _sampler: Any  # with draw, state_dict and load_state_dict
+
+    def draw(self) -> None:
+        """Draw the next windows."""
+        self._batch = self._sampler.draw()
+
+    def state(self) -> dict[str, Any]:
+        """Return the states of model, optimiser and sampler."""
+        return {
+            "model": self._model.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "sampler": self._sampler.state_dict(),
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self._optimiser.load_state_dict(saved["optimiser"])
+        self._sampler.load_state_dict(saved["sampler"])
+        self._model.load_state_dict(saved["model"])

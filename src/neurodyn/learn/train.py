@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train or fine-tune dynamics of any kind: from a robot and data to a run directory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
+from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import kind_of
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.learn.loop import Callback, TrainState
+from neurodyn.learn.metrics import Progress
+from neurodyn.robots import Robot, load, locate
+
+
+def train(
+    robot: Robot | str | Path,
+    data: Store | str | Path,
+    out: str | Path,
+    *,
+    kind: str = "neural",
+    size: str = "small",
+    net: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
+    """Train a model of a robot and write it to a run directory.
+
+    Args:
+        robot: A robot, its name, or the path of its declaration.
+        data: A store, or the path of one, or of a log that the robot declares.
+        out: Run directory.
+        kind: "neural", "world-model", or another kind of dynamics that can be trained.
+        size: Training settings: "small", "paper", or the path of a settings file.
+        net: Kind of network of neural dynamics; None for the one that suits the robot.
+        minutes: Time budget [min]; None for that of the settings.
+        steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
+        seed: Seed of weights and batches; None for that of the settings.
+        device: Torch device that trains.
+        resume: Go on with a run that was stopped, with the same settings but for the budget.
+        progress: Shown how far the training is.
+        callbacks: Called as the training goes.
+
+    Returns:
+        Where the training ended.
+
+    Raises:
+        InputError: Something of that is unknown, missing or does not fit; the run exists, or cannot be resumed.
+        Interrupted: Ctrl-C or SIGTERM; the run is saved.
+    """
+    entry = KINDS[kind].part("train", f"kind {kind!r}")
+    declared = robot if isinstance(robot, Robot) else load(robot)
+    return entry(
+        declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
+        device=device, resume=resume, progress=progress, callbacks=callbacks,
+    )  # fmt: skip
+
+
+def finetune(
+    run: str | Path,
+    data: Store | str | Path,
+    out: str | Path,
+    *,
+    size: str = "finetune",
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
+    """Adapt the model of a run, or of "pretrained:NAME", to other data of the same robot, in a new run directory.
+
+    Arguments are those of `train`; `size` is "finetune", or the path of a settings file.
+
+    Raises:
+        InputError: There is no such run, the data are another robot's, or models of its kind cannot be fine-tuned.
+        Interrupted: Ctrl-C or SIGTERM; the run is saved.
+    """
+    entry = KINDS[kind_of(run)].part("finetune", str(run))
+    return entry(
+        str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
+        progress=progress, callbacks=callbacks,
+    )  # fmt: skip

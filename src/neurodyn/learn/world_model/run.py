@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""World models as `learn.train` asks for them: data and settings by name."""
+
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.learn.loop import TrainState
+from neurodyn.learn.plan import with_budget
+from neurodyn.learn.run_folder import place_of
+from neurodyn.learn.world_model.settings import load_world_settings
+from neurodyn.learn.world_model.train import train_world_model
+from neurodyn.robots import Robot
+from neurodyn.robots.data import open_measured_data
+
+
+def train_run(
+    robot: Robot,
+    name: str,
+    data: Store | str | Path,
+    out: Path,
+    *,
+    size: str,
+    net: str | None,
+    minutes: float | None,
+    steps: int | None,
+    seed: int | None,
+    **options: Any,
+) -> TrainState:
+    """Train a world model as `learn.train` asks; `options` and errors are those of `train_world_model`.
+
+    Raises:
+        InputError: A network is asked for, which is part of a world model's settings.
+    """
+    if net is not None:
+        raise InputError("--net is for --kind neural; the network of a world model is part of its settings (--size)")
+    store = data if isinstance(data, Store) else open_measured_data(robot, data)
+    settings = with_budget(load_world_settings(robot, size), minutes, steps, seed)
+    return train_world_model(robot, name, place_of(data), store, out, settings, **options)

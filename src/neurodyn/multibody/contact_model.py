@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interface of contact models: forces that follow from the state, or impulses at the end of a step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from neurodyn.core.contact_points import ContactPoint
+from neurodyn.multibody.articulated import LinkMotion, Tree
+from neurodyn.multibody.points import LinkPose, Touch, link_poses, touches
+from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.trace import Scalar
+from neurodyn.multibody.vectors import Vector
+
+SIZE = "points.size"
+"""Quantity: factor on the places and radii of the contact points."""
+
+Wrenches = dict[int, tuple[Vector, Vector]]
+"""Moment and force on each link, in its frame."""
+
+
+@dataclass
+class Contacts:
+    """A traced step as a contact model sees it.
+
+    Attributes:
+        scope: Quantities by name, those that networks act on included.
+        tree: The mechanism.
+        motions: Motions of its links at the beginning of the step.
+        points: The points that can touch.
+        grounds: A point on the ground and the normal there, of each.
+        q: Positions.
+        qd: Velocities.
+        dt: Length of the step [s].
+    """
+
+    scope: Scope
+    tree: Tree
+    motions: list[LinkMotion]
+    points: Sequence[ContactPoint]
+    grounds: list[tuple[Vector, Vector]]
+    q: list[Scalar]
+    qd: list[Scalar]
+    dt: float
+
+    @cached_property
+    def poses(self) -> list[LinkPose]:
+        """Where the links are."""
+        return link_poses(self.tree, self.motions)
+
+    @cached_property
+    def touched(self) -> list[Touch]:
+        """The points beside the ground."""
+        touched = touches(self.tree, self.motions, self.poses, self.points, self.grounds, self.scope(SIZE))
+        for touch in touched:
+            touch.depth = self.scope.define(f"contact.{touch.name}.depth", touch.depth)
+        return touched
+
+
+class ContactModel:
+    """A contact model; overrides one of its two methods.
+
+    Attributes:
+        defaults: Nominal values of its quantities, by name ("contact.friction" ...).
+    """
+
+    defaults: ClassVar[Mapping[str, float]] = {}
+
+    def forces(self, contacts: Contacts) -> Wrenches:
+        """Return the wrenches of contacts that are forces, which follow from the state."""
+        return {}
+
+    def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
+        """Return accelerations over the step, from those without contact, of contacts that are impulses."""
+        return free

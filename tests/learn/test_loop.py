@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop on its own, with a learner of one weight: budgets, validation, hooks, checkpoints and their older forms."""
+
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from neurodyn.core.artifacts import read_tree, write_tree
+from neurodyn.core.errors import InputError
+from neurodyn.learn.interruption import Interrupted
+from neurodyn.learn.learner import GradientLearner, Validation
+from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
+from neurodyn.learn.metrics import read_metrics
+from neurodyn.learn.optimiser import build_optimiser, trainable
+from neurodyn.learn.plan import Budget
+from tests.learn.callbacks import SignalAt, StopAt, Stopped
+
+
+class One(GradientLearner):
+    """A weight that is to be 3; the loss of some steps is not finite."""
+
+    def __init__(self, bad: tuple[int, ...] = (), scores: dict[int, float] | None = None) -> None:
+        self.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+        self.bad, self.scores = bad, scores
+        self.draws, self.kept, self.entered, self.ended = 0, [], [], 0
+
+    def enter(self, phase: int) -> None:
+        self.entered.append(phase)
+        self.set_optimiser(build_optimiser("adam", trainable([self.weight], 0.1)))
+
+    def draw(self) -> None:
+        self.draws += 1
+
+    def loss(self) -> Tensor:
+        return (self.weight - 3.0).square() * (math.nan if self.draws in self.bad else 1.0)
+
+    def validate(self, at: TrainState) -> Validation:
+        score = (self.weight - 3.0).abs().item() if self.scores is None else self.scores.get(at.step, 9.0)
+        return Validation(score, {"weight": self.weight.item()}, f"{score:.3g}")
+
+    def keep(self, at: TrainState) -> None:
+        self.kept.append(at.step)
+
+    def finish(self, at: TrainState) -> None:
+        self.ended += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"weight": self.weight.detach(), "optimiser": self._optimiser.state_dict(), "draws": self.draws}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        with torch.no_grad():
+            self.weight.copy_(saved["weight"])
+        self._optimiser.load_state_dict(saved["optimiser"])
+        self.draws = saved["draws"]
+
+
+def test_it_trains_to_the_end_of_its_steps_phase_by_phase():
+    learner = One()
+    end = TrainingLoop(learner, Budget(90, shares=(1.0, 2.0))).run()
+    assert (end.step, end.phase, end.phase_step, end.skipped) == (90, 2, 60, 0)
+    assert learner.entered == [0, 1]
+    assert learner.ended == 1
+    assert learner.weight.item() == pytest.approx(3.0, abs=0.2)
+
+
+def test_what_is_used_up_first_ends_it():
+    assert TrainingLoop(One(), Budget(steps=10, minutes=10.0)).run().step == 10
+    end = TrainingLoop(One(), Budget(steps=10**9, minutes=0.005)).run()
+    assert end.seconds == pytest.approx(0.3, abs=0.25)
+
+
+def test_steps_with_gradients_that_are_not_finite_are_left_out_and_counted():
+    learner = One(bad=(2, 5))
+    end = TrainingLoop(learner, Budget(6)).run()
+    assert (end.step, end.skipped) == (6, 2)
+    assert torch.isfinite(learner.weight).all()
+
+
+def test_the_best_is_kept_and_patience_ends_a_phase(tmp_path: Path):
+    learner = One(scores={0: 5.0, 2: 4.0, 4: 4.5, 6: 3.0})
+    loop = TrainingLoop(learner, Budget(40), tmp_path, validations=20, patience=3)
+    end = loop.run()
+    assert learner.kept == [0, 2, 6]
+    assert (end.best, end.step) == (3.0, 12)
+    lines = read_metrics(tmp_path)
+    assert [line["step"] for line in lines] == [0, 2, 4, 6, 8, 10, 12, 12]
+    assert lines[0]["loss"] is None
+    assert lines[-1]["finished"] is True
+
+
+def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
+    class Seen(Callback):
+        def __init__(self) -> None:
+            self.found: list[str] = []
+
+        def on_step(self, loop: TrainingLoop) -> None:
+            self.found.append(f"step {loop.state.step}")
+            assert float(loop.last.loss) > 0
+
+        def on_validate(self, loop: TrainingLoop, found: Validation) -> None:
+            assert found.score == loop.state.best
+            self.found.append("validation")
+
+        def on_save(self, loop: TrainingLoop) -> None:
+            self.found.append("save")
+
+    seen = Seen()
+    TrainingLoop(One(), Budget(4), tmp_path, validations=2, callbacks=[seen]).run()
+    assert seen.found == ["validation", "step 1", "validation", "step 2", "step 3", "validation", "step 4", "save"]
+
+
+@pytest.mark.parametrize("step", [1, 10, 17, 30])
+def test_it_goes_on_where_it_was_saved(step: int, tmp_path: Path):
+    def loop(learner: One, name: str, callbacks: tuple[Callback, ...] = ()) -> TrainingLoop:
+        budget = Budget(30, shares=(1.0, 2.0))
+        return TrainingLoop(learner, budget, tmp_path / name, validations=6, callbacks=callbacks)
+
+    whole = One()
+    loop(whole, "whole").run()
+    with pytest.raises(Stopped):
+        loop(One(), "part", (StopAt(step),)).run()
+    part = One()
+    resumed = loop(part, "part")
+    resumed.resume()
+    resumed.run()
+    assert torch.equal(part.weight, whole.weight)
+    kept = [[(line["step"], line.get("weight")) for line in read_metrics(tmp_path / n)] for n in ("whole", "part")]
+    assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_between_two_steps(number: signal.Signals, tmp_path: Path):
+    with pytest.raises(Interrupted) as caught:
+        TrainingLoop(One(), Budget(9), tmp_path, callbacks=[SignalAt(4, number)]).run()
+    assert caught.value.code == 128 + number
+    assert read_tree(tmp_path / "state", "training")["position"]["step"] == 4
+    with pytest.raises(Interrupted, match="what was finished is kept"):
+        TrainingLoop(One(), Budget(9), callbacks=[SignalAt(9, number)]).run()
+
+
+def test_a_training_within_another_one_is_interrupted_with_it(tmp_path: Path):
+    class Outer(One):
+        def leave(self, loop: TrainingLoop) -> bool:
+            TrainingLoop(One(), Budget(9), callbacks=[SignalAt(2, signal.SIGTERM)]).run()
+            return False
+
+    with pytest.raises(Interrupted, match="interrupted at step 3; the same command with --resume goes on") as caught:
+        TrainingLoop(Outer(), Budget(3), tmp_path).run()
+    assert caught.value.code == 143
+
+
+def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
+    def resumed(steps: int) -> TrainState:
+        loop = TrainingLoop(One(), Budget(steps), tmp_path, validations=4)
+        loop.resume()
+        return loop.run()
+
+    TrainingLoop(One(), Budget(8), tmp_path, validations=4).run()
+    assert resumed(8).step == 8
+    assert resumed(12).step == 12
+    assert [line["step"] for line in read_metrics(tmp_path)] == [0, 2, 4, 6, 8, 9, 12, 12]
+
+
+@pytest.mark.parametrize("stop", [5, 10, 25, 30])
+def test_what_a_larger_budget_adds_goes_to_the_phases_that_are_left(stop: int, tmp_path: Path):
+    def loop(steps: int, callbacks: tuple[Callback, ...] = ()) -> TrainingLoop:
+        return TrainingLoop(One(), Budget(steps, shares=(1.0, 2.0)), tmp_path, callbacks=callbacks)
+
+    with pytest.raises(Stopped):
+        loop(30, (StopAt(stop),)).run()
+    resumed = loop(60)
+    resumed.resume()
+    assert resumed.run().step == 60
+
+
+def test_states_of_older_policies_and_hybrids_are_read():
+    policy = {"iteration": 5, "frames": 640, "seconds": 2.0, "cpu_seconds": 1.0, "best": 3.5, "played": 2}
+    assert TrainState.read(policy) == TrainState(
+        step=5, phase_step=5, seconds=2.0, phase_seconds=2.0, cpu_seconds=1.0, best=3.5, measured=2
+    )
+    hybrid = {"step": 7, "seconds": 2.0, "best": "0.5", "waited": 1, "measured": 3, "skipped": 1, "over": False}
+    assert TrainState.read(hybrid) == TrainState(
+        step=7, phase_step=7, seconds=2.0, phase_seconds=2.0, best=0.5, stale=1, measured=2, skipped=1
+    )
+    state = TrainState(phase=1, step=9, best=math.inf)
+    assert TrainState.read(state.saved()) == state
+
+
+def test_a_state_of_something_else_is_bad_input(tmp_path: Path):
+    write_tree(tmp_path / "state", "training", {"position": {"step": 3}})
+    with pytest.raises(InputError, match="state does not fit its configuration"):
+        TrainingLoop(One(), Budget(8), tmp_path).resume()

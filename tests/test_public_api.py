@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is public can be imported, is documented, and is all that examples, pages and README need."""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import neurodyn
+from neurodyn.core.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = [path.parent.name for path in sorted((ROOT / "src/neurodyn").glob("*/__init__.py"))]
+PUBLIC = [room for room in ROOMS if room != "cli"]
+NEEDS_NEWTON = {"neurodyn.solvers"}
+PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INTERNALS = {
+    "neurodyn.core.scene", "neurodyn.dynamics.control", "neurodyn.dynamics.interface",
+    "neurodyn.dynamics.neural.artifact", "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.same_robot",
+    "neurodyn.evaluate.log", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulator",
+    "neurodyn.evaluate.stability", "neurodyn.evaluate.tosses", "neurodyn.geometry.solids",
+    "neurodyn.learn.neural.settings", "neurodyn.learn.neural.train", "neurodyn.learn.world_model.loss",
+    "neurodyn.learn.world_model.member_parameters", "neurodyn.learn.world_model.settings",
+    "neurodyn.multibody.complementarity", "neurodyn.multibody.integration", "neurodyn.multibody.points",
+    "neurodyn.multibody.trace.program", "neurodyn.nets.members", "neurodyn.nets.rotary", "neurodyn.nets.transformer",
+    "neurodyn.policy.logs", "neurodyn.robots.sections", "neurodyn.sim.engine",
+}  # fmt: skip
+"""Modules that benchmarks time or check by themselves."""
+
+
+def public(package: str) -> dict[str, object]:
+    module = importlib.import_module(package)
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+def imported(source: str) -> set[str]:
+    """Return the modules of the package that a script imports from, and what it reads from the package by dots."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "neurodyn"}
+
+
+def deep(source: str) -> set[str]:
+    return {name for name in imported(source) if name.count(".") > 1}
+
+
+@pytest.mark.parametrize("package", ["neurodyn", *(f"neurodyn.{room}" for room in PUBLIC)])
+def test_every_public_name_is_there_and_documented(package: str):
+    if package in NEEDS_NEWTON:
+        pytest.importorskip("newton")
+    names = public(package)
+    assert names
+    for name, value in names.items():
+        assert (value.__doc__ or "").strip(), f"{package}.{name} has no docstring"
+
+
+@pytest.mark.parametrize("package", ["neurodyn", *(f"neurodyn.{room}" for room in PUBLIC)])
+def test_a_name_that_is_not_public_is_refused_with_those_that_are(package: str):
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = importlib.import_module(package).nothing
+
+
+def test_the_package_has_every_room_and_what_users_begin_with():
+    assert {*PUBLIC, "load", "State", "Control", "Environment", "Window", "Step", "Trajectory"} <= set(neurodyn.__all__)
+    assert neurodyn.InputError is InputError
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", neurodyn.__version__)
+
+
+@pytest.mark.parametrize("name", ["identify.identify", "identify.discover", "policy.train", "sim.build"])
+def test_a_function_stays_what_it_is_when_its_module_is_imported(name: str):
+    assert inspect.ismodule(importlib.import_module(f"neurodyn.{name}"))
+    room, _, function = name.partition(".")
+    assert inspect.isfunction(getattr(importlib.import_module(f"neurodyn.{room}"), function))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.name)
+def test_examples_import_what_is_public(path: Path):
+    assert deep(path.read_text()) == set()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.py")), ids=lambda path: path.name)
+def test_scripts_of_the_pages_import_what_is_public(path: Path):
+    assert deep(path.read_text()) == set()
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda path: path.stem
+)
+def test_pages_import_and_name_what_is_public(path: Path):
+    for block in PYTHON.findall(path.read_text()):
+        assert deep(block) == set()
+        for dotted in re.findall(r"\bneurodyn\.(\w+(?:\.\w+)?)", block):
+            room, _, name = dotted.partition(".")
+            assert room in neurodyn.__all__
+            if name and room in PUBLIC:
+                assert name in importlib.import_module(f"neurodyn.{room}").__all__, f"{path.name}: neurodyn.{dotted}"
+
+
+def test_benchmarks_reach_for_the_internals_that_they_time_and_no_others():
+    reached = {name for path in (ROOT / "benchmarks").glob("*.py") for name in deep(path.read_text())}
+    assert reached == INTERNALS

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes in annotations are true: tests of the functions that have them pass while every call is checked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import CHECKED
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = (
+    "dynamics/test_control.py", "dynamics/test_coordinates.py", "dynamics/test_measures.py",
+    "dynamics/test_tangent.py", "dynamics/test_interface.py", "dynamics/hybrid/test_model.py",
+    "dynamics/neural/test_invariance.py", "dynamics/world_model/test_model.py", "geometry/test_rotation.py",
+    "geometry/test_proximity.py", "multibody/test_free_motion.py",
+)  # fmt: skip
+
+
+def checked(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "NEURODYN_CHECK_SHAPES": "1", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_public_functions_take_and_return_the_shapes_that_they_say():
+    done = checked("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *(f"tests/{t}" for t in TESTS))
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "from neurodyn.geometry import rotation; rotation.multiply(torch.zeros(2, 4), torch.zeros(2, 3))",
+        "from neurodyn.dynamics.tangent import wrap_angle; wrap_angle(torch.zeros(2, dtype=torch.int64))",
+    ],
+)
+def test_a_wrong_shape_or_dtype_is_found(call: str):
+    done = checked("-c", f"import tests, torch; {call}")
+    assert "TypeCheckError" in done.stderr
+
+
+def test_every_module_with_annotated_shapes_is_checked():
+    annotated = {
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        for path in (ROOT / "src").rglob("*.py")
+        if "jaxtyping import" in path.read_text() or "array_shapes import" in path.read_text()
+    }
+    # Batches check themselves, and the interface has no code.
+    others = {"neurodyn.geometry.array_shapes", "neurodyn.dynamics.batch", "neurodyn.dynamics.interface"}
+    assert annotated - others == set(CHECKED)
