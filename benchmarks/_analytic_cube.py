@@ -6,6 +6,7 @@ A small search on training tosses: random candidates first, then smaller and sma
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -60,7 +61,10 @@ class ScaledDynamics:
 
     def __init__(self, inner: AnalyticDynamics, scale: float) -> None:
         self.inner, self.spec, self.scale = inner, inner.spec, scale
-        self._free = inner.spec.floating
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Return the weights: none."""
+        return iter(())
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames; see `dynamics.interface.Dynamics`."""

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from _common import require, single_thread, write_result
-from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import load
+from neurodyn.data import Store
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate import beside_simulator
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train
@@ -56,7 +56,7 @@ def measure(run: Path, data: Path, net: str, minutes: float, rollouts: int, seed
     robot = load_robot("cartpole")
     settings = with_budget(load_settings(robot, "small", net), minutes, None, seed)
     end = train(robot, "cartpole", str(data), Store.open(data), run, settings)
-    result = beside_simulator(load(run), robot, horizon=1000, rollouts=rollouts).plain()
+    result = beside_simulator(NEURAL.load(run), robot, horizon=1000, rollouts=rollouts).plain()
     require(result["finite_fraction"] == 1.0, f"{run.name}: a roll-out is not finite")
     key = f"{net}_{minutes:g}min"
     figures: dict[str, float] = {f"{key}_cpu_s": end.cpu_seconds}

@@ -74,7 +74,8 @@ def measure(kind: str, dynamics: str, folder: Path, seed: int, episodes: int) ->
     trained = read_config(out / "config.yaml", RunRecord[PolicySettings]).dynamics
     require(trained == dynamics, f"{out} was trained in {trained}, not in {dynamics}")
     starts = "task" if kind == "world_model" else None
-    result = evaluate(out, tuple(dict.fromkeys(("analytic", dynamics))), episodes=episodes, starts=starts).plain()
+    names = tuple(dict.fromkeys(("analytic", dynamics)))
+    result = evaluate(out, names, episodes=episodes, starts=starts).plain()
     by_name = {one["dynamics"]: one for one in result["results"]}
     real = by_name["analytic"]
     end = next(line for line in reversed(read_metrics(out)) if line.get("finished"))

@@ -12,11 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from neurodyn.dynamics.loading import load
-
 from _analytic_cube import Candidate, dynamics, search
 from _common import require, single_thread, write_result
-from neurodyn.data.store import Split
+from neurodyn.data import Split
+from neurodyn.dynamics import load
 from neurodyn.evaluate import beside_log
 from neurodyn.robots import load as load_robot
 from neurodyn.robots import open_robot_data

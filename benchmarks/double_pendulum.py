@@ -9,10 +9,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from neurodyn.dynamics.loading import load
-
 from _common import require, single_thread, write_result
-from neurodyn.data.store import Split
+from neurodyn.data import Split
+from neurodyn.dynamics import load
 from neurodyn.evaluate import beside_log
 from neurodyn.learn.neural.settings import load_settings, with_budget
 from neurodyn.learn.neural.train import train

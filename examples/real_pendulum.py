@@ -24,7 +24,7 @@ from neurodyn.identify import (
     IdentificationSettings,
     Noise,
     changed,
-    held_out_errors,
+    forecast_errors,
     hybrid_forecast,
     identify,
     load_identification,
@@ -51,7 +51,7 @@ def forecasts(
     nowhere = RecordedEnvironments(store)
     models = {"nominal": as_declared(model), "hybrid" if found["weights"] else "identified": model}
     made = {name: hybrid_forecast(m, "past", past, noise, nowhere) for name, m in models.items()}
-    by_model = held_out_errors(made, robot.spec, windows, past, seconds).by_model
+    by_model = forecast_errors(made, robot.spec, windows, past, seconds).by_model
     by_model["the camera's noise alone"] = noise_floor(
         model, windows, past, noise, nowhere, start="past", context=past, seconds=seconds, seed=0
     )
@@ -100,9 +100,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = options.run or Path(scratch) / "run"
         if options.run is None:
-            found = identify(robot, options.data, run, settings=settings).figures.plain()
-            for entry in found["parameters"]:
-                print(f"{entry['name']:24s} {entry['value']:.5g}")
+            found = identify(robot, options.data, run, settings=settings).figures
+            for entry in found.parameters:
+                print(f"{entry.name:24s} {entry.value:.5g}")
         curves = forecasts(run, robot, store, settings, marks, options.windows)
     for name, errors in curves.items():
         print(

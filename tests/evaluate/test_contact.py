@@ -11,8 +11,8 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.interface import State, Step
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.evaluate import Evaluation, evaluate
 from neurodyn.evaluate.reference_errors import perturb
@@ -85,10 +85,9 @@ def test_a_ground_of_ones_own_is_the_ground_in_the_roll_outs(run: Path, report: 
     assert found["ground"] == str(flat)
     assert {key: found[key] for key in KEYS} == {key: report[key] for key in KEYS}, "flat is flat by any name"
     # Sixty frames end on the ground where there is one, and metres below it where there is none.
-    paths = [
-        both(load_run(run), cube, Sampled.draw(cube, 60, 8, 1, driven=False, where=scenario(cube, str(path))))[1].path
-        for path in (flat, none)
-    ]
+    grounds = [scenario(cube, str(path)) for path in (flat, none)]
+    starts = [Sampled.draw(cube, 60, 8, 1, driven=False, where=where) for where in grounds]
+    paths = [both(NEURAL.load(run), cube, one)[1].path for one in starts]
     lowest = [path.q[..., 2].min() for path in paths]
     assert lowest[0] > 0 > lowest[1] + 1
 

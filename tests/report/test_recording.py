@@ -15,7 +15,6 @@ from PIL import Image
 from neurodyn.core.artifacts import PRETRAINED
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
@@ -73,8 +72,8 @@ def test_a_window_longer_than_all_episodes_is_shortened(trained_run: Path, cartp
 @pytest.mark.parametrize("driven", [False, True])
 def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, cartpole: Robot, driven: bool):
     pytest.importorskip("newton")
-    made = record(load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
-    again = both(load(trained_run), cartpole, Sampled.draw(cartpole, 12, 2, 7, driven=driven))
+    made = record(NEURAL.load(trained_run), cartpole, frames=12, seed=7, worlds=2, driven=driven)
+    again = both(NEURAL.load(trained_run), cartpole, Sampled.draw(cartpole, 12, 2, 7, driven=driven))
     assert torch.equal(made.predicted.q, again[0].path.q)
     assert torch.equal(made.truth.q, again[1].path.q)
     assert made.seconds == pytest.approx(12 / 60)
@@ -82,7 +81,7 @@ def test_a_recording_beside_the_simulator_is_the_evaluations(trained_run: Path, 
 
 def test_a_recording_names_the_kind_of_model(trained_run: Path, cartpole: Robot):
     pytest.importorskip("newton")
-    model = load(trained_run)
+    model = NEURAL.load(trained_run)
     assert record(model, cartpole, frames=2).predicted_label == "neural"
     model.kind = "hybrid"  # as of a model that was identified
     assert record(model, cartpole, frames=2).predicted_label == "hybrid"

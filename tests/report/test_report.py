@@ -10,7 +10,7 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
-from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate import beside_log, beside_simulator
 from neurodyn.evaluate.records import Comparison, Logged, LongRun, Simulated, Stability
 from neurodyn.evaluate.records import Curve as ErrorCurve
@@ -27,7 +27,7 @@ METRICS = ("base_position_m", "joint_rad")
 @pytest.fixture(scope="module")
 def simulated(trained_run: Path, cartpole: Robot) -> Simulated:
     pytest.importorskip("newton")
-    return beside_simulator(load(trained_run), cartpole, horizon=HORIZON, rollouts=6)
+    return beside_simulator(NEURAL.load(trained_run), cartpole, horizon=HORIZON, rollouts=6)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def simulated_page(trained_run: Path, simulated: Simulated, tmp_path_factory: py
 
 @pytest.fixture(scope="module")
 def logged(trained_run: Path, cartpole: Robot, plant_store: Store, plant_file: Path) -> Logged:
-    result = beside_log(load(trained_run), cartpole, plant_store, split=2, horizon=20)
+    result = beside_log(NEURAL.load(trained_run), cartpole, plant_store, split=2, horizon=20)
     assert isinstance(result, Logged)
     notes = {"files": [str(plant_file)], "rows": 10, "alignment": ALIGNMENT}
     return msgspec.structs.replace(result, notes=notes)

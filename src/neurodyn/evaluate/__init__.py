@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of any model beside its simulator, its log and trivial baselines; calibration, long-run stability, timing."""
+"""Errors of any model beside its simulator, its log and trivial baselines; calibration, long-run stability, timing.
+
+Parts of a kind of dynamics: "evaluate" measures the model of a run as a `run.Question` asks; "begin along a log" loads
+a model whose roll-outs along a log start from states that are estimated.
+"""
 
 from typing import TYPE_CHECKING
 
 from neurodyn.core.lazy import lazy
+from neurodyn.dynamics.kinds import KINDS
 
 if TYPE_CHECKING:
     from neurodyn.evaluate.logged import beside_log
@@ -18,5 +23,10 @@ __all__ = [
     "METRICS", "Evaluation", "Metric", "Scenario", "beside_log", "beside_simulator", "evaluate", "forecast_log",
     "scenario", "scenarios",
 ]  # fmt: skip
+
+KINDS["neural"].add("evaluate", "neurodyn.evaluate.run:evaluate_simulating")
+KINDS["hybrid"].add("evaluate", "neurodyn.evaluate.run:evaluate_simulating")
+KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")
+KINDS["world-model"].add("evaluate", "neurodyn.evaluate.run:evaluate_forecasting")
 
 lazy(__name__)

@@ -95,7 +95,7 @@ def roll_out(dynamics: Dynamics, batches: Iterable[Batch]) -> Rolled:
         begin = time.perf_counter(), time.process_time()
         paths.append(follow(dynamics, batch))
         wall, cpu = wall + time.perf_counter() - begin[0], cpu + time.process_time() - begin[1]
-    return Rolled(joined(paths), wall, cpu)
+    return Rolled(Trajectory.joined(paths), wall, cpu)
 
 
 def follow(dynamics: Dynamics, batch: Batch) -> Trajectory:
@@ -112,25 +112,6 @@ def follow(dynamics: Dynamics, batch: Batch) -> Trajectory:
         q.append(state.q)
         qd.append(state.qd)
     return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
-
-
-def joined(paths: list[Trajectory]) -> Trajectory:
-    """Return roll-outs of several batches as one."""
-
-    def cat(parts: list[Tensor | None]) -> Tensor | None:
-        there = [part for part in parts if part is not None]
-        return torch.cat(there) if there else None
-
-    return Trajectory(
-        torch.cat([path.q for path in paths]), torch.cat([path.qd for path in paths]),
-        cat([path.channels for path in paths]), cat([path.aleatoric for path in paths]),
-        cat([path.epistemic for path in paths]),
-    )  # fmt: skip
-
-
-def picked(path: Trajectory, rows: Tensor | slice) -> Trajectory:
-    """Return positions and velocities of some of the roll-outs."""
-    return Trajectory(path.q[rows], path.qd[rows])
 
 
 def about(model: Dynamics, horizon: int, rollouts: int, seed: int) -> About:

@@ -22,7 +22,7 @@ from neurodyn.dynamics.measures import (
     persistence,
 )
 from neurodyn.evaluate.comparison import compare
-from neurodyn.evaluate.engine import SEED, about, picked, roll_out
+from neurodyn.evaluate.engine import SEED, about, roll_out
 from neurodyn.evaluate.metrics import Compared, percentiles
 from neurodyn.evaluate.recorded import Recorded, episodes_in, split_name
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, PartialComparison, StateErrors, Tossed
@@ -56,7 +56,7 @@ def beside_log(
     Raises:
         InputError: No episode is long enough.
     """
-    if not robot.fixed_base:
+    if robot.spec.floating:
         return _tossed(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed)
     frames = horizon or round(SECONDS[-1] / robot.dt)
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
@@ -118,7 +118,7 @@ def _tossed(
 ) -> Tossed:
     starts = Recorded.along(store, split, 0, frames, rollouts, _TOSSES)
     done, truth, released = roll_out(model, starts.batches(0)), starts.truth, torch.from_numpy(starts.released)
-    first = compare(robot, picked(done.path, released), picked(truth, released), simulated=False)
+    first = compare(robot, done.path.rows(released), truth.rows(released), simulated=False)
     return Tossed(
         about=about(model, frames, len(released), seed),
         context_frames=0,

@@ -16,7 +16,7 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.engine import Batch, Drive, joined
+from neurodyn.evaluate.engine import Batch, Drive
 
 MOST = 20_000
 """Starts along a log, unless asked for another number."""
@@ -72,7 +72,7 @@ class Recorded:
     def truth(self) -> Trajectory:
         """What was measured from the starts on."""
         c = self.context
-        return joined(
+        return Trajectory.joined(
             [
                 Trajectory(w.q[:, c:], w.qd[:, c:], None if w.channels is None else w.channels[:, c:])
                 for w in self.windows

@@ -16,7 +16,6 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
-from neurodyn.evaluate import kinds as _registered  # noqa: F401
 from neurodyn.evaluate.engine import SEED
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.recorded import chosen_split

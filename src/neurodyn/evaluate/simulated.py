@@ -13,7 +13,7 @@ from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
-from neurodyn.evaluate.engine import SEED, Batch, Drive, Rolled, about, follow, picked, roll_out
+from neurodyn.evaluate.engine import SEED, Batch, Drive, Rolled, about, follow, roll_out
 from neurodyn.evaluate.records import PartialComparison, ReferenceErrors, Simulated
 from neurodyn.evaluate.reference_errors import measure_reference_errors
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
@@ -61,8 +61,7 @@ class Sampled:
 
     def rows(self, rows: slice) -> Batch:
         """Return some of the starts."""
-        first = State(self.start.q[rows], self.start.qd[rows])
-        return Batch(first, self.drive.worlds(rows), self.environment.rows(rows))
+        return Batch(self.start.rows(rows), self.drive.worlds(rows), self.environment.rows(rows))
 
     def batches(self) -> list[Batch]:
         """Return the starts in batches of worlds."""
@@ -168,7 +167,7 @@ def _reference_errors(
     usual = _REFERENCES if robot.fixed_base else _REFERENCES // _SLOWER
     count = min(starts.start.worlds, _WORLDS, usual if asked is None else asked)
     rows = slice(0, count)
-    return measure_reference_errors(robot, starts.rows(rows), picked(truth, rows), seed) if count else None
+    return measure_reference_errors(robot, starts.rows(rows), truth.rows(rows), seed) if count else None
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:

@@ -107,7 +107,7 @@ def baselines(spec: StateSpec) -> dict[str, Forecast]:
 
 
 @torch.no_grad()
-def held_out_errors(
+def forecast_errors(
     models: Mapping[str, Forecast], spec: StateSpec, windows: FitWindows, context: int, seconds: tuple[float, ...]
 ) -> HeldOut:
     """Measure models on windows of `context` and then more frames.
@@ -186,4 +186,4 @@ def noise_floor(
     moved, faster = drawn.chunk(2, -1)
     measured = replace(windows, q=displace(dynamics.spec, q, moved), qd=qd + faster)
     forecast = hybrid_forecast(dynamics, start, context, noise, environments)
-    return held_out_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]
+    return forecast_errors({"floor": forecast}, dynamics.spec, measured, past, seconds).by_model["floor"]

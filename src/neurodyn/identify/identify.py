@@ -28,7 +28,7 @@ from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
     baselines,
-    held_out_errors,
+    forecast_errors,
     hybrid_forecast,
     model_forecast,
     noise_floor,
@@ -64,8 +64,8 @@ class Identification:
     """Result of an identification.
 
     Attributes:
-        figures: Parameters with intervals, errors on held-out windows, and what they were found with; its `plain()` is
-            what identification.json holds.
+        figures: Parameters with intervals, errors on held-out windows, and the settings; its `plain()` is what
+            identification.json holds.
         sample: One held-out window.
     """
 
@@ -346,21 +346,21 @@ class _Identification:
     ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
         """Return errors on held-out windows, the noise floor, and which windows these are."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
-        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+        split = self._held_out()
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
         windows = fit_windows(store, split, past + frames, most=self.settings.rollouts)
-        found = held_out_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
+        errors = forecast_errors(self._forecasts(identified, noise), self.problem.robot.spec, windows, past, seconds)
         floor = noise_floor(
             self.hybrid or identified, windows, past, noise, self.environments, start=self.start,
             context=self.context, seconds=seconds, seed=self.settings.seed,
         )  # fmt: skip
         held_out = HeldOutWindows(
-            starts=found.starts, moving_starts=found.moving_starts, moving_above=found.moving_above,
-            seconds=found.seconds, split=split.name.lower(), start=self.start, context_frames=past,
+            starts=errors.starts, moving_starts=errors.moving_starts, moving_above=errors.moving_above,
+            seconds=errors.seconds, split=split.name.lower(), start=self.start, context_frames=past,
         )  # fmt: skip
-        return found.by_model, floor, held_out
+        return errors.by_model, floor, held_out
 
     def _held_out(self) -> Split:
         return Split.TEST if len(self.problem.store.episodes(Split.TEST)) else Split.VALIDATION
@@ -370,11 +370,9 @@ class _Identification:
         return max([self.context, *(model.spec.context for model in self.beside.values())])
 
     def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
-        """Return one held-out window that moves, and what each model forecasts for it."""
-        store, spec = self.problem.store, self.problem.robot.spec
-        split = Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
-        past = self._past()
-        windows = fit_windows(store, split, past + self.frames, most=200)
+        """Return one held-out window that moves, and the forecasts of each model for it."""
+        store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
+        windows = fit_windows(store, self._held_out(), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
         row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}

@@ -61,7 +61,7 @@ def started(
         context: Frames of the past.
         start: "logged" leaves states as they are.
         noise: Noise of the sensors.
-        environments: Environments of the windows.
+        environments: Environments of the windows; None for the model's own.
     """
     future = windows.cut(context)
     if start == "logged" or context == 0:

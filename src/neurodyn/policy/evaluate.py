@@ -149,7 +149,7 @@ def play(
 
 
 def reward_errors(outcomes: dict[str, Outcome]) -> list[RewardError]:
-    """Return how far returns in pairs of dynamics are apart.
+    """Return the differences of returns between pairs of dynamics.
 
     As the paper compares them (NeRD, arXiv 2508.15755): the mean return in one beside that in the other; and, finer,
     the mean difference between episodes that start in the same state.

@@ -44,9 +44,11 @@ def write_policy_report(folder: Path, result: PolicyEvaluation, *, starts: str |
 
 def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequence[str] = ()) -> str:
     """Return the page as HTML; `motion` are moving pictures, or remarks why there is none."""
+    names = ", ".join(row.dynamics for row in result.results)
+    lead = f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
     body = [
         f"<header><h1>A policy for {result.task}</h1></header>",
-        paragraph(_lead(result)),
+        paragraph(lead),
         cards(_headline(result)),
         section("Returns", *(table.html() for table in returns(result))),
         _training(read_metrics(folder)),
@@ -73,11 +75,6 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None) ->
         still = still_bytes(frames[len(frames) // 3])
         parts.append(moving_picture(webp_bytes(frames, interval), still, size, caption))
     return parts
-
-
-def _lead(result: PolicyEvaluation) -> str:
-    names = ", ".join(row.dynamics for row in result.results)
-    return f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
 
 
 def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:

@@ -18,7 +18,6 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.writer import open_store_file
 from neurodyn.dynamics.artifact import load_simulator, robot_of
-from neurodyn.dynamics.interface import Trajectory
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Evaluation, Forecast, OfLog, Simulated
@@ -159,9 +158,8 @@ def _(result: Forecast, material: Material, robot: Robot) -> None:
 
 def _short(recording: Recording) -> Recording:
     """Return the first seconds of a recording, for a picture that stays small."""
-    end = round(SECONDS / recording.robot.dt) + 1
-    predicted, truth = (Trajectory(x.q[:, :end], x.qd[:, :end]) for x in (recording.predicted, recording.truth))
-    return replace(recording, predicted=predicted, truth=truth)
+    frames = round(SECONDS / recording.robot.dt)
+    return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
 
 
 def _read_data_header(material: Material, data: str) -> None:

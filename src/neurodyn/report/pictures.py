@@ -142,7 +142,7 @@ def _held(q: torch.Tensor) -> torch.Tensor:
 
 def _path(robot: Robot, q: torch.Tensor, interval: float) -> np.ndarray | None:
     """Return how a camera goes along with a floating robot over the ground, shape [T, 3]; None for bolted ones."""
-    if robot.fixed_base:
+    if not robot.spec.floating:
         return None
     half = max(1, round(_SMOOTH / interval / 2))
     place = q[:, :2].double().numpy()

@@ -140,7 +140,7 @@ def record_log(
     Raises:
         InputError: No episode is long enough.
     """
-    floating = not robot.fixed_base
+    floating = robot.spec.floating
     context = 0 if floating else model.spec.context
     episodes = episodes_in(store, split)
     longest = np.median(store.lengths[episodes]) if floating else store.lengths[episodes].max()

@@ -57,7 +57,7 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
 def evaluation_tables(result: Simulated) -> list[Table]:
     """Return the tables of an evaluation that are for the terminal."""
     found = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
-    more = errors.grounds, errors.limits, errors.energy, errors.stability
+    more = accuracy.grounds, accuracy.limits, accuracy.energy, accuracy.stability
     return [*found, *(table for part in more for table in part(result)), accuracy.speed(result)]
 
 
