@@ -68,7 +68,7 @@ def test_bad_input_is_one_line(flags, message, capsys, tmp_path, monkeypatch):
 def test_a_policy_is_not_overwritten(policy, capsys):
     given = ["policy", "train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", str(policy)]
     assert run(given) == 2
-    assert "already holds a policy; add --resume" in capsys.readouterr().err
+    assert "already holds a run; add --resume" in capsys.readouterr().err
 
 
 def test_actions_are_listed(capsys):

@@ -187,7 +187,7 @@ def test_evaluate_measures_a_hybrid_run(cartpole_run: Path, tmp_path: Path, caps
     assert 1e-4 < error < 0.1
     assert error < 0.2 * found["baselines"]["constant_velocity"]["50"]["joint_rad"]
     assert "cartpole: identified" in capsys.readouterr().out
-    assert set(cartpole_run.rglob("*")) - before == {cartpole_run / "evaluation.html"}
+    assert set(cartpole_run.rglob("*")) - before == {cartpole_run / "report-horizon-50-rollouts-8.html"}
 
 
 def test_finetune_refuses_a_hybrid_run_in_one_line(cartpole_run, plant_file, tmp_path, capsys):
