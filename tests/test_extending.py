@@ -174,9 +174,20 @@ def test_a_kind_of_dynamics(plugin, tmp_path, capsys):
 
 def test_what_is_taken_out_is_gone(plugin):
     registries = [value for value in vars(plugin).values() if isinstance(value, registry.Registry)]
-    assert len(registries) == 10
+    assert len(registries) == 11
     before = [set(names) for names in registries]
     exec(BLOCKS[-1], vars(plugin))
     after = [set(names) for names in registries]
     exec("\n\n".join(BLOCKS[:-1]), vars(plugin))
     assert all(len(a - b) == 1 and b < a for a, b in zip(before, after, strict=True))
+
+
+def test_a_metric(plugin, capsys):
+    pytest.importorskip("newton")
+    from neurodyn.cli.tables.results import print_evaluation
+
+    found = neurodyn.evaluate.evaluate("pretrained:cartpole", horizon=4, rollouts=3)
+    plain = found.plain()
+    assert plain["velocity"] == plain["by_horizon"]["4"]["velocity"] > 0
+    print_evaluation(found)
+    assert "Velocity" in capsys.readouterr().out

@@ -67,7 +67,7 @@ class Column(Config, frozen=True):
         return (self.minus,) if isinstance(self.minus, str) else self.minus
 
 
-class ColumnMap(Config, frozen=True):
+class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     """Meaning of the columns of a log.
 
     Attributes:
@@ -106,7 +106,7 @@ class ColumnMap(Config, frozen=True):
         comment: CSV: beginning of a comment line.
     """
 
-    aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points"}
+    aliases: ClassVar[Mapping[str, str]] = {"contact_points": "probes"}  # stores keep the key that they began with
 
     format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
@@ -252,9 +252,9 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise InputError(f"{path}: is no column map; expected keys {', '.join(ColumnMap.__struct_fields__)}")
     tree = renamed(tree, ColumnMap, str(path))
-    if isinstance(tree.get("contact_points"), str):
-        layout = path.parent / tree["contact_points"]
-        tree["contact_points"] = to_dict(read_config(layout, ContactPointLayout))
+    if isinstance(tree.get("probes"), str):
+        layout = path.parent / tree["probes"]
+        tree["probes"] = to_dict(read_config(layout, ContactPointLayout))
     parent = tree.pop("extends", None)
     if parent is None:
         return tree
