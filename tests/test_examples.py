@@ -100,7 +100,7 @@ def test_a_robot_of_your_own_goes_all_the_way(tmp_path: Path, capsys: pytest.Cap
     assert report["robot"] == "my-arm"
     # Seeds end at a third of it.
     assert report["joint_rad"] < 0.75 * report["baselines"]["constant_velocity"]["10"]["joint_rad"]
-    assert "report.html" in capsys.readouterr().out
+    assert "report-horizon-10-rollouts-64.html" in capsys.readouterr().out
 
 
 def test_examples_are_short():

@@ -20,8 +20,8 @@ PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
     "neurodyn.core.scene", "neurodyn.dynamics.control", "neurodyn.dynamics.interface",
     "neurodyn.dynamics.neural.artifact", "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.same_robot",
-    "neurodyn.evaluate.log", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulator",
-    "neurodyn.evaluate.stability", "neurodyn.evaluate.tosses", "neurodyn.geometry.solids",
+    "neurodyn.evaluate.engine", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulated",
+    "neurodyn.evaluate.stability", "neurodyn.geometry.rotation",
     "neurodyn.learn.neural.settings", "neurodyn.learn.neural.train", "neurodyn.learn.world_model.loss",
     "neurodyn.learn.world_model.member_parameters", "neurodyn.learn.world_model.settings",
     "neurodyn.multibody.complementarity", "neurodyn.multibody.integration", "neurodyn.multibody.points",
