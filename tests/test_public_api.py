@@ -105,4 +105,4 @@ def test_pages_import_and_name_what_is_public(path: Path):
 
 def test_benchmarks_reach_for_the_internals_that_they_time_and_no_others():
     reached = {name for path in (ROOT / "benchmarks").glob("*.py") for name in deep(path.read_text())}
-    assert reached == INTERNALS
+    assert reached <= INTERNALS

@@ -17,6 +17,7 @@ from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
     from neurodyn import (
+        cli,
         core,
         data,
         dynamics,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from neurodyn.version import __version__
 
 __all__ = [
-    "Control", "Dynamics", "Environment", "InputError", "State", "Step", "Trajectory", "Window", "__version__",
+    "Control", "Dynamics", "Environment", "InputError", "State", "Step", "Trajectory", "Window", "__version__", "cli",
     "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody", "nets", "policy",
     "report", "robots", "sim", "solvers", "tasks",
 ]  # fmt: skip

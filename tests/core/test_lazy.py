@@ -53,5 +53,5 @@ def test_a_function_is_not_hidden_by_its_module(shelf, early: bool):
 
 def test_names_are_listed_and_others_refused(shelf):
     assert {"box", "cover", "inner"} <= set(dir(shelf))
-    with pytest.raises(AttributeError, match="module 'shelf' has no attribute 'lid'; it has inner, box, cover"):
+    with pytest.raises(AttributeError, match="module 'shelf' has no attribute 'lid'; it has box, cover, inner"):
         _ = shelf.lid

@@ -1,7 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn demo`: from nothing to a trained neural model beside its simulator."""
+"""`neurodyn demo`: from nothing to a trained neural model beside its simulator.
+
+Every stage leaves its result in the folder and is skipped where that is already there, so that an interrupted demo goes
+on where it stopped.
+"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from neurodyn.cli.console import TrainingBar
+
+ROBOT = "cartpole"
 
 
 def demo(
@@ -17,19 +27,58 @@ def demo(
         seed: Seed of data and training.
     """
     from neurodyn.cli.console import TrainingBar
-    from neurodyn.cli.demo_steps import run_demo
     from neurodyn.cli.tables.results import print_evaluation
+    from neurodyn.core.artifacts import write_json
+    from neurodyn.core.errors import InputError
+    from neurodyn.evaluate import evaluate
+    from neurodyn.learn import load_settings, with_budget
+    from neurodyn.report import write_report
+    from neurodyn.robots import load
 
+    with_budget(load_settings(load(ROBOT), "small"), minutes, None, seed)  # refused now, not minutes later
+    for name, value, least in (("transitions", transitions, 1), ("rollouts", rollouts, 1), ("seed", seed, 0)):
+        if value < least:
+            raise InputError(f"--{name} is {value}; valid: at least {least}")
+    run = out / "run"
     with TrainingBar("training") as bar:
-        done = run_demo(
-            out,
-            minutes=minutes,
-            transitions=transitions,
-            rollouts=rollouts,
-            seed=seed,
-            say=bar.say,
-            progress=bar,
+        data = _data(out, transitions, seed, bar)
+        _train(data, run, minutes, seed, bar)
+        bar.say(
+            f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on"
         )
-    print_evaluation(done.result)
-    print(f"report: {done.report}")
-    print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{done.run}")')
+        result = evaluate(run, rollouts=rollouts)
+        write_json(out / "evaluation.json", result.plain())
+        bar.say("4/4  report: pictures are being ray-traced")
+        report = write_report(run, result)
+    print_evaluation(result)
+    print(f"report: {report}")
+    print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{run}")')
+
+
+def _data(out: Path, transitions: int, seed: int, bar: "TrainingBar") -> Path:
+    from neurodyn.robots import load
+    from neurodyn.sim import generate
+
+    data, robot = out / "cartpole.h5", load(ROBOT)
+    if data.exists():
+        bar.say(f"1/4  data: {data} is there already")
+        return data
+    summary = generate(robot, transitions=transitions, out=data, seed=seed, resume=True)
+    bar.say(
+        f"1/4  data: {summary.transitions:,} transitions from Newton's {robot.simulator.solver} solver in "
+        f"{summary.seconds:.0f} s ({summary.rate:,.0f} per CPU-second), {data}"
+    )
+    return data
+
+
+def _train(data: Path, run: Path, minutes: float, seed: int, bar: "TrainingBar") -> None:
+    from neurodyn.learn import read_metrics, train
+
+    metrics = read_metrics(run)
+    if metrics and metrics[-1].get("finished"):
+        bar.say(f"2/4  training: {run} is trained already")
+        return
+    bar.say(f"2/4  training: {minutes:g} minutes")
+    resume = (run / "config.yaml").exists()
+    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=resume, progress=bar)
+    bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")

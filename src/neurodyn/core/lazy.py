@@ -5,8 +5,6 @@ A package imports its names under `if TYPE_CHECKING`, where type checkers, edito
 them in `__all__`, and ends in `lazy(__name__)`.
 """
 
-import ast
-import inspect
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -15,9 +13,13 @@ from typing import Any
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
+        if "_homes" not in self.__dict__:
+            self.__dict__["_homes"] = _imported_for_type_checkers(self)
         homes: dict[str, tuple[str, str]] = self.__dict__["_homes"]
         if name not in homes:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}; it has {', '.join(homes)}")
+            raise AttributeError(
+                f"module {self.__name__!r} has no attribute {name!r}; it has {', '.join(self.__all__)}"
+            )
         module, original = homes[name]
         if module == self.__name__:
             value = import_module(f"{module}.{original}")
@@ -28,28 +30,34 @@ class _Lazy(ModuleType):
 
     def __setattr__(self, name: str, value: object) -> None:
         # Python binds every module to its package once it is imported; that must not hide a function of the same name.
-        if not (isinstance(value, ModuleType) and name in self.__dict__["_homes"]):
+        if not (isinstance(value, ModuleType) and name in self.__all__):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.__dict__["_homes"], *super().__dir__()})
+        return sorted({*self.__all__, *super().__dir__()})
 
 
 def lazy(package: str) -> None:
     """Import what a package imports under `if TYPE_CHECKING` when it is first asked for.
 
-    Such a name wins over a module of the package that is called the same, whose contents `from PACKAGE.MODULE import
-    NAME` still finds.
+    A name in `__all__` wins over a module of the package that is called the same, whose contents `from PACKAGE.MODULE
+    import NAME` still finds.
 
     Args:
         package: Its `__name__`.
     """
-    module = sys.modules[package]
+    sys.modules[package].__class__ = _Lazy
+
+
+def _imported_for_type_checkers(package: ModuleType) -> dict[str, tuple[str, str]]:
+    """Return module and name there of each name that a package imports under `if TYPE_CHECKING`."""
+    import ast
+
+    source = package.__spec__.loader.get_source(package.__name__)  # type: ignore[union-attr]
     found: dict[str, tuple[str, str]] = {}
-    for block in ast.parse(inspect.getsource(module)).body:
+    for block in ast.parse(source).body:
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
             for line in block.body:
                 if isinstance(line, ast.ImportFrom) and line.module is not None:
                     found |= {name.asname or name.name: (line.module, name.name) for name in line.names}
-    module.__dict__["_homes"] = found
-    module.__class__ = _Lazy
+    return found

@@ -2,6 +2,7 @@
 """What all kinds of dynamics have in common, and what those in common have that are learned."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -87,6 +88,10 @@ class BaseDynamics(ABC):
         self.require_gravity(environment.gravity)
         return environment
 
+    def parameters(self) -> Iterator[Tensor]:
+        """Return what can be trained: nothing."""
+        return iter(())
+
     @abstractmethod
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return the carry of a batch of worlds."""
@@ -152,7 +157,7 @@ class BaseDynamics(ABC):
         return [*tensors, context.torque] if isinstance(context, Window) else tensors
 
 
-class LearnedDynamics(BaseDynamics, nn.Module):
+class LearnedDynamics(nn.Module, BaseDynamics):
     """Dynamics with weights, on the device of these.
 
     Attributes:

@@ -73,6 +73,10 @@ class Dynamics(Protocol):
         """Whether the base floats."""
         ...
 
+    def parameters(self) -> Iterator[Tensor]:
+        """Return what can be trained."""
+        ...
+
     @property
     def trained(self) -> bool:
         """Whether it is ready for use: no model with random weights."""
@@ -102,10 +106,6 @@ class Dynamics(Protocol):
 
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Predict one frame from `state` under `control`; the carry that is passed in stays valid."""
-        ...
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Return the weights; none of what is not learned."""
         ...
 
     def step_(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:

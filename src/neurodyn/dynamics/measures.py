@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of roll-outs beside the truth: by joint, by horizon, and over the roll-outs.
+"""Position errors of roll-outs by joint, and the predictions of trivial baselines.
 
-Figures follow NeRD's passive-motion evaluation (arXiv 2508.15755, section 4): means over all frames up to a
-horizon and over all roll-outs. A joint of one degree of freedom has one error, |q - q_true| (wrapped where
-continuous); a ball joint one, the angle of the rotation in between; a floating base two, the distance of the
-origin and the angle 2 asin |vec(dq)|. The base of a bolted robot is the chain of sliders that it begins with,
-so that the cartpole's base position is the cart's.
+A joint of one degree of freedom has one error, |q - q_true| (wrapped where continuous); a ball joint one, the angle of
+the rotation in between; a floating base two, the distance of the origin and the angle 2 asin |vec(dq)|. The base of a
+bolted robot is the chain of sliders that it begins with, so that the cartpole's base position is the cart's.
 """
 
 from dataclasses import dataclass
@@ -124,7 +122,7 @@ def persistence(truth: Trajectory) -> Trajectory:
 
 
 def constant_velocity(truth: Trajectory, dt: float, spec: StateSpec | None = None) -> Trajectory:
-    """Return the baseline that velocities stay as they are.
+    """Return the constant-velocity baseline: velocities stay as they are.
 
     Args:
         truth: Trajectories whose first states are gone on from.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
-from neurodyn.report import errors, forecast, log, overview, samples
+from neurodyn.report import accuracy, forecast, log, overview, samples
 from neurodyn.report.gather import Material, gather
 from neurodyn.report.page import page, section, tables
 from neurodyn.report.reproduce import reproduce
@@ -71,7 +71,7 @@ def render_report(material: Material) -> str:
 @singledispatch
 def _measured(result: Simulated, material: Material) -> list[str]:
     """Return what was measured, and how the training went."""
-    return errors.simulated_sections(result, samples.trajectories(material), training(material))
+    return accuracy.simulated_sections(result, samples.trajectories(material), training(material))
 
 
 @_measured.register
@@ -83,8 +83,8 @@ def _(result: Tossed, material: Material) -> list[str]:
         f"every recorded state ({stride}) that has enough frames behind it; first states are those of episodes. "
     )
     return [
-        section("Errors on recorded trajectories", *tables(errors.by_horizon(parts, dt)), lead=lead + errors.LEAD),
-        errors.over_time(parts, dt),
+        section("Errors on recorded trajectories", *tables(accuracy.by_horizon(parts, dt)), lead=lead + accuracy.LEAD),
+        accuracy.over_time(parts, dt),
         samples.trajectories(material),
         log.recordings(result.notes),
         training(material),

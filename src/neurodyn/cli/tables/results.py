@@ -10,7 +10,7 @@ from neurodyn.cli.console import terminal
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.identify.result import Identified
 from neurodyn.policy.evaluate import PolicyEvaluation
-from neurodyn.report import errors, forecast, identification, log
+from neurodyn.report import accuracy, forecast, identification, log
 from neurodyn.report.overview import in_a_sentence
 from neurodyn.report.page import Table
 from neurodyn.report.words import simulated_parts, tossed_parts
@@ -56,14 +56,14 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
 @singledispatch
 def evaluation_tables(result: Simulated) -> list[Table]:
     """Return the tables of an evaluation that are for the terminal."""
-    found = errors.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
-    more = errors.grounds, errors.limits, errors.energy, errors.stability
-    return [*found, *(table for part in more for table in part(result)), errors.speed(result)]
+    found = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
+    more = accuracy.grounds, accuracy.limits, accuracy.energy, accuracy.stability
+    return [*found, *(table for part in more for table in part(result)), accuracy.speed(result)]
 
 
 @evaluation_tables.register
 def _(result: Tossed) -> list[Table]:
-    return errors.by_horizon(tossed_parts(result), result.about.dt)
+    return accuracy.by_horizon(tossed_parts(result), result.about.dt)
 
 
 @evaluation_tables.register

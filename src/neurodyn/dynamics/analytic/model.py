@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analytic dynamics: the simulator, a solver of Newton under graph capture, behind the common interface."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -94,10 +93,6 @@ class AnalyticDynamics(BaseDynamics):
         forces = carry.simulator.contact_forces()
         contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
         return carry, Step(State(q, qd), contacts=contacts)
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Return the weights: none."""
-        return iter(())
 
     def reset(self, carry: Worlds, context: State | Window, mask: WorldMask) -> Worlds:
         """Return the carry as it is: the state is complete and nothing is remembered."""
