@@ -148,6 +148,16 @@ def test_an_integrator(plugin):
         EngineConfig(integrator="rk4")
 
 
+def test_a_metric(plugin, plant_store):
+    found = neurodyn.evaluate.beside_log(plant.PlantDynamics(), load("cartpole"), plant_store, split=None, horizon=5)
+    assert found.plain()["by_horizon"]["5"]["speed_error"] == 0.0
+    from neurodyn.evaluate.metrics import Compared
+
+    truth = neurodyn.Trajectory(torch.zeros(2, 4, 2), torch.zeros(2, 4, 2))
+    fast = neurodyn.Trajectory(torch.zeros(2, 4, 2), torch.full((2, 4, 2), 0.5))
+    assert Compared(load("cartpole"), fast, truth).summary(3).means["speed_error"] == 0.5
+
+
 def test_a_verb(plugin, capsys):
     assert run(["weigh", "cartpole", "--density", "500"]) == 0
     assert capsys.readouterr().out == "2 joints at 500 kg/m^3\n"

@@ -57,7 +57,7 @@ def spin() -> Iterator[None]:
     def compute(c: Compared) -> torch.Tensor:
         return (c.predicted.qd - c.truth.qd)[:, 1:, 3:].norm(dim=-1, keepdim=True)
 
-    METRICS.add("base_spin_rad_s", Metric("rad/s", "Base spin", "spin", compute))
+    METRICS.add("base_spin_rad_s", Metric("rad/s", "Base spin", compute))
     yield
     METRICS.remove("base_spin_rad_s")
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of any model beside its simulator, its log and trivial baselines; calibration, long-run stability, timing.
 
-Parts of a kind of dynamics: "evaluate" measures the model of a run as a `run.Question` asks; "begin along a log" loads
-a model whose roll-outs along a log start from states that are estimated.
+Parts that a kind of dynamics may have: "evaluate" measures the model of a run as a `run.Question` asks, otherwise than
+beside a simulator or a log of its state; "begin along a log" loads a model whose roll-outs along a log start from
+states that are estimated.
 """
 
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ __all__ = [
     "scenario", "scenarios",
 ]  # fmt: skip
 
-KINDS["neural"].add("evaluate", "neurodyn.evaluate.run:evaluate_simulating")
-KINDS["hybrid"].add("evaluate", "neurodyn.evaluate.run:evaluate_simulating")
 KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")
 KINDS["world-model"].add("evaluate", "neurodyn.evaluate.run:evaluate_forecasting")
 

@@ -28,15 +28,13 @@ class Metric:
 
     Attributes:
         unit: Its unit.
-        title: Its name on pages.
-        label: Its name in tables.
+        title: Its name in tables and on pages.
         compute: From roll-outs beside the truth to absolute errors, shape [worlds, T, n]; None where the robot has
             none.
     """
 
     unit: str
     title: str
-    label: str
     compute: Callable[["Compared"], Tensor | None]
 
 
@@ -120,10 +118,10 @@ def _of_columns(part: str) -> Callable[[Compared], Tensor | None]:
 
 METRICS: Registry[Metric] = Registry(
     "metric",
-    base_position_m=Metric("m", "Base position", "base", _of_columns("base")),
-    base_orientation_rad=Metric("rad", "Base orientation", "base", _of_columns("orientation")),
-    joint_rad=Metric("rad", "Joint angle", "joints", _of_columns("angles")),
-    joint_m=Metric("m", "Joint position", "slides", _of_columns("slides")),
+    base_position_m=Metric("m", "Base position", _of_columns("base")),
+    base_orientation_rad=Metric("rad", "Base orientation", _of_columns("orientation")),
+    joint_rad=Metric("rad", "Joint angle", _of_columns("angles")),
+    joint_m=Metric("m", "Joint position", _of_columns("slides")),
 )
 """All errors, by their key in JSON, in the order in which they are shown."""
 

@@ -84,8 +84,9 @@ def evaluate(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    measure = KINDS[kind_of(run)].part("evaluate", str(run))
-    return measure(Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside))
+    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside)
+    kind = KINDS[kind_of(run)]
+    return kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
 
 
 def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
