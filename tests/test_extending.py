@@ -190,14 +190,3 @@ def test_what_is_taken_out_is_gone(plugin):
     after = [set(names) for names in registries]
     exec("\n\n".join(BLOCKS[:-1]), vars(plugin))
     assert all(len(a - b) == 1 and b < a for a, b in zip(before, after, strict=True))
-
-
-def test_a_metric(plugin, capsys):
-    pytest.importorskip("newton")
-    from neurodyn.cli.tables.results import print_evaluation
-
-    found = neurodyn.evaluate.evaluate("pretrained:cartpole", horizon=4, rollouts=3)
-    plain = found.plain()
-    assert plain["velocity"] == plain["by_horizon"]["4"]["velocity"] > 0
-    print_evaluation(found)
-    assert "Velocity" in capsys.readouterr().out

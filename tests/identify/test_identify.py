@@ -295,10 +295,6 @@ def test_parameters_come_from_the_settings_where_none_are_asked_for(log_file: Pa
     # Its evaluation starts from the past, too, and has a page of its own.
     assert call("evaluate", tmp_path / "run", "--data", log_file, "--horizon", 5, "--json", tmp_path / "e.json") == 0
     assert json.loads((tmp_path / "e.json").read_text())["context_frames"] == 10
-<<<<<<< HEAD
-    page = (tmp_path / "run" / "evaluation-horizon-5-data-log.html").read_text()
-=======
     page = (tmp_path / "run" / f"evaluation-horizon-5-data-{log_file.stem}.html").read_text()
->>>>>>> evaluate
     assert "hybrid dynamics beside" in page
     assert "Sample trajectories" in page
