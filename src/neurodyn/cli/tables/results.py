@@ -3,7 +3,9 @@
 
 from collections.abc import Iterable
 from functools import singledispatch
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
 from neurodyn.cli.console import terminal
@@ -17,6 +19,8 @@ from neurodyn.report.words import simulated_parts, tossed_parts
 
 _WIDTH = 120
 _MOST_ROWS = 24  # of a table by group
+_PAGES_ONLY = ("p10 – p90",)
+_LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE_HEAD, "pad_edge": False}
 
 
 def print_evaluation(result: Evaluation) -> None:
@@ -44,10 +48,11 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
     console.print(title, soft_wrap=True)
     for table in tables:
         if table.rows:
-            shown = RichTable(*table.head, title=table.title, title_justify="left")
+            kept = [i for i, name in enumerate(table.head) if name not in _PAGES_ONLY]
+            shown = RichTable(*(table.head[i] for i in kept), title=table.title, **_LOOK)
             shown.columns[0].no_wrap = True
             for row in table.rows:
-                shown.add_row(*row)
+                shown.add_row(*(row[i] for i in kept))
             console.print(shown)
     for remark in remarks:
         console.print(remark, soft_wrap=True)
