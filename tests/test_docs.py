@@ -218,3 +218,12 @@ def test_an_error_of_every_kind_on_the_page_is_what_is_said(workplace: Path, tmp
     mesh.write_text(mesh.read_text().replace("f 2 6 4\n", ""))
     assert run(generate) == 2
     assert "ramp.obj: the mesh has a hole: 3 edges belong to one triangle only" in capsys.readouterr().err
+
+
+def test_the_places_that_the_architecture_names_are_there():
+    table = (ROOT / "docs/architecture.md").read_text().split("## Where is ...?")[1].split("\n## ")[0]
+    named = re.findall(r"`([\w/]+\.py)`(?: `(\w+)`)?", table)
+    assert len(named) > 15
+    for path, name in named:
+        source = (ROOT / "src/neurodyn" / path).read_text()
+        assert not name or re.search(rf"def {name}\b|^{name}\b", source, re.MULTILINE), f"{path} has no {name}"

@@ -41,7 +41,7 @@ from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, requi
 from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
-from neurodyn.learn.hybrid.trainer import NETWORKS, NetworkLearner, Windows
+from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import MetricsLog, Progress
@@ -267,10 +267,10 @@ class _Identification:
             model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best)
         )
         loop = TrainingLoop(
-            learner, budget, self.out, name=NETWORKS, validations=network.validations, patience=network.patience,
+            learner, budget, self.out, name=NETWORK_STATE, validations=network.validations, patience=network.patience,
             callbacks=self.callbacks, progress=self.progress,
         )  # fmt: skip
-        if going_on and has_state(self.out, NETWORKS):
+        if going_on and has_state(self.out, NETWORK_STATE):
             loop.resume()
         end = loop.run(metrics.after(_NETWORKS_FROM))
         if end.skipped:
@@ -406,8 +406,8 @@ class _Identification:
 
 def _metrics_step(out: Path) -> int:
     """Return the last step in the metrics of a killed run."""
-    if has_state(out, NETWORKS):
-        saved = artifacts.read_tree(out / "state", NETWORKS)
+    if has_state(out, NETWORK_STATE):
+        saved = artifacts.read_tree(out / "state", NETWORK_STATE)
         return _NETWORKS_FROM + TrainState.read(saved.get("position", saved.get("standing"))).step
     if has_state(out, _STATE):
         return _NETWORKS_FROM - 1

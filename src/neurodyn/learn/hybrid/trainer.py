@@ -28,7 +28,7 @@ from neurodyn.learn.loop import TrainingLoop, TrainState
 from neurodyn.learn.optimiser import OPTIMISERS, Groups, build_optimiser
 from neurodyn.learn.schedule import Schedule
 
-NETWORKS = "networks"
+NETWORK_STATE = "networks"
 """Name of the checkpoint of this stage."""
 
 
