@@ -55,7 +55,6 @@ def test_an_unknown_verb_lists_the_valid_ones(capsys: pytest.CaptureFixture[str]
         (["train", "--data", "x.h5", "--out", "run"], ["Name of a robot"]),
         (["train", "cartpole", "--data", "x.h5", "--out", "run", "--mintues", "3"], ["--mintues"]),
         (["train", "cartpole", "--data", "x.h5", "--out", "run", "--minutes", "soon"], ["soon"]),
-        (["train", "cartpole", "--data", "x.h5", "--out", "run", "--net", "lstm"], ["lstm", "gru"]),
         (["train", "cartpole", "extra", "--data", "x.h5", "--out", "run"], ["extra"]),
         (["finetune", "run"], ["--data", "--out"]),
         (["generate", "cartpole", "--out", "x.h5"], ["--transitions"]),
@@ -147,3 +146,8 @@ def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(robots, "robots", broken)
     with pytest.raises(ZeroDivisionError):
         run(["robots"])
+
+
+def test_a_network_that_nobody_registered_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]):
+    assert run(["train", "cartpole", "--data", "x.h5", "--out", "run", "--net", "lstm"]) == 2
+    assert capsys.readouterr().err == "neurodyn: unknown network 'lstm'; valid: gru, mlp, transformer\n"

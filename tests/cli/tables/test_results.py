@@ -39,7 +39,7 @@ def test_errors_of_tosses_are_from_all_starts_and_from_the_first_states(capsys: 
 def test_errors_that_are_not_finite_are_a_dash(capsys: pytest.CaptureFixture[str]):
     print_evaluation(tossed(51))
     text = capsys.readouterr().out
-    assert "│ – " in text
+    assert "  –  " in text
     assert "finite 0 %" in text
 
 
