@@ -3,19 +3,21 @@
 
 from collections.abc import Iterable
 from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
 from neurodyn.cli.console import terminal
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
-from neurodyn.identify.result import Identified
-from neurodyn.policy.evaluate import PolicyEvaluation
-from neurodyn.report import accuracy, forecast, identification, log
+from neurodyn.report import accuracy, forecast, log
 from neurodyn.report.overview import in_a_sentence
 from neurodyn.report.page import Table
 from neurodyn.report.words import simulated_parts, tossed_parts
+
+if TYPE_CHECKING:
+    from neurodyn.identify.result import Identified
+    from neurodyn.policy.evaluate import PolicyEvaluation
 
 _WIDTH = 120
 _MOST_ROWS = 24  # of a table by group
@@ -28,14 +30,16 @@ def print_evaluation(result: Evaluation) -> None:
     print_tables(in_a_sentence(result), evaluation_tables(result))
 
 
-def print_identification(result: Identified) -> None:
+def print_identification(result: "Identified") -> None:
     """Print parameters with intervals, and errors on held-out windows."""
+    from neurodyn.report import identification
+
     found = [identification.parameters(result), *identification.errors(result)]
     warnings = [f"warning: {text}" for text in result.warnings]
     print_tables(identification.lead(result), found, identification.errors_lead(result), *warnings)
 
 
-def print_policy(result: PolicyEvaluation) -> None:
+def print_policy(result: "PolicyEvaluation") -> None:
     """Print the returns of a policy by dynamics, and the errors between them."""
     from neurodyn.policy.report import returns
 
