@@ -45,7 +45,7 @@ def test_kinds_are_trained_by_their_records(cartpole: Robot, plant_store: Store,
         train(cartpole, plant_store, tmp_path / "no", kind="world-model", net="gru", steps=2)
     with pytest.raises(InputError, match="unknown kind of dynamics 'magic'"):
         train(cartpole, plant_store, tmp_path / "no", kind="magic")
-    with pytest.raises(InputError, match="kind 'analytic'"):
+    with pytest.raises(InputError, match="kind is 'analytic'"):
         train(cartpole, plant_store, tmp_path / "no", kind="analytic")
     with pytest.raises(InputError, match="world model"):
         finetune(tmp_path / "world", plant_store, tmp_path / "no", steps=2)

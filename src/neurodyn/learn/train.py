@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
+from neurodyn.core.errors import InputError, choices
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
@@ -53,7 +54,10 @@ def train(
         InputError: Something of that is unknown, missing or does not fit; the run exists, or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
-    entry = KINDS[kind].part("train", f"kind {kind!r}")
+    if "train" not in KINDS[kind].parts:
+        able = choices(name for name, known in KINDS.items() if "train" in known.parts)
+        raise InputError(f"kind is {kind!r}, whose dynamics are not trained; valid: {able}")
+    entry = KINDS[kind].parts["train"]
     declared = robot if isinstance(robot, Robot) else load(robot)
     return entry(
         declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
