@@ -18,7 +18,7 @@ test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine
 	    $(BIN)/python -m pytest -m trains --random-order
 
 coverage: .venv/dev.stamp  ## Run the tests and report the branches that none takes; htmlcov/index.html shows them.
-	$(BIN)/python -m pytest --cov --cov-report=term --cov-report=html
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=term --cov-report=html
 
 lint: .venv/dev.stamp  ## Check style and formatting.
 	$(BIN)/ruff check .
