@@ -55,3 +55,8 @@ def rows_of(store: Store, split: int) -> np.ndarray:
     for episode in episodes_of(store, split):
         inside[store.offsets[episode] : store.offsets[episode + 1]] = True
     return inside
+
+
+def held_out_split(store: Store) -> Split:
+    """Return the split that models are measured on unless asked otherwise: test, or validation where there is none."""
+    return Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION

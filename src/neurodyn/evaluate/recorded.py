@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.split import episodes_of
+from neurodyn.data.split import episodes_of, held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
@@ -112,7 +112,7 @@ def chosen_split(store: Store, name: str | None) -> int | None:
         InputError: There is no such split.
     """
     if name is None:
-        return Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION
+        return held_out_split(store)
     if name != ALL and name.upper() not in Split.__members__:
         raise InputError(f"--split is {name!r}; valid: train, validation, test or {ALL}")
     return None if name == ALL else Split[name.upper()]

@@ -18,6 +18,7 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
+from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store, package_versions
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.hybrid.artifact import HYBRID
@@ -346,7 +347,7 @@ class _Identification:
     ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
         """Return errors on held-out windows, the noise floor, and which windows these are."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
-        split = self._held_out()
+        split = held_out_split(store)
         past = self._past()
         longest = int(store.lengths[store.episodes(split)].max()) if len(store.episodes(split)) else 0
         frames = max([round(s / dt) for s in seconds if past + round(s / dt) <= longest] or [self.frames])
@@ -362,9 +363,6 @@ class _Identification:
         )  # fmt: skip
         return errors.by_model, floor, held_out
 
-    def _held_out(self) -> Split:
-        return Split.TEST if len(self.problem.store.episodes(Split.TEST)) else Split.VALIDATION
-
     def _past(self) -> int:
         """Return the frames before a held-out forecast, as many as any of the models uses."""
         return max([self.context, *(model.spec.context for model in self.beside.values())])
@@ -372,7 +370,7 @@ class _Identification:
     def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
         """Return one held-out window that moves, and the forecasts of each model for it."""
         store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
-        windows = fit_windows(store, self._held_out(), past + self.frames, most=200)
+        windows = fit_windows(store, held_out_split(store), past + self.frames, most=200)
         speed = windows.qd.abs().mean((1, 2))
         row = windows.rows(speed.argsort()[[-1 - len(speed) // 4]])
         paths = {name: f(row, past) for name, f in self._forecasts(identified, noise).items() if name in _SHOWN}
