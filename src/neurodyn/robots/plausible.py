@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The range of states that a robot can plausibly be in: beyond it, a simulator or a model has broken down.
+
+Data end there (`sim.generate`), episodes fail there (`policy.environment`), and `neurodyn check` counts the worlds that
+leave it. What a robot declares as its `range` applies; of the rest, joint limits bound the positions.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neurodyn.robots.declaration import Joint, Robot
+from neurodyn.robots.sections import Interval
+
+LIMIT_SLACK = 0.25
+"""How far beyond a limit a joint may plausibly be, as a share of its range: limits are springs, if stiff ones."""
+
+_ROUNDING = 1e-6
+_UNBOUNDED: Interval = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class PlausibleBounds:
+    """Bounds of plausible states.
+
+    Attributes:
+        q_names: Names of the positions, length nq.
+        qd_names: Names of the velocities, length nv.
+        q: Bounds of the positions [rad or m], infinite where there are none, length nq.
+        qd: Bounds of the velocities [rad/s or m/s], likewise, length nv.
+    """
+
+    q_names: tuple[str, ...]
+    qd_names: tuple[str, ...]
+    q: tuple[Interval, ...]
+    qd: tuple[Interval, ...]
+
+    def outside(self, q: Tensor, qd: Tensor) -> Tensor:
+        """Return which states are implausible or not finite.
+
+        Args:
+            q: Positions [rad or m], shape [..., nq].
+            qd: Velocities [rad/s or m/s], shape [..., nv].
+
+        Returns:
+            A bool for each state, shape [...].
+        """
+        return (self.excess(q, qd) > 0).any(-1) | ~(q.isfinite().all(-1) & qd.isfinite().all(-1))
+
+    def excess(self, q: Tensor, qd: Tensor) -> Tensor:
+        """Return by how much each coordinate is beyond its bounds, at most 0 within, shape [..., nq + nv]."""
+        values = torch.cat([q, qd], dim=-1)
+        bounds = values.new_tensor((*self.q, *self.qd))
+        slack = _ROUNDING * bounds.abs().amax(-1).clamp_min(1.0).nan_to_num(posinf=1.0)
+        return torch.maximum(bounds[:, 0] - values, values - bounds[:, 1]) - slack
+
+    def furthest(self, q: Tensor, qd: Tensor) -> tuple[str, float]:
+        """Return the name and value of the coordinate that is furthest outside in a batch of states."""
+        values = torch.cat([q, qd], dim=-1).flatten(0, -2)
+        excess = self.excess(q, qd).flatten(0, -2).nan_to_num(nan=math.inf)
+        column = int(excess.amax(0).argmax())
+        row = int(excess[:, column].argmax())
+        return (*self.q_names, *self.qd_names)[column], float(values[row, column])
+
+    def within(self, qd: tuple[Interval, ...]) -> "PlausibleBounds":
+        """Return these bounds with those of velocities in place of what has none."""
+        return replace(self, qd=tuple(new if old == _UNBOUNDED else old for old, new in zip(self.qd, qd, strict=True)))
+
+
+def declared_bounds(robot: Robot) -> PlausibleBounds:
+    """Return the bounds that a robot's declaration gives: its `range`, and its joint limits widened by `LIMIT_SLACK`.
+
+    Velocities without a declared range are unbounded here; `sim.bounds` derives bounds from efforts and masses.
+    """
+    spec, joints = robot.spec, {joint.name: joint for joint in robot.joints}
+    return PlausibleBounds(
+        q_names=spec.q_names,
+        qd_names=spec.qd_names,
+        q=tuple(robot.range.q.get(name) or _widened(joints.get(name)) for name in spec.q_names),
+        qd=tuple(robot.range.qd.get(name, _UNBOUNDED) for name in spec.qd_names),
+    )
+
+
+def _widened(joint: Joint | None) -> Interval:
+    """Return the limits of a joint and what lies a little beyond them."""
+    if joint is None or joint.lower is None or joint.upper is None:
+        return _UNBOUNDED
+    slack = LIMIT_SLACK * (joint.upper - joint.lower)
+    return (joint.lower - slack, joint.upper + slack)
