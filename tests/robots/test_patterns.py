@@ -35,7 +35,7 @@ def test_patterns_stand_for_the_joints_that_they_match_in_order():
     assert all(joint.armature == 0.1 for joint in robot.joints[1:])
     assert list(robot.actuated.items()) == [(name, 40.0 if name == "RF_KFE" else 80.0) for name in names]
     assert robot.nominal == {"LF_KFE": -0.8, "RF_KFE": -0.8, "LH_KFE": 0.8, "RH_KFE": 0.8}
-    assert robot.sampling.q == {name: (-0.2, 0.2) for name in names[::2]} | {"LF_HAA": (-0.1, 0.1)}
+    assert robot.sampling.q == dict.fromkeys(names[::2], (-0.2, 0.2)) | {"LF_HAA": (-0.1, 0.1)}
     assert list(robot.sampling.control) == names
     assert list(robot.reset.qd) == ["base.vx", "base.vy", "base.vz", "base.wx", "base.wy", *names[1::2]]
     assert robot.range.qd["base.vx"] == (-10, 10)  # a later pattern overrides an earlier one

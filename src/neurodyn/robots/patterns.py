@@ -2,8 +2,8 @@
 """The short forms of a declaration, written out: patterns of joints as keys, and joints that share an entry.
 
 `"*_KFE": 80.0` stands for all joints that the pattern (as of a shell) matches, in the order of the joints, and
-`names: [a, b]` in place of `name` for an entry each. Both are written out in the plain data, before a `Robot` is made of
-them, so that the rest of the library knows names alone.
+`names: [a, b]` in place of `name` for an entry each. Both are written out in the plain data, before a `Robot` is made
+of them, so that the rest of the library knows names alone.
 """
 
 from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.sections import Material, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
-from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
+from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf, resolve_asset
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Gravity = Sequence[float] | np.ndarray | Tensor
 
 _ROBOT_GROUP = -1  # Newton: collides with every group but itself
+_NEGLIGIBLE = 1e-6  # of a body's mass and inertia: what the bodies that join its several joints have
 _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
@@ -116,13 +117,30 @@ def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None
         text = prepare_urdf(path, locked=robot.locked, meshes=robot.meshes)
         builder.add_urdf(text, floating=not robot.fixed_base)
     elif suffix == ".xml":
-        text = prepare_mjcf(path, locked=robot.locked)
-        builder.add_mjcf(text, parse_meshes=robot.meshes, path_resolver=partial(resolve_asset, path))
+        prepared = prepare_mjcf(path, locked=robot.locked)
+        builder.add_mjcf(prepared.text, parse_meshes=robot.meshes, path_resolver=partial(resolve_asset, path))
+        _set_masses(builder, prepared)
     else:
         for module in ("pxr", "newton_usd_schemas"):
             if find_spec(module) is None:
                 raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
         builder.add_usd(str(path))
+
+
+def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:
+    """Give bodies that only join two joints a negligible mass, and the robot the mass that its file asks for."""
+    import warp as wp
+
+    bodies = {short_label(label): body for body, label in enumerate(builder.body_label)}
+    if prepared.total_mass is not None:
+        _scale_masses(builder, prepared.total_mass / max(sum(builder.body_mass), 1e-300))
+    for added, owner in prepared.massless.items():
+        mass = builder.body_mass[bodies[owner]]
+        # About the owner's centre of mass, so that the chain's common one is where it was.
+        builder.body_com[bodies[added]] = builder.body_com[bodies[owner]]
+        inertia = float(np.trace(np.array(builder.body_inertia[bodies[owner]]).reshape(3, 3))) / 3
+        builder.body_mass[bodies[added]] = _NEGLIGIBLE * mass
+        builder.body_inertia[bodies[added]] = wp.mat33(*(_NEGLIGIBLE * inertia * np.eye(3)).ravel().tolist())
 
 
 def _collapse(newton: Any, builder: Any) -> None:

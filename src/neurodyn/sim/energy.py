@@ -82,14 +82,19 @@ class _Meter:
         pose = to_torch(state.body_q).view(self.worlds, -1, 7).double()
         centre = pose[..., :3] + rotate(pose[..., 3:], self._com)
         weight = torch.einsum("wb,wbi,wi->w", self._mass, centre, self._gravity)
-        return kinetic, (-weight)[:n] + self._limit_energy(q)
+        return kinetic, (-weight)[:n] + self._spring_energy(q)
 
-    def _limit_energy(self, q: Tensor) -> Tensor:
+    def _spring_energy(self, q: Tensor) -> Tensor:
+        """Return the energy of springs in joints and in their limits [J], shape [n]."""
         if q.shape[1] * self.worlds != self.model.joint_dof_count:
             return torch.zeros(len(q), dtype=torch.float64)  # ball and free joints have no springs
-        lower, upper, stiffness = (
-            self._wp.to_torch(array).view(self.worlds, -1)[: len(q)].double()
-            for array in (self.model.joint_limit_lower, self.model.joint_limit_upper, self.model.joint_limit_ke)
+        model = self.model
+        arrays = (
+            model.joint_limit_lower, model.joint_limit_upper, model.joint_limit_ke, model.joint_stiffness,
+            model.joint_rest_q,
+        )  # fmt: skip
+        lower, upper, stop, spring, rest = (
+            self._wp.to_torch(array).view(self.worlds, -1)[: len(q)].double() for array in arrays
         )
         beyond = (q.double() - upper).clamp(min=0) + (lower - q.double()).clamp(min=0)
-        return (0.5 * stiffness * beyond**2).sum(-1)
+        return (0.5 * stop * beyond**2 + 0.5 * spring * (q.double() - rest) ** 2).sum(-1)

@@ -1,14 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An MJCF as the importer gets it: locked joints removed, actuators and the ground left out."""
+"""An MJCF as the importer gets it: locked joints removed, one joint a body, actuators and the ground left out."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.sim.urdf import parse_xml
 
+_PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclass")
 
-def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
+
+@dataclass(frozen=True)
+class PreparedMjcf:
+    """An MJCF for the importer, and what the importer does not do.
+
+    Attributes:
+        text: The file.
+        massless: Bodies that only join two joints, by the body that they belong to; they need a mass that is
+            negligible beside that body's.
+        total_mass: Mass to which the robot is scaled [kg] (`settotalmass`); None for none.
+    """
+
+    text: str
+    massless: dict[str, str]
+    total_mass: float | None = None
+
+
+def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> PreparedMjcf:
     """Read an MJCF and return it as text for the importer.
 
     Actuators are left out: the declaration says which joints are driven, and by torques alone. So are static planes and
@@ -39,7 +58,58 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
                 remaining.discard(name)
     if remaining:
         raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist; valid: {choices(names)}")
-    return ElementTree.tostring(root, encoding="unicode")
+    massless = split_joints(root)
+    return PreparedMjcf(ElementTree.tostring(root, encoding="unicode"), massless, _total_mass(path, root))
+
+
+def split_joints(root: ElementTree.Element) -> dict[str, str]:
+    """Make a chain of nested bodies of each body with several joints, one joint each, in place.
+
+    MuJoCo moves such a body by its joints in turn, each with its axis and anchor in the frame that the joints before it
+    have moved. A chain of bodies in one place does the same; the last one keeps name, shapes and children.
+
+    Returns:
+        The bodies that were added, by the body that they belong to.
+    """
+    added: dict[str, str] = {}
+    parents = {child: parent for parent in root.iter() for child in parent}
+    for body in [body for body in root.iter("body") if len(body.findall("joint")) > 1]:
+        joints = body.findall("joint")
+        name = body.get("name") or f"body_of_{joints[0].get('name', len(added))}"
+        body.set("name", name)
+        for number, joint in enumerate(joints):
+            joint.set("name", joint.get("name", f"{name}_joint_{number}"))  # as the importer names them
+            body.remove(joint)
+        outer = [ElementTree.Element("body", name=f"{name}_at_{joint.get('name')}") for joint in joints[:-1]]
+        for key in _PLACEMENT:  # the chain is placed once, and classes are inherited from its beginning
+            if key in body.attrib:
+                outer[0].set(key, body.attrib.pop(key))
+        chain = [*outer, body]
+        for link, joint, inner in zip(outer, joints, chain[1:], strict=False):
+            # The importer asks for an inertial where it is not to take that of shapes.
+            ElementTree.SubElement(link, "inertial", pos="0 0 0", mass="0", diaginertia="0 0 0")
+            link.append(joint)
+            added[link.get("name", "")] = name
+            if inner is not body:
+                link.append(inner)
+        body.insert(0, joints[-1])
+        parent = parents[body]
+        parent[list(parent).index(body)] = outer[0]
+        outer[-1].append(body)
+    return added
+
+
+def _total_mass(path: Path, root: ElementTree.Element) -> float | None:
+    """Return `settotalmass` of the compiler section [kg]."""
+    for compiler in reversed(root.findall("compiler")):
+        if "settotalmass" in compiler.attrib:
+            text = compiler.get("settotalmass", "")
+            try:
+                value = float(text)
+            except ValueError:
+                raise InputError(f"{path}: settotalmass is {text!r}; valid: a mass in kg") from None
+            return value if value > 0 else None
+    return None
 
 
 def resolve_asset(path: Path, base: str | None, file: str) -> str:
