@@ -117,7 +117,7 @@ def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None
         text = prepare_urdf(path, locked=robot.locked, meshes=robot.meshes)
         builder.add_urdf(text, floating=not robot.fixed_base)
     elif suffix == ".xml":
-        prepared = prepare_mjcf(path, locked=robot.locked)
+        prepared = prepare_mjcf(path, locked=robot.locked, meshes=robot.meshes)
         builder.add_mjcf(prepared.text, parse_meshes=robot.meshes, path_resolver=partial(resolve_asset, path))
         _set_masses(builder, prepared)
     else:

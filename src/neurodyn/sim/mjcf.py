@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.sim.mesh_files import MissingMesh, find_mesh, leave_out
 from neurodyn.sim.urdf import parse_xml
 
 _PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclass")
@@ -27,7 +28,7 @@ class PreparedMjcf:
     total_mass: float | None = None
 
 
-def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> PreparedMjcf:
+def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True) -> PreparedMjcf:
     """Read an MJCF and return it as text for the importer.
 
     Actuators are left out: the declaration says which joints are driven, and by torques alone. So are static planes and
@@ -36,6 +37,7 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> PreparedMjcf:
     Args:
         path: The MJCF.
         locked: Joints that are removed, which welds their bodies to the parents.
+        meshes: Whether meshes are loaded; one that cannot be is left out with a notice.
 
     Raises:
         InputError: The file is no MJCF, or lacks a locked joint.
@@ -59,6 +61,8 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> PreparedMjcf:
     if remaining:
         raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist; valid: {choices(names)}")
     massless = split_joints(root)
+    if meshes:
+        _drop_missing_meshes(path, root)
     return PreparedMjcf(ElementTree.tostring(root, encoding="unicode"), massless, _total_mass(path, root))
 
 
@@ -97,6 +101,27 @@ def split_joints(root: ElementTree.Element) -> dict[str, str]:
         parent[list(parent).index(body)] = outer[0]
         outer[-1].append(body)
     return added
+
+
+def _drop_missing_meshes(path: Path, root: ElementTree.Element) -> None:
+    """Remove meshes that cannot be loaded, and the shapes that are made of them."""
+    folder = path.resolve().parent
+    for compiler in root.findall("compiler"):
+        folder = path.resolve().parent / compiler.get("meshdir", compiler.get("assetdir", "."))
+    reasons, missing = [], set()
+    for assets in root.findall("asset"):
+        for mesh in [mesh for mesh in assets.findall("mesh") if "file" in mesh.attrib]:
+            file = mesh.get("file", "")
+            try:
+                find_mesh(path, file, (folder, path.resolve().parent))
+            except MissingMesh as error:
+                reasons.append(str(error))
+                missing.add(mesh.get("name", Path(file).stem))
+                assets.remove(mesh)
+    for parent in root.iter():
+        for geom in [geom for geom in parent.findall("geom") if geom.get("mesh") in missing]:
+            parent.remove(geom)
+    leave_out(path, reasons)
 
 
 def _total_mass(path: Path, root: ElementTree.Element) -> float | None:

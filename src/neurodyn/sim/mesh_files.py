@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mesh files of assets: where they are, and whether anything installed can read them."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from neurodyn.core.notices import notice
+
+_READERS = {".dae": ("trimesh", "collada"), ".msh": ()}
+_PACKAGES = {"trimesh": "trimesh", "collada": "pycollada"}
+
+
+class MissingMesh(Exception):
+    """A mesh cannot be loaded; the message says why."""
+
+
+def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
+    """Return the absolute path of a mesh; package://PACKAGE/REST is looked for above the asset.
+
+    Args:
+        path: The asset.
+        name: The mesh as the asset names it.
+        folders: Where relative names are looked for; none for the folder of the asset.
+
+    Raises:
+        MissingMesh: There is no such file, or nothing installed reads it.
+    """
+    if name.startswith(("package://", "model://")):
+        relative = name.split("://", 1)[1]
+        # The package folder itself may or may not repeat its name, so both readings are tried at each level.
+        places = [folder / part for folder in path.resolve().parents for part in (relative, relative.split("/", 1)[-1])]
+    else:
+        relative = name.removeprefix("file://")
+        places = [folder / relative for folder in folders or (path.resolve().parent,)]
+    for place in places:
+        if place.is_file():
+            _require_reader(place)
+            return str(place.resolve())
+    raise MissingMesh(f"mesh {name!r} does not exist")
+
+
+def leave_out(path: Path, reasons: list[str]) -> None:
+    """Give notice of meshes that were left out of an asset, if there are any."""
+    if reasons:
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        notice(f"{path}: left out: {reasons[0]}{more}; `meshes: false` leaves all meshes out")
+
+
+def _require_reader(path: Path) -> None:
+    for module in _READERS.get(path.suffix.lower(), ("trimesh",)):
+        if find_spec(module) is None:
+            raise MissingMesh(f"mesh {path.name!r} needs {_PACKAGES[module]}: pip install 'neurodyn[sim]'")
