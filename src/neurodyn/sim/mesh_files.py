@@ -10,7 +10,7 @@ _READERS = {".dae": ("trimesh", "collada"), ".msh": ()}
 _PACKAGES = {"trimesh": "trimesh", "collada": "pycollada"}
 
 
-class MissingMesh(Exception):
+class MissingMeshError(Exception):
     """A mesh cannot be loaded; the message says why."""
 
 
@@ -23,7 +23,7 @@ def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
         folders: Where relative names are looked for; none for the folder of the asset.
 
     Raises:
-        MissingMesh: There is no such file, or nothing installed reads it.
+        MissingMeshError: There is no such file, or nothing installed reads it.
     """
     if name.startswith(("package://", "model://")):
         relative = name.split("://", 1)[1]
@@ -36,7 +36,7 @@ def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
         if place.is_file():
             _require_reader(place)
             return str(place.resolve())
-    raise MissingMesh(f"mesh {name!r} does not exist")
+    raise MissingMeshError(f"mesh {name!r} does not exist")
 
 
 def leave_out(path: Path, reasons: list[str]) -> None:
@@ -49,4 +49,4 @@ def leave_out(path: Path, reasons: list[str]) -> None:
 def _require_reader(path: Path) -> None:
     for module in _READERS.get(path.suffix.lower(), ("trimesh",)):
         if find_spec(module) is None:
-            raise MissingMesh(f"mesh {path.name!r} needs {_PACKAGES[module]}: pip install 'neurodyn[sim]'")
+            raise MissingMeshError(f"mesh {path.name!r} needs {_PACKAGES[module]}: pip install 'neurodyn[sim]'")

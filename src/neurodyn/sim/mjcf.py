@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.sim.mesh_files import MissingMesh, find_mesh, leave_out
+from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
 from neurodyn.sim.urdf import parse_xml
 
 _PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclass")
@@ -114,7 +114,7 @@ def _drop_missing_meshes(path: Path, root: ElementTree.Element) -> None:
             file = mesh.get("file", "")
             try:
                 find_mesh(path, file, (folder, path.resolve().parent))
-            except MissingMesh as error:
+            except MissingMeshError as error:
                 reasons.append(str(error))
                 missing.add(mesh.get("name", Path(file).stem))
                 assets.remove(mesh)

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.sim.mesh_files import MissingMesh, find_mesh, leave_out
+from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
 
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
@@ -52,7 +52,7 @@ def _prepare_meshes(path: Path, root: ElementTree.Element, keep: bool) -> None:
                 continue
             try:
                 mesh.set("filename", find_mesh(path, mesh.get("filename", "")))
-            except MissingMesh as missing:
+            except MissingMeshError as missing:
                 reasons.append(str(missing))
                 link.remove(shape)
     leave_out(path, reasons)
