@@ -40,11 +40,3 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
     if remaining:
         raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist; valid: {choices(names)}")
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def resolve_asset(path: Path, base: str | None, file: str) -> str:
-    """Return the absolute path of a file that an MJCF names, relative to itself or to the file that includes it."""
-    for folder in (Path(base) if base else path.parent, path.resolve().parent):
-        if (folder / file).is_file():
-            return str((folder / file).resolve())
-    raise InputError(f"{path}: file {file!r} does not exist; paths are relative to the MJCF")
