@@ -19,10 +19,11 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
+from neurodyn.robots.asset_files import resolve_asset
 from neurodyn.robots.sections import Material, chosen, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
-from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
+from neurodyn.sim.mjcf import prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
 

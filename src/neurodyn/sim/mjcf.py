@@ -48,11 +48,3 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = (), densities: dict[st
                 geom.attrib.pop("mass", None)
                 geom.set("density", repr(density))
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def resolve_asset(path: Path, base: str | None, file: str) -> str:
-    """Return the absolute path of a file that an MJCF names, relative to itself or to the file that includes it."""
-    for folder in (Path(base) if base else path.parent, path.resolve().parent):
-        if (folder / file).is_file():
-            return str((folder / file).resolve())
-    raise InputError(f"{path}: file {file!r} does not exist; paths are relative to the MJCF")

@@ -5,6 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.robots.asset_files import mesh_path
 
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
@@ -38,7 +39,7 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
             if mesh is None:
                 continue
             if meshes:
-                mesh.set("filename", _mesh_path(path, mesh.get("filename", "")))
+                mesh.set("filename", mesh_path(path, mesh.get("filename", "")))
             else:
                 link.remove(shape)
     _add_missing_masses(root)
@@ -106,20 +107,3 @@ def _check_axis(path: Path, name: str | None, text: str) -> None:
         axis = []
     if len(axis) != 3 or not 0 < sum(value * value for value in axis) < float("inf"):
         raise InputError(f"{path}: axis of joint {name!r} is {text!r}; valid: three numbers, not all 0")
-
-
-def _mesh_path(path: Path, name: str) -> str:
-    """Return the absolute path of a mesh; package://PACKAGE/REST is looked for above the URDF."""
-    if name.startswith(("package://", "model://")):
-        relative = name.split("://", 1)[1]
-        # The package folder itself may or may not repeat its name, so both readings are tried at each level.
-        candidates = [relative, relative.split("/", 1)[-1]]
-        for folder in path.resolve().parents:
-            for candidate in candidates:
-                if (folder / candidate).is_file():
-                    return str(folder / candidate)
-    else:
-        file = path.resolve().parent / name.removeprefix("file://")
-        if file.is_file():
-            return str(file)
-    raise InputError(f"{path}: mesh {name!r} does not exist; put it in place, or declare `meshes: false`")
