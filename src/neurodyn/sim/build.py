@@ -23,7 +23,7 @@ from neurodyn.robots.asset_files import resolve_asset
 from neurodyn.robots.sections import Material, chosen, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
-from neurodyn.sim.mjcf import prepare_mjcf
+from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Gravity = Sequence[float] | np.ndarray | Tensor
 
 _ROBOT_GROUP = -1  # Newton: collides with every group but itself
+_NEGLIGIBLE = 1e-6  # of a body's mass and inertia: what the bodies that join its several joints have
+_ROUNDED = 0.01
 _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
@@ -90,17 +92,15 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot, to which a user may add more; errors as of `build`."""
     newton = import_newton()
     path = asset_path(robot)
-    builder = newton.ModelBuilder()
-    builder.default_shape_cfg.density = robot.density
-    if robot.simulator.solver == "mujoco":
-        newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
-    try:
-        _add_asset(builder, robot, path)
-    except InputError:
-        raise
-    except Exception as error:  # the importers report a bad asset as whatever exception they meet first
-        raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
-    _collapse(newton, builder)
+    builder = read_asset(
+        path,
+        locked=robot.locked,
+        meshes=robot.meshes,
+        floating=not robot.fixed_base,
+        density=robot.density,
+        densities=robot.densities,
+        mujoco=robot.simulator.solver == "mujoco",
+    )
     _verify(newton, builder, robot, path)
     fixed = int(newton.JointType.FIXED)
     moving = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
@@ -112,19 +112,100 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     return builder
 
 
-def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None:
+def read_asset(
+    path: Path,
+    *,
+    locked: tuple[str, ...] = (),
+    meshes: bool = True,
+    floating: bool = False,
+    density: float = 1000.0,
+    densities: dict[str, float] | None = None,
+    mujoco: bool = True,
+) -> "newton.ModelBuilder":
+    """Return a builder with what an asset says, before any declaration; bodies that are fixed to each other are one.
+
+    Args:
+        path: A URDF, MJCF or USD.
+        locked: Joints that are held at zero, of a URDF or MJCF.
+        meshes: Whether meshes are loaded.
+        floating: Whether the base of a URDF is free; the other formats say so themselves.
+        density: Density of links whose asset gives no mass [kg/m^3].
+        densities: Density of the shapes of an MJCF by pattern of their names [kg/m^3].
+        mujoco: Whether SolverMuJoCo is to simulate it.
+
+    Raises:
+        InputError: The asset is unsupported or damaged, or a body has no mass, or inertia that no body can have.
+    """
+    newton = import_newton()
+    builder = newton.ModelBuilder()
+    builder.default_shape_cfg.density = density
+    if mujoco:
+        newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
+    try:
+        _add_asset(builder, path, locked, meshes, floating, densities)
+    except InputError:
+        raise
+    except Exception as error:  # the importers report a bad asset as whatever exception they meet first
+        raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
+    _collapse(newton, builder)
+    _check_bodies(builder, path)
+    return builder
+
+
+def _add_asset(
+    builder: "newton.ModelBuilder",
+    path: Path,
+    locked: tuple[str, ...],
+    meshes: bool,
+    floating: bool,
+    densities: dict[str, float] | None,
+) -> None:
     suffix = path.suffix.lower()
     if suffix == ".urdf":
-        text = prepare_urdf(path, locked=robot.locked, meshes=robot.meshes)
-        builder.add_urdf(text, floating=not robot.fixed_base)
+        text = prepare_urdf(path, locked=locked, meshes=meshes)
+        builder.add_urdf(text, floating=floating)
     elif suffix == ".xml":
-        text = prepare_mjcf(path, locked=robot.locked, densities=robot.densities)
-        builder.add_mjcf(text, parse_meshes=robot.meshes, path_resolver=partial(resolve_asset, path))
+        prepared = prepare_mjcf(path, locked=locked, meshes=meshes, densities=densities)
+        builder.add_mjcf(prepared.text, parse_meshes=meshes, path_resolver=partial(resolve_asset, path))
+        _set_masses(builder, prepared)
     else:
         for module in ("pxr", "newton_usd_schemas"):
             if find_spec(module) is None:
                 raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
         builder.add_usd(str(path))
+
+
+def _check_bodies(builder: Any, path: Path) -> None:
+    """Refuse bodies without mass, and inertias that no body can have (a principal one above the other two's sum)."""
+    for body, label in enumerate(builder.body_label):
+        name = short_label(label)
+        if not builder.body_mass[body] > 0:
+            raise InputError(f"{path}: link {name!r} moves but has no mass; give it an inertial or a shape")
+        inertia = np.array(builder.body_inertia[body], dtype=float).reshape(3, 3)
+        principal = np.linalg.eigvalsh(inertia) if np.isfinite(inertia).all() else np.full(3, np.nan)
+        least, middle, most = principal
+        # Files round, and some take a rod or plate as thin: what is off by a hundredth is accepted.
+        if not (least >= -_ROUNDED * most and most > 0 and least + middle >= (1 - _ROUNDED) * most):
+            raise InputError(
+                f"{path}: link {name!r} has principal moments of inertia {least:.3g}, {middle:.3g} and {most:.3g} "
+                "kg m^2, which no body can have; valid: all above 0, and none above the sum of the others"
+            )
+
+
+def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:
+    """Give bodies that only join two joints a negligible mass, and the robot the mass that its file asks for."""
+    import warp as wp
+
+    bodies = {short_label(label): body for body, label in enumerate(builder.body_label)}
+    if prepared.total_mass is not None:
+        _scale_masses(builder, prepared.total_mass / max(sum(builder.body_mass), 1e-300))
+    for added, owner in prepared.massless.items():
+        mass = builder.body_mass[bodies[owner]]
+        # About the owner's centre of mass, so that the chain's common one is where it was.
+        builder.body_com[bodies[added]] = builder.body_com[bodies[owner]]
+        inertia = float(np.trace(np.array(builder.body_inertia[bodies[owner]]).reshape(3, 3))) / 3
+        builder.body_mass[bodies[added]] = _NEGLIGIBLE * mass
+        builder.body_inertia[bodies[added]] = wp.mat33(*(_NEGLIGIBLE * inertia * np.eye(3)).ravel().tolist())
 
 
 def _collapse(newton: Any, builder: Any) -> None:
@@ -226,7 +307,7 @@ def _labels(builder: Any, shape: int) -> set[str]:
 
 
 def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
-    """Check that the built articulation has the declared joints, in order, and masses to move."""
+    """Check that the built articulation has the declared joints, in order."""
     kinds = joint_kinds(newton) | {int(newton.JointType.FIXED): "fixed"}
     built: list[tuple[str, str]] = []
     for label, kind in zip(builder.joint_label, builder.joint_type, strict=True):
@@ -248,11 +329,6 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
     for (name, kind), joint in zip(built, robot.joints, strict=True):
         if kind != joint.kind:
             raise InputError(f"robot {robot.name!r}: joint {name!r} of {path.name} is {kind} instead of {joint.kind}")
-    for label, mass in zip(builder.body_label, builder.body_mass, strict=True):
-        if not mass > 0:
-            raise InputError(
-                f"{path}: link {short_label(label)!r} moves but has no mass; give it an inertial or a shape"
-            )
 
 
 def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
