@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROBOTS", "ContactPointSelection", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed",
-    "load", "locate", "names", "open_robot_data",
+    "load", "locate", "names", "open_robot_data", "ships",
 ]  # fmt: skip
 
 lazy(__name__)
@@ -41,10 +41,14 @@ def names() -> list[str]:
 def locate(robot: Robot | str | Path) -> str:
     """Return the name of a robot, or the absolute path of its declaration: what finds it again from any folder."""
     if isinstance(robot, Robot):
-        folder = Path(robot.folder).resolve()
-        return robot.name if _ROOT in folder.parents else str(folder)
+        return robot.name if ships(robot) else str(Path(robot.folder).resolve())
     text = str(robot)
     return text if text in ROBOTS or not Path(text).exists() else str(Path(text).resolve())
+
+
+def ships(robot: Robot) -> bool:
+    """Say whether a robot comes with the package, so that its name finds it on every machine."""
+    return _ROOT in Path(robot.folder).resolve().parents
 
 
 def load(name_or_path: str | Path) -> Robot:

@@ -19,10 +19,11 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
-from neurodyn.robots.sections import Material, matching
+from neurodyn.robots.asset_files import resolve_asset
+from neurodyn.robots.sections import Material, chosen, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
-from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf, resolve_asset
+from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
 
@@ -97,14 +98,16 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
         meshes=robot.meshes,
         floating=not robot.fixed_base,
         density=robot.density,
+        densities=robot.densities,
         mujoco=robot.simulator.solver == "mujoco",
     )
     _verify(newton, builder, robot, path)
     fixed = int(newton.JointType.FIXED)
     moving = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
     for index, joint in zip(moving, robot.joints, strict=True):
-        _override(newton, builder, index, joint, robot.actuated.get(joint.name))
+        _override(newton, builder, index, joint, robot)
     _scale_masses(builder, robot.mass_scale)
+    _add_inertia(builder, robot, path)
     _prepare_shapes(builder, robot)
     return builder
 
@@ -116,6 +119,7 @@ def read_asset(
     meshes: bool = True,
     floating: bool = False,
     density: float = 1000.0,
+    densities: dict[str, float] | None = None,
     mujoco: bool = True,
 ) -> "newton.ModelBuilder":
     """Return a builder with what an asset says, before any declaration; bodies that are fixed to each other are one.
@@ -126,6 +130,7 @@ def read_asset(
         meshes: Whether meshes are loaded.
         floating: Whether the base of a URDF is free; the other formats say so themselves.
         density: Density of links whose asset gives no mass [kg/m^3].
+        densities: Density of the shapes of an MJCF by pattern of their names [kg/m^3].
         mujoco: Whether SolverMuJoCo is to simulate it.
 
     Raises:
@@ -137,7 +142,7 @@ def read_asset(
     if mujoco:
         newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
     try:
-        _add_asset(builder, path, locked, meshes, floating)
+        _add_asset(builder, path, locked, meshes, floating, densities)
     except InputError:
         raise
     except Exception as error:  # the importers report a bad asset as whatever exception they meet first
@@ -148,14 +153,19 @@ def read_asset(
 
 
 def _add_asset(
-    builder: "newton.ModelBuilder", path: Path, locked: tuple[str, ...], meshes: bool, floating: bool
+    builder: "newton.ModelBuilder",
+    path: Path,
+    locked: tuple[str, ...],
+    meshes: bool,
+    floating: bool,
+    densities: dict[str, float] | None,
 ) -> None:
     suffix = path.suffix.lower()
     if suffix == ".urdf":
         text = prepare_urdf(path, locked=locked, meshes=meshes)
         builder.add_urdf(text, floating=floating)
     elif suffix == ".xml":
-        prepared = prepare_mjcf(path, locked=locked, meshes=meshes)
+        prepared = prepare_mjcf(path, locked=locked, meshes=meshes, densities=densities)
         builder.add_mjcf(prepared.text, parse_meshes=meshes, path_resolver=partial(resolve_asset, path))
         _set_masses(builder, prepared)
     else:
@@ -232,6 +242,26 @@ def _scale_masses(builder: Any, factor: float) -> None:
         builder.body_inertia[body] = inertia * factor
 
 
+def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
+    """Add what the declaration adds to the inertia of links.
+
+    Raises:
+        InputError: A pattern matches no link.
+    """
+    links = [short_label(label) for label in builder.body_label]
+    for pattern in robot.added_inertia:
+        if not any(matching(link, [pattern]) for link in links):
+            raise InputError(
+                f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {path.name} matches; "
+                f"valid: patterns of {choices(links)}"
+            )
+    for body, link in enumerate(links):
+        extra = chosen(link, robot.added_inertia)
+        if extra is not None:
+            diagonal = np.array(builder.body_inertia[body]).reshape(3, 3) + extra * np.eye(3)
+            builder.body_inertia[body] = type(builder.body_inertia[body])(*diagonal.ravel().tolist())
+
+
 def _prepare_shapes(builder: Any, robot: Robot) -> None:
     """Make the robot's shapes collide with everything but the robot, without margins, of the declared material."""
     fields = material_fields(robot.material or Material())
@@ -301,14 +331,17 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
             raise InputError(f"robot {robot.name!r}: joint {name!r} of {path.name} is {kind} instead of {joint.kind}")
 
 
-def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float | None) -> None:
+def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
     """Override what the asset says about a joint with what the declaration says."""
+    effort = robot.actuated.get(joint.name)
     start = builder.joint_qd_start[index]
     for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:
             value = getattr(joint, field)
             if value is not None:
                 getattr(builder, f"joint_{field}")[dof] = value
+        if _wants_default_limits(robot, joint):
+            builder.joint_limit_ke[dof] = builder.joint_limit_kd[dof] = 0.0
         # Torques drive the robot, so a drive that an asset brings along must not hold it.
         builder.joint_target_ke[dof] = 0.0
         builder.joint_target_kd[dof] = 0.0
@@ -317,3 +350,13 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
         if effort is not None:
             builder.joint_effort_limit[dof] = effort
+
+
+def _wants_default_limits(robot: Robot, joint: Joint) -> bool:
+    """Return whether a joint gets the default limits of MuJoCo, which SolverMuJoCo takes zero for.
+
+    The importers of URDF and USD put 1e4 N m/rad and 10 N m s/rad, in MuJoCo limits that yield for a second; that of
+    MJCF keeps what the file says.
+    """
+    imported = robot.asset.lower().endswith(".xml")
+    return robot.simulator.solver == "mujoco" and not imported and joint.limit_ke is None and joint.limit_kd is None

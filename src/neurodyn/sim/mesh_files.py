@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from neurodyn.core.notices import notice
+from neurodyn.robots.asset_files import find_file
 
 _READERS = {".dae": ("trimesh", "collada"), ".msh": ()}
 _PACKAGES = {"trimesh": "trimesh", "collada": "pycollada"}
@@ -25,18 +26,11 @@ def find_mesh(path: Path, name: str, folders: tuple[Path, ...] = ()) -> str:
     Raises:
         MissingMeshError: There is no such file, or nothing installed reads it.
     """
-    if name.startswith(("package://", "model://")):
-        relative = name.split("://", 1)[1]
-        # The package folder itself may or may not repeat its name, so both readings are tried at each level.
-        places = [folder / part for folder in path.resolve().parents for part in (relative, relative.split("/", 1)[-1])]
-    else:
-        relative = name.removeprefix("file://")
-        places = [folder / relative for folder in folders or (path.resolve().parent,)]
-    for place in places:
-        if place.is_file():
-            _require_reader(place)
-            return str(place.resolve())
-    raise MissingMeshError(f"mesh {name!r} does not exist")
+    place = find_file(path, name, folders)
+    if place is None:
+        raise MissingMeshError(f"mesh {name!r} does not exist")
+    _require_reader(place)
+    return str(place)
 
 
 def leave_out(path: Path, reasons: list[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.robots.sections import chosen
 from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
 from neurodyn.sim.urdf import parse_xml
 
@@ -28,7 +29,9 @@ class PreparedMjcf:
     total_mass: float | None = None
 
 
-def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True) -> PreparedMjcf:
+def prepare_mjcf(
+    path: Path, *, locked: tuple[str, ...] = (), meshes: bool = True, densities: dict[str, float] | None = None
+) -> PreparedMjcf:
     """Read an MJCF and return it as text for the importer.
 
     Actuators are left out: the declaration says which joints are driven, and by torques alone. So are static planes and
@@ -38,6 +41,7 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
         path: The MJCF.
         locked: Joints that are removed, which welds their bodies to the parents.
         meshes: Whether meshes are loaded; one that cannot be is left out with a notice.
+        densities: Densities of shapes by pattern of their names [kg/m^3], in place of masses and densities of the file.
 
     Raises:
         InputError: The file is no MJCF, or lacks a locked joint.
@@ -60,6 +64,7 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
                 remaining.discard(name)
     if remaining:
         raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist; valid: {choices(names)}")
+    _set_densities(root, densities or {})
     massless = split_joints(root)
     if meshes:
         _drop_missing_meshes(path, root)
@@ -137,9 +142,11 @@ def _total_mass(path: Path, root: ElementTree.Element) -> float | None:
     return None
 
 
-def resolve_asset(path: Path, base: str | None, file: str) -> str:
-    """Return the absolute path of a file that an MJCF names, relative to itself or to the file that includes it."""
-    for folder in (Path(base) if base else path.parent, path.resolve().parent):
-        if (folder / file).is_file():
-            return str((folder / file).resolve())
-    raise InputError(f"{path}: file {file!r} does not exist; paths are relative to the MJCF")
+def _set_densities(root: ElementTree.Element, densities: dict[str, float]) -> None:
+    """Write densities of shapes by pattern of their names, in place of the file's."""
+    for body in root.iter("body"):
+        for geom in body.findall("geom"):
+            density = chosen(geom.get("name", ""), densities)
+            if density is not None:
+                geom.attrib.pop("mass", None)
+                geom.set("density", repr(density))
