@@ -155,6 +155,7 @@ def generate(
             q, qd, control, ground = recorder.record(generator(seed, "generate", batch), passive_fraction)
             ends = early_ends(robot.name, bounds, q, qd)
             tally.add(ends, count)
+            tally.require_few()
             stream = derive_seed(seed, "split", batch)
             split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
             writer.append(
