@@ -19,7 +19,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
-from neurodyn.robots.sections import Material, matching
+from neurodyn.robots.sections import Material, chosen, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
 from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
@@ -104,8 +104,9 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     fixed = int(newton.JointType.FIXED)
     moving = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
     for index, joint in zip(moving, robot.joints, strict=True):
-        _override(newton, builder, index, joint, robot.actuated.get(joint.name))
+        _override(newton, builder, index, joint, robot)
     _scale_masses(builder, robot.mass_scale)
+    _add_inertia(builder, robot, path)
     _prepare_shapes(builder, robot)
     return builder
 
@@ -116,7 +117,7 @@ def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None
         text = prepare_urdf(path, locked=robot.locked, meshes=robot.meshes)
         builder.add_urdf(text, floating=not robot.fixed_base)
     elif suffix == ".xml":
-        text = prepare_mjcf(path, locked=robot.locked)
+        text = prepare_mjcf(path, locked=robot.locked, densities=robot.densities)
         builder.add_mjcf(text, parse_meshes=robot.meshes, path_resolver=partial(resolve_asset, path))
     else:
         for module in ("pxr", "newton_usd_schemas"):
@@ -157,6 +158,26 @@ def _scale_masses(builder: Any, factor: float) -> None:
     for body, (mass, inertia) in enumerate(zip(builder.body_mass, builder.body_inertia, strict=True)):
         builder.body_mass[body] = mass * factor
         builder.body_inertia[body] = inertia * factor
+
+
+def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
+    """Add what the declaration adds to the inertia of links.
+
+    Raises:
+        InputError: A pattern matches no link.
+    """
+    links = [short_label(label) for label in builder.body_label]
+    for pattern in robot.added_inertia:
+        if not any(matching(link, [pattern]) for link in links):
+            raise InputError(
+                f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {path.name} matches; "
+                f"valid: patterns of {choices(links)}"
+            )
+    for body, link in enumerate(links):
+        extra = chosen(link, robot.added_inertia)
+        if extra is not None:
+            diagonal = np.array(builder.body_inertia[body]).reshape(3, 3) + extra * np.eye(3)
+            builder.body_inertia[body] = type(builder.body_inertia[body])(*diagonal.ravel().tolist())
 
 
 def _prepare_shapes(builder: Any, robot: Robot) -> None:
@@ -233,14 +254,17 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
             )
 
 
-def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float | None) -> None:
+def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
     """Override what the asset says about a joint with what the declaration says."""
+    effort = robot.actuated.get(joint.name)
     start = builder.joint_qd_start[index]
     for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:
             value = getattr(joint, field)
             if value is not None:
                 getattr(builder, f"joint_{field}")[dof] = value
+        if _wants_default_limits(robot, joint):
+            builder.joint_limit_ke[dof] = builder.joint_limit_kd[dof] = 0.0
         # Torques drive the robot, so a drive that an asset brings along must not hold it.
         builder.joint_target_ke[dof] = 0.0
         builder.joint_target_kd[dof] = 0.0
@@ -249,3 +273,13 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
         if effort is not None:
             builder.joint_effort_limit[dof] = effort
+
+
+def _wants_default_limits(robot: Robot, joint: Joint) -> bool:
+    """Return whether a joint gets the default limits of MuJoCo, which SolverMuJoCo takes zero for.
+
+    The importers of URDF and USD put 1e4 N m/rad and 10 N m s/rad, in MuJoCo limits that yield for a second; that of
+    MJCF keeps what the file says.
+    """
+    imported = robot.asset.lower().endswith(".xml")
+    return robot.simulator.solver == "mujoco" and not imported and joint.limit_ke is None and joint.limit_kd is None

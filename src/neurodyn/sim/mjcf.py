@@ -5,10 +5,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.robots.sections import chosen
 from neurodyn.sim.urdf import parse_xml
 
 
-def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
+def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = (), densities: dict[str, float] | None = None) -> str:
     """Read an MJCF and return it as text for the importer.
 
     Actuators are left out: the declaration says which joints are driven, and by torques alone. So are static planes and
@@ -17,6 +18,7 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
     Args:
         path: The MJCF.
         locked: Joints that are removed, which welds their bodies to the parents.
+        densities: Densities of shapes by pattern of their names [kg/m^3], in place of masses and densities of the file.
 
     Raises:
         InputError: The file is no MJCF, or lacks a locked joint.
@@ -39,6 +41,12 @@ def prepare_mjcf(path: Path, *, locked: tuple[str, ...] = ()) -> str:
                 remaining.discard(name)
     if remaining:
         raise InputError(f"{path}: locked joint {min(remaining)!r} does not exist; valid: {choices(names)}")
+    for body in root.iter("body"):
+        for geom in body.findall("geom"):
+            density = chosen(geom.get("name", ""), densities or {})
+            if density is not None:
+                geom.attrib.pop("mass", None)
+                geom.set("density", repr(density))
     return ElementTree.tostring(root, encoding="unicode")
 
 
