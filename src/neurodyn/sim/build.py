@@ -21,6 +21,7 @@ from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.sections import Material, chosen, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
+from neurodyn.sim.inertias import require_possible
 from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
 from neurodyn.sim.scene import add_scene, material_fields
@@ -87,6 +88,17 @@ def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot, to which a user may add more; errors as of `build`."""
+    newton, builder = import_newton(), import_asset(robot)
+    for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
+        _override(newton, builder, index, joint, robot)
+    _scale_masses(builder, robot.mass_scale)
+    _add_inertia(builder, robot, asset_path(robot))
+    _prepare_shapes(builder, robot)
+    return builder
+
+
+def import_asset(robot: Robot) -> "newton.ModelBuilder":
+    """Return the builder of one world with the robot as its asset has it, without what the declaration overrides."""
     newton = import_newton()
     path = asset_path(robot)
     builder = newton.ModelBuilder()
@@ -101,14 +113,13 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
         raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
     _collapse(newton, builder)
     _verify(newton, builder, robot, path)
-    fixed = int(newton.JointType.FIXED)
-    moving = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
-    for index, joint in zip(moving, robot.joints, strict=True):
-        _override(newton, builder, index, joint, robot)
-    _scale_masses(builder, robot.mass_scale)
-    _add_inertia(builder, robot, path)
-    _prepare_shapes(builder, robot)
     return builder
+
+
+def moving_joints(builder: "newton.ModelBuilder") -> list[int]:
+    """Return the joints of a builder that move, in the order of the declaration."""
+    fixed = int(import_newton().JointType.FIXED)
+    return [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
 
 
 def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None:
@@ -252,6 +263,8 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
             raise InputError(
                 f"{path}: link {short_label(label)!r} moves but has no mass; give it an inertial or a shape"
             )
+    for label, inertia in zip(builder.body_label, builder.body_inertia, strict=True):
+        require_possible(f"{path}: link {short_label(label)!r}", np.array(inertia).reshape(3, 3))
 
 
 def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
