@@ -24,6 +24,7 @@ class Contradiction:
         bound: What the asset has.
         unit: Unit of both.
         advice: What to change in the declaration.
+        fatal: Whether data of such a robot are refused.
     """
 
     joint: str
@@ -32,6 +33,7 @@ class Contradiction:
     bound: float
     unit: str
     advice: str
+    fatal: bool = True
 
 
 def contradictions(robot: Robot) -> list[Contradiction]:
@@ -54,7 +56,11 @@ def contradictions(robot: Robot) -> list[Contradiction]:
             turning = ", or continuous: true where it turns without end" if joint.kind == "revolute" else ""
             found.append(
                 Contradiction(
-                    joint.name, "limits of the asset left out", None, upper, unit,
+                    joint.name,
+                    "limits of the asset left out",
+                    None,
+                    upper,
+                    unit,
                     f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}",
                 )  # fmt: skip
             )
@@ -68,9 +74,9 @@ def require_consistent(robot: Robot) -> None:
     """Refuse a declaration that contradicts its asset.
 
     Raises:
-        InputError: It does.
+        InputError: It does, in a way that is fatal.
     """
-    found = contradictions(robot)
+    found = [one for one in contradictions(robot) if one.fatal]
     if found:
         first, more = found[0], "" if len(found) == 1 else f" ({len(found) - 1} more: see `neurodyn check`)"
         raise InputError(f"robot {robot.name!r}: joint {first.joint!r}: {first.what}; {first.advice}{more}")
@@ -87,5 +93,5 @@ def _too_strong(robot: Robot, name: str, most: float, unit: str) -> list[Contrad
     drawn = max(map(abs, robot.sampling_interval("control", name)))
     if drawn > most * (1 + _ROUNDING):
         advice = f"keep sampling.control of {name} within {most:g} {unit}"
-        return [Contradiction(name, "sampled torque beyond the actuator", drawn, most, unit, advice)]
+        return [Contradiction(name, "sampled torque beyond the actuator", drawn, most, unit, advice, fatal=False)]
     return []

@@ -12,8 +12,19 @@ def check_asset(subject: Subject) -> CheckResult:
     found = contradictions(subject.robot)
     if not found:
         return CheckResult(findings=[Finding(what="declaration agrees with the asset", verdict="ok")])
-    return CheckResult(findings=[
-        Finding(what=one.what, verdict="fails", value=one.value, unit=one.unit, bound=one.bound, note=one.joint,
-                advice=one.advice)
-        for one in found
-    ])  # fmt: skip
+    findings = []
+    for what in dict.fromkeys(one.what for one in found):
+        first, *others = (one for one in found if one.what == what)
+        more = f" and {len(others)} more" if others else ""
+        findings.append(
+            Finding(
+                what=what,
+                verdict="fails" if first.fatal else "warning",
+                value=first.value,
+                unit=first.unit,
+                bound=first.bound,
+                note=first.joint + more,
+                advice=first.advice + (f"; likewise {len(others)} more" if more else ""),
+            )  # fmt: skip
+        )
+    return CheckResult(findings=findings)

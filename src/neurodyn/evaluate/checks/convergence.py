@@ -7,20 +7,21 @@ frames: where contacts come and go, two runs of any simulator part sooner or lat
 how predictable the robot is, not whether the step is right.
 """
 
+from dataclasses import replace
+
 from neurodyn.core.seeds import generator
+from neurodyn.dynamics.interface import Trajectory
 from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
 from neurodyn.evaluate.checks.subject import Recording, Subject
 from neurodyn.evaluate.metrics import METRICS, Compared
 from neurodyn.evaluate.records import Result, Summary
 from neurodyn.evaluate.scenario import driven_at_random, passive
-from neurodyn.dynamics.interface import Trajectory
-from dataclasses import replace
 
 HORIZONS = (10, 100, 500)
 JUDGED = 10
 """Horizon of the verdict [frames]."""
 
-WARNS, FAILS = 0.05, 0.3
+WARNS, FAILS = 0.1, 0.3
 """Error of the declared step over the motion in the same frames: a model learns the error instead of the robot."""
 
 _STILL = {"m": 1e-3, "rad": 1e-3}
@@ -75,7 +76,10 @@ def _row(subject: Subject, what: str, errors: Errors) -> Finding:
         error, half, motion = (table[mark].median(name) for table in (errors.declared, errors.half, errors.motion))
         if error is None or half is None or motion is None:
             return Finding(
-                what=what, verdict="fails", note="not finite in any world", advice=_more(subject.robot.simulator.substeps)
+                what=what,
+                verdict="fails",
+                note="not finite in any world",
+                advice=_more(subject.robot.simulator.substeps),
             )
         share = error / max(motion, _STILL[unit])
         if share >= worst:

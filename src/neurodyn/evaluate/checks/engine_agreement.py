@@ -69,9 +69,7 @@ def _torques(subject: Subject) -> Tensor:
     return sample_torques(subject.robot, subject.few, 1, generator(subject.seed, "check", "engine torques"))
 
 
-def _difference(
-    subject: Subject, engine: HybridDynamics, state: State, torque: Tensor
-) -> tuple[float | None, str]:
+def _difference(subject: Subject, engine: HybridDynamics, state: State, torque: Tensor) -> tuple[float | None, str]:
     """Return the difference of the velocity changes over their size, and the velocity that differs most."""
     simulated = subject.free.rollout(state, torque).qd[:, 1].double()
     double = State(state.q.double(), state.qd.double())
@@ -103,4 +101,3 @@ def _advice(substeps: int) -> str:
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
-

@@ -21,7 +21,7 @@ from neurodyn.robots.plausible import LIMIT_SLACK
 SECONDS = 2.0
 """Time for which a joint is pressed against its limit [s]."""
 
-WARNS = 0.15
+WARNS = 0.2
 """Share of its range by which a joint may overshoot; beyond `LIMIT_SLACK` data end."""
 
 BAND = 0.02

@@ -40,13 +40,15 @@ class PassiveEnergy(Figures, frozen=True):
 
 def check_passive_energy(subject: Subject) -> CheckResult:
     """Follow the energy of passive motion."""
+    from neurodyn.sim.build import build
     from neurodyn.sim.energy import EnergyMeter
 
     robot, worlds = subject.robot, subject.few
     start = inside(robot, subject.draw("energy", worlds))
-    environment = Environment(gravity=torch.zeros(3)) if robot.spec.floating else Environment()
+    gravity = (0.0, 0.0, 0.0) if robot.spec.floating else robot.gravity
+    environment = Environment(gravity=torch.tensor(gravity))
     path = subject.free.rollout(start, torch.zeros(worlds, FRAMES, robot.spec.nu), environment)
-    meter = EnergyMeter(subject.free_model)  # its gravity is that of the roll-out
+    meter = EnergyMeter(build(robot, worlds, gravity=gravity))
     parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(FRAMES + 1)]
     kinetic, potential = (torch.stack(column, 1) for column in zip(*parts, strict=True))
     free = _free(robot, path.q)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.measures import finite_worlds
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, Verdict, finite
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.robots.plausible import PlausibleBounds
 
@@ -41,27 +41,30 @@ def check_random_control(subject: Subject) -> CheckResult:
     speeds = greatest_speeds(robot.spec, bounds, path.qd.cpu())
     whole = finite_worlds(path)
 
-    def row(what: str, most: float, found: list[Departure], advice: str) -> Finding:
+    def row(what: str, warns: float, fails: float, found: list[Departure], advice: str) -> Finding:
         share = sum(departure.trajectories for departure in found) / subject.worlds
-        verdict: Verdict = "ok" if not found else "warning" if share <= most else "fails"
-        note = found[0].words if found else ""
+        verdict = graded(share, warns, fails)
         return Finding(
-            what=what, verdict=verdict, value=100 * share, unit="%", bound=100 * most, note=note,
-            advice=advice if found else "",
+            what=what, verdict=verdict, value=100 * share, unit="%", bound=100 * warns,
+            note=found[0].words if found else "", advice="" if verdict == "ok" else advice,
         )  # fmt: skip
 
     physical = [departure for departure in tally.departures if not departure.declared]
     declared = [departure for departure in tally.departures if departure.declared]
-    findings = [row("worlds beyond plausible bounds", MOST_IMPLAUSIBLE, physical, _advice(subject))]
+    findings = [row("worlds beyond plausible bounds", 0.0, MOST_IMPLAUSIBLE, physical, _advice(subject))]
     if declared:
         cut = "widen `range`, or narrow the gains and `sampling`"
-        findings.append(row("worlds beyond the declared range", MOST_CUT, declared, cut))
+        findings.append(row("worlds beyond the declared range", 0.5 * MOST_CUT, MOST_CUT, declared, cut))
     for kind, speed in speeds.items():
         what, over = f"greatest {kind} speed", speed.value > speed.bound
         findings.append(
             Finding(
-                what=what, verdict="warning" if over else "ok", value=finite(speed.value), unit=speed.unit,
-                bound=finite(speed.bound), note=speed.name,
+                what=what,
+                verdict="warning" if over else "ok",
+                value=finite(speed.value),
+                unit=speed.unit,
+                bound=finite(speed.bound),
+                note=speed.name,
             )  # fmt: skip
         )
     figures = RandomControl(

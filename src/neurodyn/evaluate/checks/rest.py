@@ -16,7 +16,7 @@ SECONDS, LAST = 3.0, 0.5
 DEEP = (0.01, 0.05)
 """Depth of the deepest contact point in the ground that warns, and that fails [m]."""
 
-JITTER = (0.05, 0.5)
+JITTER = (0.1, 1.0)
 """Standard deviation of a velocity at rest that warns, and that fails [rad/s or m/s]."""
 
 
@@ -82,7 +82,9 @@ def _settled(subject: Subject, where: Scenario) -> Rest:
 def _depth(found: dict[str, Rest]) -> Finding:
     name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].depth))
     verdict = graded(worst.depth, *DEEP)
-    advice = "raise material.stiffness (and material.damping with its square root), and simulator.substeps if it jitters"
+    advice = (
+        "raise material.stiffness (and material.damping with its square root), and simulator.substeps if it jitters"
+    )
     return Finding(
         what="depth in the ground at rest", verdict=verdict, value=worst.depth, unit="m", bound=DEEP[0], note=name,
         advice="" if verdict == "ok" else advice,
@@ -100,4 +102,3 @@ def _jitter(robot: Robot, found: dict[str, Rest]) -> Finding:
         unit=spec.qd_units[spec.qd_names.index(worst.coordinate)], bound=JITTER[0],
         note=f"{worst.coordinate} on {name}", advice="" if verdict == "ok" else advice,
     )  # fmt: skip
-

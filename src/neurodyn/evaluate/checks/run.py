@@ -67,7 +67,7 @@ def check(
             raise InputError(f"{name} is {value}; valid: at least 1")
     declared = robot if isinstance(robot, Robot) else load(robot)
     subject = Subject(declared, ground, worlds, frames, seed, device)
-    _ = subject.scenario, subject.free_model  # what cannot be built at all is refused in one line
+    _ = subject.scenario, subject.model  # what cannot be built at all is refused in one line
     subject.draw("states", 1)
     found = {}
     with torch_threads(threads):

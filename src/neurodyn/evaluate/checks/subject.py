@@ -101,9 +101,11 @@ class Subject:
         return AnalyticDynamics(self.robot, device=self.device)
 
     @cached_property
-    def free_model(self) -> Any:
-        """The Newton model of few worlds in free space."""
-        return self.free.begin(self.resting(self.few)).simulator.model
+    def model(self) -> Any:
+        """A Newton model of few worlds in free space, which nobody steps."""
+        from neurodyn.sim.build import build
+
+        return build(self.robot, self.few)
 
     @cached_property
     def layout(self) -> ContactPointLayout | None:
@@ -112,21 +114,21 @@ class Subject:
             return None
         from neurodyn.sim.contact_points import contact_point_layout
 
-        return contact_point_layout(self.free_model, self.robot)
+        return contact_point_layout(self.model, self.robot)
 
     @cached_property
     def mechanism(self) -> Mechanism:
         """The robot's tree of links."""
         from neurodyn.sim.mechanism import mechanism
 
-        return mechanism(self.free_model, self.robot)
+        return mechanism(self.model, self.robot)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:
         """The bounds of plausible states."""
         from neurodyn.sim.bounds import plausible_bounds
 
-        return plausible_bounds(self.robot, self.free_model)
+        return plausible_bounds(self.robot, self.model)
 
     @cached_property
     def driven(self) -> Recording:
