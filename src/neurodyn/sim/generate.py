@@ -21,6 +21,7 @@ from neurodyn.data.writer import StoreWriter, open_store_file, require_store_nam
 from neurodyn.robots import Robot
 from neurodyn.sim.bounds import plausible_bounds
 from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.contradictions import require_consistent
 from neurodyn.sim.early_ends import Departure, Tally, early_ends
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.ground_sampling import data_scene
@@ -118,6 +119,7 @@ def generate(
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
     scene = data_scene(robot)
+    require_consistent(robot)
     simulator = ReferenceSimulator(robot, worlds, scene=scene)
     layout = None if robot.contact_points is None else contact_point_layout(simulator.model, robot)
     header = StoreHeader(
@@ -155,6 +157,7 @@ def generate(
             q, qd, control, ground = recorder.record(generator(seed, "generate", batch), passive_fraction)
             ends = early_ends(robot.name, bounds, q, qd)
             tally.add(ends, count)
+            tally.require_few()
             stream = derive_seed(seed, "split", batch)
             split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
             writer.append(
