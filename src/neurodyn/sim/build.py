@@ -293,7 +293,7 @@ def _leave_out(builder: Any, robot: Robot) -> None:
     if shapes and not chosen:
         raise InputError(
             f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
-            f"{choices({name for labels in names.values() for name in labels})}"
+            f"{choices({name for labels in names.values() for name in labels if '/' not in name})}"
         )
     for shape in shapes:
         if shape not in chosen:
@@ -302,10 +302,10 @@ def _leave_out(builder: Any, robot: Robot) -> None:
 
 
 def _labels(builder: Any, shape: int) -> set[str]:
-    """Return the short labels of a shape and of the body that carries it."""
+    """Return the labels of a shape and of the body that carries it, with and without prefixes."""
     body = builder.shape_body[shape]
-    labels = {short_label(builder.shape_label[shape])}
-    return labels | {short_label(builder.body_label[body])} if body >= 0 else labels
+    full = [builder.shape_label[shape], *([builder.body_label[body]] if body >= 0 else [])]
+    return {name for label in full for name in (label, short_label(label))}
 
 
 def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
