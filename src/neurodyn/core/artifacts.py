@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import torch
 
 PRETRAINED = "pretrained:"
+PRETRAINED_POLICY = "pretrained-policy:"
 _PRETRAINED_ROOT = Path(__file__).resolve().parent.parent / "pretrained"
+_POLICY_ROOT = _PRETRAINED_ROOT.with_name("pretrained_policies")
 _TENSOR = "__tensor__"
 _AXES = "axes"
 
@@ -232,9 +234,12 @@ def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
 
 def pretrained_names() -> list[str]:
     """Return the names of the models that ship with the package."""
-    if not _PRETRAINED_ROOT.is_dir():
-        return []
-    return sorted(path.name for path in _PRETRAINED_ROOT.iterdir() if (path / "model" / "spec.json").is_file())
+    return sorted(path.parent.parent.name for path in _PRETRAINED_ROOT.glob("*/model/spec.json"))
+
+
+def pretrained_policy_names() -> list[str]:
+    """Return the names of the policies that ship with the package."""
+    return sorted(path.parent.name for path in _POLICY_ROOT.glob("*/policy.safetensors"))
 
 
 def resolve_run(run: str | Path) -> Path:
@@ -259,3 +264,27 @@ def resolve_run(run: str | Path) -> Path:
             f"{choices(PRETRAINED + n for n in pretrained_names())}"
         )
     return path
+
+
+def resolve_policy(policy: str | Path) -> Path:
+    """Return the folder that `policy` names: a path, or "pretrained-policy:NAME".
+
+    Raises:
+        InputError: There is no such policy.
+    """
+    text, known = str(policy), pretrained_policy_names()
+    if text.startswith(PRETRAINED_POLICY):
+        name = text.removeprefix(PRETRAINED_POLICY)
+        if name not in known:
+            raise InputError(f"no pretrained policy {name!r}; valid: {_policies(known) or 'a folder; none ships'}")
+        return _POLICY_ROOT / name
+    path = Path(text)
+    if not (path / "config.json").is_file():
+        reason = "holds no policy (config.json is missing)" if path.is_dir() else "is no folder"
+        ships = f", or one of {_policies(known)}" if known else ""
+        raise InputError(f"{path}: {reason}; expected a folder written by `neurodyn policy train`{ships}")
+    return path
+
+
+def _policies(names: list[str]) -> str:
+    return choices(PRETRAINED_POLICY + name for name in names) if names else ""

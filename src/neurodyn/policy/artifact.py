@@ -65,15 +65,15 @@ def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> N
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     """Read a policy, with frozen weights.
 
+    Args:
+        folder: Folder of the policy, or "pretrained-policy:NAME".
+
     Raises:
         InputError: There is no policy, or its files are damaged or of another version.
         MismatchError: The task observes or acts in another way now than when the policy was trained.
     """
-    folder = Path(folder)
+    folder = artifacts.resolve_policy(folder)
     path = folder / "config.json"
-    if not path.is_file():
-        reason = "holds no policy (config.json is missing)" if folder.is_dir() else "is no folder"
-        raise InputError(f"{folder}: {reason}; expected a folder written by `neurodyn policy train`")
     data = artifacts.read_json(path)
     if not isinstance(data, dict) or data.get("version") != VERSION:
         version = data.get("version") if isinstance(data, dict) else None
