@@ -6,7 +6,6 @@ A checkpoint is a dictionary whose "model" holds the arrays by name: `a2c_networ
 The action is mu of the observation clamp((x - mean) / sqrt(var + 1e-5), -5, 5), cut off at 1.
 """
 
-import pickle
 import re
 import zipfile
 from collections.abc import Mapping
@@ -109,14 +108,11 @@ def _checkpoint(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals([*((scalar, name) for name in names), np.dtype, *kinds]):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
+    except Exception:  # whatever a file makes the reader stumble over: it is damaged, or asks for code to be run
         raise InputError(
-            f"{path}: holds more than tensors and numbers, which would have to be executed; save the arrays of its "
-            "'model' by name as .npz or .safetensors"
+            f"{path}: cannot be read as tensors and numbers alone; save the arrays of its 'model' by name as .npz or "
+            ".safetensors"
         ) from None
-    except Exception as error:  # whatever a file that is none makes the reader stumble over
-        reason = (str(error).splitlines() or ["it is damaged"])[0]
-        raise InputError(f"{path}: cannot be read ({reason}); expected a checkpoint of rl_games") from None
 
 
 def _actor(arrays: dict[str, Tensor], where: str) -> Actor:
