@@ -4,12 +4,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.core.config import read_config
+from neurodyn.core.config import from_dict, read_plain
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
 from neurodyn.robots.asset import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
+from neurodyn.robots.patterns import expand
 from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def load(name_or_path: str | Path) -> Robot:
     """
     text = str(name_or_path)
     path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
-    robot = read_config(path, Robot).located(path.resolve().parent)
+    robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).located(path.resolve().parent)
     if robot.package is None:
         asset_path(robot)
     return robot

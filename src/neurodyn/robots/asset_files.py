@@ -11,25 +11,25 @@ _DIRECTORIES = ("assetdir", "meshdir", "texturedir", "strippath")
 _PACKAGES = ("package://", "model://")
 
 
-def mesh_path(path: Path, name: str) -> str:
-    """Return the absolute path of a mesh; package://PACKAGE/REST is looked for above the URDF.
+def find_file(path: Path, name: str, folders: tuple[Path, ...] = ()) -> Path | None:
+    """Return the absolute path of a file that an asset names; package://PACKAGE/REST is looked for above the asset.
 
-    Raises:
-        InputError: The mesh is missing.
+    Args:
+        path: The asset.
+        name: The file as the asset names it.
+        folders: Where relative names are looked for; none for the folder of the asset.
+
+    Returns:
+        None where there is no such file.
     """
     if name.startswith(_PACKAGES):
         relative = name.split("://", 1)[1]
         # The package folder itself may or may not repeat its name, so both readings are tried at each level.
-        candidates = [relative, relative.split("/", 1)[-1]]
-        for folder in path.resolve().parents:
-            for candidate in candidates:
-                if (folder / candidate).is_file():
-                    return str(folder / candidate)
+        places = [folder / part for folder in path.resolve().parents for part in (relative, relative.split("/", 1)[-1])]
     else:
-        file = path.resolve().parent / name.removeprefix("file://")
-        if file.is_file():
-            return str(file)
-    raise InputError(f"{path}: mesh {name!r} does not exist; put it in place, or declare `meshes: false`")
+        relative = name.removeprefix("file://")
+        places = [folder / relative for folder in folders or (path.resolve().parent,)]
+    return next((place.resolve() for place in places if place.is_file()), None)
 
 
 def resolve_asset(path: Path, base: str | None, file: str) -> str:
@@ -62,10 +62,9 @@ def relocate_urdf(path: Path, root: ElementTree.Element, place: Callable[[Path],
         place: From the present path of a mesh to the name that the URDF is to have for it.
     """
     for mesh in urdf_meshes(root):
-        try:
-            mesh.set("filename", place(Path(mesh_path(path, mesh.get("filename", "")))))
-        except InputError:
-            continue
+        source = find_file(path, mesh.get("filename", ""))
+        if source is not None:
+            mesh.set("filename", place(source))
 
 
 def relocate_mjcf(

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.robots.asset_files import mesh_path
+from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
 
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
@@ -16,7 +16,8 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
     Args:
         path: The URDF.
         locked: Joints that are turned into fixed ones.
-        meshes: Whether meshes stay; without them, primitives and given inertias remain.
+        meshes: Whether meshes stay; without them, primitives and given inertias remain. One that cannot be loaded is
+            left out with a notice.
 
     Raises:
         InputError: The file is no URDF, has joints of an unsupported type, or lacks a locked joint.
@@ -33,17 +34,28 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
             for child in [child for child in joint if child.tag in ("axis", "limit", "mimic", "dynamics")]:
                 joint.remove(child)
         _check_joint(path, joint, links)
+    _prepare_meshes(path, root, meshes)
+    _add_missing_masses(root)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _prepare_meshes(path: Path, root: ElementTree.Element, keep: bool) -> None:
+    """Give meshes their absolute paths, or remove their shapes."""
+    reasons = []
     for link in root.findall("link"):
-        for shape in [*link.findall("visual"), *link.findall("collision")]:
+        for shape in [*link.findall("collision"), *link.findall("visual")]:
             mesh = shape.find("geometry/mesh")
             if mesh is None:
                 continue
-            if meshes:
-                mesh.set("filename", mesh_path(path, mesh.get("filename", "")))
-            else:
+            if not keep:
                 link.remove(shape)
-    _add_missing_masses(root)
-    return ElementTree.tostring(root, encoding="unicode")
+                continue
+            try:
+                mesh.set("filename", find_mesh(path, mesh.get("filename", "")))
+            except MissingMeshError as missing:
+                reasons.append(str(missing))
+                link.remove(shape)
+    leave_out(path, reasons)
 
 
 def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:

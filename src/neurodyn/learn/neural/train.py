@@ -16,6 +16,7 @@ from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment
@@ -25,6 +26,7 @@ from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
+from neurodyn.learn.neural.inputs import invariant_columns
 from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.trainer import NeuralLearner
@@ -92,7 +94,7 @@ def train(
             dqd,
             free_motion=substeps,
             mechanism=store.header.mechanism,
-            invariant=_invariant(robot),
+            invariant=invariant_columns(robot),
             velocity_products=settings.velocity_products,
             base_com=_base_com(store),
             layout=store.header.contact_points,
@@ -139,6 +141,8 @@ def finetune(
         base=base,
     )
     going_on = check_run(out, record, resume)
+    if model.training_range is not None:
+        model.training_range = model.training_range.joined(training_range(store))
     sample = _transitions(store, model.encoding.coordinates)
     learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
     return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
@@ -160,10 +164,6 @@ def require_data(robot: Robot, store: Store) -> None:
 def read_run_config(run: str | Path) -> RunConfig:
     """Read how a run was made."""
     return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
-
-
-def _invariant(robot: Robot) -> tuple[int, ...]:
-    return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
 
 
 @dataclass(frozen=True)
@@ -237,6 +237,7 @@ def _model_spec(robot: Robot, store: Store) -> ModelSpec:
         contact_points=header.contact_points,
         scene=scene,
         mechanism=header.mechanism,
+        training_range=training_range(store),
     )
 
 
