@@ -83,7 +83,7 @@ def _remove(path: Path) -> None:
 
 
 def require_writable(*paths: Path | None) -> None:
-    """Check that files can be written, before work is done whose result would be lost.
+    """Check that files can be written, before work is done whose result would be lost; nothing is left behind.
 
     Raises:
         InputError: A folder cannot be made or written to, or a folder lies where a file should.
@@ -93,13 +93,17 @@ def require_writable(*paths: Path | None) -> None:
             continue
         if path.is_dir():
             raise InputError(f"{path}: is a folder; give the path of a file")
-        trial = path.with_name(path.name + ".probe")
+        trial, made = path.with_name(path.name + ".probe"), [folder for folder in path.parents if not folder.exists()]
         try:
             with atomic(trial) as partial:
                 partial.touch()
+            trial.unlink()
         except InputError as error:
             raise InputError(str(error).replace(str(trial), str(path))) from None
-        trial.unlink()
+        finally:
+            for folder in made:  # the innermost first
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:
