@@ -44,6 +44,7 @@ VERBS: Registry[Verb] = Registry(
     demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
+    check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),
     generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.generate:generate"),
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),

@@ -22,6 +22,7 @@ from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.asset_files import resolve_asset
 from neurodyn.robots.sections import Material, chosen, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
+from neurodyn.sim.inertias import require_possible
 from neurodyn.sim.merge import group_bodies, merged_body
 from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
@@ -34,7 +35,6 @@ Gravity = Sequence[float] | np.ndarray | Tensor
 
 _ROBOT_GROUP = -1  # Newton: collides with every group but itself
 _NEGLIGIBLE = 1e-6  # of a body's mass and inertia: what the bodies that join its several joints have
-_ROUNDED = 0.01
 _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
@@ -90,6 +90,17 @@ def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot, to which a user may add more; errors as of `build`."""
+    newton, builder = import_newton(), import_asset(robot)
+    for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
+        _override(newton, builder, index, joint, robot)
+    _scale_masses(builder, robot.mass_scale)
+    _add_inertia(builder, robot, asset_path(robot))
+    _prepare_shapes(builder, robot)
+    return builder
+
+
+def import_asset(robot: Robot) -> "newton.ModelBuilder":
+    """Return the builder of one world with the robot as its asset has it, without what the declaration overrides."""
     newton = import_newton()
     path = asset_path(robot)
     builder = read_asset(
@@ -102,13 +113,6 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
         mujoco=robot.simulator.solver == "mujoco",
     )
     _verify(newton, builder, robot, path)
-    fixed = int(newton.JointType.FIXED)
-    moving = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
-    for index, joint in zip(moving, robot.joints, strict=True):
-        _override(newton, builder, index, joint, robot)
-    _scale_masses(builder, robot.mass_scale)
-    _add_inertia(builder, robot, path)
-    _prepare_shapes(builder, robot)
     return builder
 
 
@@ -152,6 +156,12 @@ def read_asset(
     return builder
 
 
+def moving_joints(builder: "newton.ModelBuilder") -> list[int]:
+    """Return the joints of a builder that move, in the order of the declaration."""
+    fixed = int(import_newton().JointType.FIXED)
+    return [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
+
+
 def _add_asset(
     builder: "newton.ModelBuilder",
     path: Path,
@@ -176,20 +186,12 @@ def _add_asset(
 
 
 def _check_bodies(builder: Any, path: Path) -> None:
-    """Refuse bodies without mass, and inertias that no body can have (a principal one above the other two's sum)."""
-    for body, label in enumerate(builder.body_label):
-        name = short_label(label)
-        if not builder.body_mass[body] > 0:
-            raise InputError(f"{path}: link {name!r} moves but has no mass; give it an inertial or a shape")
-        inertia = np.array(builder.body_inertia[body], dtype=float).reshape(3, 3)
-        principal = np.linalg.eigvalsh(inertia) if np.isfinite(inertia).all() else np.full(3, np.nan)
-        least, middle, most = principal
-        # Files round, and some take a rod or plate as thin: what is off by a hundredth is accepted.
-        if not (least >= -_ROUNDED * most and most > 0 and least + middle >= (1 - _ROUNDED) * most):
-            raise InputError(
-                f"{path}: link {name!r} has principal moments of inertia {least:.3g}, {middle:.3g} and {most:.3g} "
-                "kg m^2, which no body can have; valid: all above 0, and none above the sum of the others"
-            )
+    """Refuse bodies without mass, or with inertia that no body can have."""
+    for label, mass, inertia in zip(builder.body_label, builder.body_mass, builder.body_inertia, strict=True):
+        where = f"{path}: link {short_label(label)!r}"
+        if not mass > 0:
+            raise InputError(f"{where} moves but has no mass; give it an inertial or a shape")
+        require_possible(where, np.array(inertia, dtype=float).reshape(3, 3))
 
 
 def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:

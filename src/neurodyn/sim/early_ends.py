@@ -128,14 +128,17 @@ class Tally:
     _values: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, ends: Ends, count: int) -> None:
-        """Count the first trajectories of a batch.
-
-        Raises:
-            InputError: Of all trajectories that are asked for, too many end early.
-        """
+        """Count the first trajectories of a batch."""
         for column, value in zip(ends.column[:count].tolist(), ends.value[:count].tolist(), strict=True):
             if column >= 0:
                 self._values[column].append(value)
+
+    def require_few(self) -> None:
+        """Refuse data of which too many trajectories end early, of all that are asked for.
+
+        Raises:
+            InputError: They do.
+        """
         for declared, most in ((False, MOST_IMPLAUSIBLE), (True, MOST_CUT)):
             found = [departure for departure in self.departures if departure.declared == declared]
             share = sum(departure.trajectories for departure in found) / self.episodes

@@ -15,18 +15,17 @@ import numpy as np
 from neurodyn.core.config import Config, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed, generator
-from neurodyn.data.header import Status, StoreHeader, dataset, package_versions
+from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot
 from neurodyn.sim.bounds import plausible_bounds
-from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.contradictions import require_consistent
 from neurodyn.sim.early_ends import Departure, Tally, early_ends
-from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.ground_sampling import data_scene
-from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.recorder import Recorder
 from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.store_header import simulated_header
 
 VALIDATION_FRACTION = 0.05
 TEST_FRACTION = 0.05
@@ -118,13 +117,14 @@ def generate(
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
     scene = data_scene(robot)
+    require_consistent(robot)
     simulator = ReferenceSimulator(robot, worlds, scene=scene)
-    layout = None if robot.contact_points is None else contact_point_layout(simulator.model, robot)
-    header = StoreHeader(
-        spec=robot.spec,
-        source="teacher",
+    header = simulated_header(
+        robot,
+        simulator.model,
+        scene,
+        seed=seed,
         simulator={
-            **to_dict(robot.simulator),
             "sampling": {
                 "worlds": worlds,
                 "frames": frames,
@@ -134,19 +134,12 @@ def generate(
                 **to_dict(robot.sampling),
             },
             "ground": to_dict(robot.ground_sampling),
-            "material": to_dict(robot.material),
-            "gains": to_dict(robot.gains),
         },
-        seed=seed,
-        fingerprint=fingerprint(simulator.model),
-        versions=package_versions("newton", "warp-lang"),
-        scene=scene,
-        contact_points=layout,
-        mechanism=mechanism(simulator.model, robot),
     )
     if begun is not None:
         begun(header)
-    recorder, bounds = Recorder(simulator, frames, scene, layout), plausible_bounds(robot, simulator.model)
+    recorder = Recorder(simulator, frames, scene, header.contact_points)
+    bounds = plausible_bounds(robot, simulator.model)
     tally = Tally(robot, bounds, episodes)
     simulated, cpu_start = 0, time.process_time()
     with StoreWriter(path, header, resume=resume) as writer:
@@ -155,6 +148,7 @@ def generate(
             q, qd, control, ground = recorder.record(generator(seed, "generate", batch), passive_fraction)
             ends = early_ends(robot.name, bounds, q, qd)
             tally.add(ends, count)
+            tally.require_few()
             stream = derive_seed(seed, "split", batch)
             split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
             writer.append(

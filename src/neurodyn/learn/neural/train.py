@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -232,7 +233,7 @@ def _model_spec(robot: Robot, store: Store) -> ModelSpec:
     header = store.header
     scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
     return ModelSpec(
-        state=header.spec,
+        state=msgspec.structs.replace(header.spec, contacts=()),
         fingerprint=header.fingerprint,
         contact_points=header.contact_points,
         scene=scene,

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether passive motion gains energy: friction and damping only ever remove it.
+
+In free space, from random states, until a joint comes near a limit: what a limit's spring holds is not counted. A
+floating base is without gravity, whose work over a long fall would hide everything else.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Environment, State
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
+from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.robots import Robot
+
+FRAMES = 100
+WARNS, FAILS = 0.05, 0.3
+"""Energy gained over the greatest kinetic energy, in the median world."""
+
+_NEAR = 0.02  # share of its range within which a joint is near a limit
+
+
+class PassiveEnergy(Figures, frozen=True):
+    """Energy of passive motion, in shares of the greatest kinetic energy; None of what is not finite.
+
+    Attributes:
+        gain: Greatest gain, median over worlds.
+        gain_p90: Greatest gain, 90th percentile over worlds.
+        change: Change at the end, median over worlds.
+        frames: Frames until a joint comes near a limit, median over worlds.
+    """
+
+    gain: float | None
+    gain_p90: float | None
+    change: float | None
+    frames: float
+
+
+def check_passive_energy(subject: Subject) -> CheckResult:
+    """Follow the energy of passive motion."""
+    from neurodyn.sim.build import build
+    from neurodyn.sim.energy import EnergyMeter
+
+    robot, worlds = subject.robot, subject.few
+    start = inside(robot, subject.draw("energy", worlds))
+    gravity = (0.0, 0.0, 0.0) if robot.spec.floating else robot.gravity
+    environment = Environment(gravity=torch.tensor(gravity))
+    path = subject.free.rollout(start, torch.zeros(worlds, FRAMES, robot.spec.nu), environment)
+    meter = EnergyMeter(build(robot, worlds, gravity=gravity))
+    parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(FRAMES + 1)]
+    kinetic, potential = (torch.stack(column, 1) for column in zip(*parts, strict=True))
+    free = _free(robot, path.q)
+    gained = torch.where(free, kinetic + potential - (kinetic + potential)[:, :1], 0.0)
+    scale = torch.where(free, kinetic, 0.0).amax(1).clamp_min(1e-12)
+    gain = gained.amax(1) / scale
+    last = (free.sum(1) - 1)[:, None]
+    figures = PassiveEnergy(
+        gain=finite(float(gain.median())), gain_p90=finite(float(gain.quantile(0.9))),
+        change=finite(float((gained.gather(1, last)[:, 0] / scale).median())), frames=float(last.double().median()),
+    )  # fmt: skip
+    value = math.inf if figures.gain is None else figures.gain
+    verdict, substeps = graded(value, WARNS, FAILS), robot.simulator.substeps
+    finding = Finding(
+        what="energy gained by passive motion", verdict=verdict, value=finite(100 * value), unit="% of kinetic",
+        bound=100 * WARNS, note=f"over {figures.frames:.0f} frames",
+        advice="" if verdict == "ok" else f"raise simulator.substeps from {substeps} to {2 * substeps}",
+    )  # fmt: skip
+    return CheckResult(findings=[finding], figures=figures)
+
+
+def limited(robot: Robot) -> list[tuple[int, float, float]]:
+    """Return column, lower and upper limit of each joint with limits."""
+    columns = {name: column for column, name in enumerate(robot.spec.q_names)}
+    return [
+        (columns[joint.name], joint.lower, joint.upper)
+        for joint in robot.joints
+        if joint.lower is not None and joint.upper is not None
+    ]
+
+
+def inside(robot: Robot, state: State) -> State:
+    """Return the states with all joints in the middle half of their range."""
+    q = state.q.clone()
+    for column, lower, upper in limited(robot):
+        quarter = 0.25 * (upper - lower)
+        q[:, column] = q[:, column].clamp(lower + quarter, upper - quarter)
+    return State(q, state.qd)
+
+
+def _free(robot: Robot, q: Tensor) -> Tensor:
+    """Return which frames come before any joint is near a limit, shape [worlds, frames]."""
+    near = torch.zeros(q.shape[:2], dtype=torch.bool)
+    for column, lower, upper in limited(robot):
+        slack = _NEAR * (upper - lower)
+        near |= (q[..., column] < lower + slack) | (q[..., column] > upper - slack)
+    return near.cumsum(1) == 0
