@@ -17,6 +17,7 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
+from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.build import build
 from neurodyn.sim.declare.assets import copy_asset
 from neurodyn.sim.declare.contact import BUDGET, ChosenPoints, choose_contact_points
@@ -33,6 +34,7 @@ _FRAMES_TO_RATED_SPEED = 2
 """Full effort may not take a joint to its rated speed in fewer frames."""
 
 _ABOUT_NOMINAL = 0.5  # rad; positions of data lie so far about the nominal pose of a robot that stands
+_SHARE_OF_SLACK = 0.6  # beyond which limits yield so much that positions get bounds of their own
 _STILL = 0.5  # rad/s; joints of a robot that stands are slower
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # of data, where the asset says nothing [rad/s, m/s]
 
@@ -70,6 +72,7 @@ class Declaration:
 
 
 Say = Callable[[str], None]
+Judge = Callable[[Robot], str | None]
 
 
 def declare(
@@ -82,6 +85,7 @@ def declare(
     lock: tuple[str, ...] = (),
     budget: int = BUDGET,
     force: bool = False,
+    accept: Judge | None = None,
     progress: Say | None = None,
 ) -> Declaration:
     """Write a complete declaration of a robot, and a copy of its asset, to a folder.
@@ -95,6 +99,7 @@ def declare(
         lock: Joints to hold at zero, beside mimics and grippers.
         budget: Most contact points.
         force: Whether to replace the files of an existing folder.
+        accept: Asked whether a simulator that passed the trial is good enough; returns why not, None if it is.
         progress: Told what is being done, in a line.
 
     Raises:
@@ -108,7 +113,7 @@ def declare(
         raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
     if not (math.isfinite(dt) and dt > 0):
         raise InputError(f"dt is {dt}; valid: the length of a frame in seconds, above 0")
-    draft = _Draft(facts, robot_name, dt, budget, progress or (lambda _: None))
+    draft = _Draft(facts, robot_name, dt, budget, progress or (lambda _: None), accept or (lambda _: None))
     tree = draft.complete()
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,8 +133,8 @@ def declare(
 class _Draft:
     """A declaration in the making: plain data, and the decisions that led to it."""
 
-    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, say: Say) -> None:
-        self.facts, self.budget, self.say, self.meshes = facts, budget, say, facts.meshes
+    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, say: Say, accept: Judge) -> None:
+        self.facts, self.budget, self.say, self.accept, self.meshes = facts, budget, say, accept, facts.meshes
         self.decisions: list[Decision] = []
         self.trial: Trial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
@@ -397,45 +402,64 @@ class _Draft:
         return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
 
     def _simulator(self) -> None:
-        """Raise substeps, then armatures, until the simulator passes a trial; then set velocity bounds by it."""
-        factors = _ARMATURES if self.needed else (1.0,)
-        self.trial = self._first_passing(factors)
-        trial = self.trial
-        if not trial.passed:
-            raise InputError(
-                f"{self.facts.path}: no simulator can be learned from: with {trial.substeps} substeps {trial.text}; "
-                "give another --dt, or check masses, efforts and limits of the asset"
-            )
-        self._decide("simulator", f"MuJoCo, {trial.substeps} substeps", trial.text)
-        names, rated = self.robot().spec.qd_names, {joint.name: joint.velocity for joint in self.scalars}
-        kinds = {joint.name: joint.kind for joint in self.scalars}
-        speed = dict(zip(names, trial.speed.tolist(), strict=True))
-        groups: dict[Any, float] = {}
-        for name in names:
-            key = (_sort(name, rated), kinds.get(name))
-            groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated.get(name) or 0.0))
-        self.tree["range"] = {
-            "qd": {name: _symmetric(_whole(groups[_sort(name, rated), kinds.get(name)])) for name in names}
-        }
-        fastest = max(speed[joint.name] for joint in self.scalars) if self.scalars else 0.0
-        self._decide(
-            "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, and three times the rated speed"
-        )
-
-    def _first_passing(self, factors: tuple[float, ...]) -> Trial:
-        trial = None
-        for factor in factors:
+        """Raise substeps, then armatures, until the simulator passes the trial, and whoever else judges it."""
+        refused = ""
+        for factor in _ARMATURES if self.needed else (1.0,):
             self._set_armature(factor)
             for substeps in _SUBSTEPS:
                 self.tree["simulator"]["substeps"] = substeps
-                trial = run_trial(self.robot())
-                self.say(f"trial with {substeps} substeps: {trial.text}")
-                if trial.passed:
-                    if factor != 1.0:
-                        self._decide("armature", f"{factor:g} times as much", "16 substeps were not enough without")
-                    return trial
-        assert trial is not None
-        return trial
+                self.tree.pop("range", None)
+                self.trial = run_trial(self.robot())
+                self.say(f"trial with {substeps} substeps: {self.trial.text}")
+                if not self.trial.passed:
+                    continue
+                fastest = self._bounds(self.trial)
+                refused = self.accept(self.robot()) or ""
+                if not refused:
+                    self._settled(factor, fastest)
+                    return
+                self.say(f"{substeps} substeps: {refused}")
+        if not self.trial.passed:
+            raise InputError(
+                f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
+                f"{self.trial.text}; give another --dt, or check masses, efforts and limits of the asset"
+            )
+        self._settled(_ARMATURES[-1], self._bounds(self.trial))
+        self._decide("check", f"fails: {refused}", "neither substeps nor armatures mend it; see `neurodyn check`")
+
+    def _settled(self, factor: float, fastest: float) -> None:
+        """Say which simulator it became."""
+        if self.needed and factor in _ARMATURES[1:]:
+            self._decide("armature", f"{factor:g} times as much", "16 substeps were not enough without")
+        self._decide("simulator", f"MuJoCo, {self.trial.substeps} substeps", self.trial.text)
+        self._decide(
+            "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
+        )
+
+    def _bounds(self, trial: Trial) -> float:
+        """Set bounds of states by what a trial reached; return the greatest velocity of a joint in it."""
+        spec, joints = self.robot().spec, {joint.name: joint for joint in self.scalars}
+        speed = dict(zip(spec.qd_names, trial.speed.tolist(), strict=True))
+        groups: dict[Any, float] = {}
+        for name in spec.qd_names:
+            rated = joints[name].velocity if name in joints else None
+            key = _sort(name, joints)
+            groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated or 0.0))
+        beyond: dict[Any, float] = {}
+        for name, (low, high) in zip(spec.q_names, trial.reach.tolist(), strict=True):
+            joint = joints.get(name)
+            if joint is not None and joint.lower is not None and joint.upper is not None:
+                passed = max(joint.lower - low, high - joint.upper)
+                if passed > _SHARE_OF_SLACK * LIMIT_SLACK * (joint.upper - joint.lower):
+                    beyond[joint.lower, joint.upper] = max(beyond.get((joint.lower, joint.upper), 0.0), passed)
+        q = {
+            joint.name: [_floor(_least(joint) - 2 * passed), -_floor(-_most(joint) - 2 * passed)]
+            for joint in self.scalars
+            if (passed := beyond.get((joint.lower, joint.upper))) is not None
+        }
+        rates = {name: _symmetric(_whole(groups[_sort(name, joints)])) for name in spec.qd_names}
+        self.tree["range"] = {"q": q, "qd": rates} if q else {"qd": rates}
+        return max((speed[name] for name in joints), default=0.0)
 
 
 def _joint_entry(joint: AssetJoint) -> dict[str, Any]:
@@ -447,9 +471,11 @@ def _joint_entry(joint: AssetJoint) -> dict[str, Any]:
     return entry
 
 
-def _sort(name: str, rated: dict[str, float | None]) -> Any:
-    """Return what coordinates share a velocity bound: the base's linear, its angular, and joints of one rated speed."""
-    return rated[name] if name in rated else name.rpartition(".")[2][0]
+def _sort(name: str, joints: dict[str, AssetJoint]) -> Any:
+    """Return what coordinates share a velocity bound: the base's linear, its angular, joints of a kind and speed."""
+    if name in joints:
+        return joints[name].kind, joints[name].velocity
+    return name.rpartition(".")[2][0]
 
 
 def _least(joint: AssetJoint) -> float:
