@@ -17,9 +17,9 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
+from neurodyn.robots.bundle import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.build import build
-from neurodyn.sim.declare.assets import copy_asset
 from neurodyn.sim.declare.contact import BUDGET, ChosenPoints, choose_contact_points
 from neurodyn.sim.declare.facts import AssetFacts, AssetJoint, read_facts
 from neurodyn.sim.declare.pose import bend_legs, full_position, lowest_point, rest_position
@@ -118,7 +118,7 @@ def declare(
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        tree["asset"] = copy_asset(path, folder, meshes=facts.meshes or draft.meshes)
+        tree["asset"] = copy_asset(draft.robot(), folder)
         comments = {decision.what: decision for decision in draft.decisions}
         artifacts.write_text(folder / "robot.yaml", declaration_text(tree, comments))
         robot = load(folder)
@@ -142,7 +142,7 @@ class _Draft:
         self.tree: dict[str, Any] = {
             "name": name,
             "description": f"{name}, from {facts.path.name}",
-            "asset": str(facts.path.resolve()),
+            "asset": facts.path.name,
             "joints": [_joint_entry(joint) for joint in facts.joints],
             "actuated": {joint.name: joint.effort for joint in self.scalars if joint.effort is not None},
             "dt": dt,
@@ -177,8 +177,7 @@ class _Draft:
 
     def robot(self, **change: Any) -> Robot:
         """Return the robot as drafted so far."""
-        tree = {key: value for key, value in (self.tree | change).items() if not key.startswith("_")}
-        return from_dict(tree, Robot)
+        return from_dict(self.tree | change, Robot).located(self.facts.path.resolve().parent)
 
     def _decide(self, what: str, value: str, why: str) -> None:
         self.decisions.append(Decision(what, value, why))
@@ -229,7 +228,7 @@ class _Draft:
         }
         if selection.shapes != ("*",):
             self.tree["colliders"] = list(selection.shapes)
-        plane = [{"kind": "plane"}]
+        plane: list[dict[str, Any]] = [{"kind": "plane"}]
         self.tree["grounds"] = {"flat": {"shapes": plane}}
         self.tree["ground"] = "flat"
         if self.facts.floating:
