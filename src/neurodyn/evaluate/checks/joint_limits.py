@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import Environment, State
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
 from neurodyn.evaluate.checks.subject import Subject
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
@@ -82,10 +82,10 @@ def check_joint_limits(subject: Subject) -> CheckResult:
         for first in range(0, len(presses), subject.few)
         for test in _pressed(subject, presses[first : first + subject.few])
     ]
-    worst = max(tests, key=lambda test: math.inf if test.overshoot is None else test.overshoot / test.range)
-    slow = max(tests, key=lambda test: math.inf if test.swing is None else test.swing / test.range)
-    return CheckResult(findings=[_overshoot(subject.robot, worst), _settling(subject.robot, slow)],
-                       figures=JointLimits(tests=tests))  # fmt: skip
+    worst = max(tests, key=lambda test: or_infinite(test.overshoot) / test.range)
+    slow = max(tests, key=lambda test: or_infinite(test.swing) / test.range)
+    findings = [_overshoot(subject.robot, worst), _settling(subject.robot, slow)]
+    return CheckResult(findings=findings, figures=JointLimits(tests=tests))
 
 
 def _presses(robot: Robot) -> list[_Press]:
@@ -128,23 +128,28 @@ def _measured(press: _Press, q: Tensor, dt: float) -> LimitTest:
 
 
 def _overshoot(robot: Robot, worst: LimitTest) -> Finding:
-    share = math.inf if worst.overshoot is None else worst.overshoot / worst.range
-    verdict, unit = graded(share, WARNS, LIMIT_SLACK), _unit(robot, worst.joint)
-    return Finding(
-        what="overshoot at a joint limit", verdict=verdict, value=worst.overshoot, unit=unit, bound=WARNS * worst.range,
+    unit = _unit(robot, worst.joint)
+    return judged(
+        "overshoot at a joint limit",
+        None if worst.overshoot is None else worst.overshoot / worst.range,
+        (WARNS, LIMIT_SLACK),
+        unit=unit,
+        scale=worst.range,
         note=f"{worst.joint} {worst.side}, {worst.effort:g} {'N m' if unit == 'rad' else 'N'}",
-        advice="" if verdict == "ok" else _advice(robot, worst.joint),
-    )  # fmt: skip
+        advice=_advice(robot, worst.joint),
+    )
 
 
 def _settling(robot: Robot, slow: LimitTest) -> Finding:
-    swing = math.inf if slow.swing is None else slow.swing
-    verdict = graded(swing / slow.range, BAND, math.inf if math.isfinite(swing) else 0.0)
-    return Finding(
-        what=f"swing at a limit after {SECONDS:g} s", verdict=verdict, value=slow.swing, unit=_unit(robot, slow.joint),
-        bound=BAND * slow.range, note=f"{slow.joint} {slow.side}",
-        advice="" if verdict == "ok" else _advice(robot, slow.joint),
-    )  # fmt: skip
+    return judged(
+        f"swing at a limit after {SECONDS:g} s",
+        None if slow.swing is None else slow.swing / slow.range,
+        (BAND, math.inf),
+        unit=_unit(robot, slow.joint),
+        scale=slow.range,
+        note=f"{slow.joint} {slow.side}",
+        advice=_advice(robot, slow.joint),
+    )
 
 
 def _unit(robot: Robot, name: str) -> str:

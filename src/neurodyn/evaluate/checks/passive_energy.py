@@ -5,14 +5,12 @@ In free space, from random states, until a joint comes near a limit: what a limi
 floating base is without gravity, whose work over a long fall would hide everything else.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import Environment, State
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
-from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.evaluate.checks.records import CheckResult, Figures, finite, judged
+from neurodyn.evaluate.checks.subject import Subject, more_substeps
 from neurodyn.robots import Robot
 
 FRAMES = 100
@@ -60,13 +58,15 @@ def check_passive_energy(subject: Subject) -> CheckResult:
         gain=finite(float(gain.median())), gain_p90=finite(float(gain.quantile(0.9))),
         change=finite(float((gained.gather(1, last)[:, 0] / scale).median())), frames=float(last.double().median()),
     )  # fmt: skip
-    value = math.inf if figures.gain is None else figures.gain
-    verdict, substeps = graded(value, WARNS, FAILS), robot.simulator.substeps
-    finding = Finding(
-        what="energy gained by passive motion", verdict=verdict, value=finite(100 * value), unit="% of kinetic",
-        bound=100 * WARNS, note=f"over {figures.frames:.0f} frames",
-        advice="" if verdict == "ok" else f"raise simulator.substeps from {substeps} to {2 * substeps}",
-    )  # fmt: skip
+    finding = judged(
+        "energy gained by passive motion",
+        figures.gain,
+        (WARNS, FAILS),
+        unit="% of kinetic",
+        scale=100.0,
+        note=f"over {figures.frames:.0f} frames",
+        advice=more_substeps(robot),
+    )
     return CheckResult(findings=[finding], figures=figures)
 
 

@@ -180,3 +180,8 @@ class Subject:
         from neurodyn.sim.sampling import sample_states
 
         return State(*sample_states(self.robot, worlds, generator(self.seed, "check", name)))
+
+
+def more_substeps(robot: Robot) -> str:
+    """Return the advice to halve the step."""
+    return f"raise simulator.substeps from {robot.simulator.substeps} to {2 * robot.simulator.substeps}"
