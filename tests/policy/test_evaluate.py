@@ -10,7 +10,8 @@ from tests.policy.worlds import Fixed, Hold, Mass
 
 def outcome(*returns):
     values = torch.tensor(returns)
-    return Outcome(values, values, torch.ones(len(returns)), torch.zeros(len(returns), dtype=torch.bool), None)
+    none = torch.zeros(len(returns), dtype=torch.bool)
+    return Outcome(values, values, torch.ones(len(returns)), none, none, None)
 
 
 def test_only_the_first_episode_of_each_world_counts():
@@ -28,6 +29,7 @@ def test_only_the_first_episode_of_each_world_counts():
         "length": 3.5,
         "episodes": 2,
         "failed": 0.5,
+        "implausible": 0.0,
     }
 
 

@@ -2,6 +2,7 @@
 """Declared robots become Newton models, or one line says why not."""
 
 import sys
+import warnings
 
 import msgspec
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from neurodyn import robots, sim
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import Notice
 from neurodyn.robots import Robot
 from neurodyn.sim.build import build_world
 from neurodyn.sim.engine import import_newton
@@ -131,14 +133,39 @@ def test_massless_moving_link_is_refused(tmp_path):
         sim.build(robot)
 
 
-def test_missing_mesh_is_named_unless_meshes_are_left_out(tmp_path):
+def test_a_missing_mesh_is_left_out_with_a_notice(tmp_path):
     robot = write_robot(tmp_path, chain())
     urdf = tmp_path / "own.urdf"
     mesh = '<visual><geometry><mesh filename="package://own/none.stl"/></geometry></visual></link>'
     urdf.write_text(urdf.read_text().replace("</link>", mesh, 1))
-    with pytest.raises(InputError, match=r"mesh 'package://own/none\.stl' does not exist"):
-        sim.build(robot)
-    assert sim.build(msgspec.structs.replace(robot, meshes=False)).joint_dof_count == 2
+    with pytest.warns(Notice, match=r"own\.urdf: left out: mesh 'package://own/none\.stl' does not exist"):
+        assert sim.build(robot).joint_dof_count == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sim.build(msgspec.structs.replace(robot, meshes=False)).joint_dof_count == 2
+
+
+def test_a_mesh_without_a_reader_is_left_out_with_a_notice(tmp_path, monkeypatch):
+    robot = write_robot(tmp_path, chain())
+    urdf = tmp_path / "own.urdf"
+    (tmp_path / "shell.dae").write_text("")
+    mesh = '<collision><geometry><mesh filename="shell.dae"/></geometry></collision></link>'
+    urdf.write_text(urdf.read_text().replace("</link>", mesh, 1))
+    monkeypatch.setattr("neurodyn.sim.mesh_files.find_spec", lambda name: None if name == "collada" else name)
+    with pytest.warns(Notice, match=r"mesh 'shell\.dae' needs pycollada: pip install 'neurodyn\[sim\]'"):
+        assert sim.build(robot).shape_count == 0
+
+
+def test_missing_meshes_of_an_mjcf_leave_primitives_and_inertials(tmp_path):
+    (tmp_path / "own.xml").write_text(
+        """<mujoco><compiler meshdir="meshes"/><asset><mesh file="shell.stl"/></asset><worldbody><body>
+        <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><joint name="a"/><geom type="mesh" mesh="shell"/>
+        <geom type="sphere" size="0.1"/></body></worldbody></mujoco>"""
+    )
+    data = {"name": "own", "asset": "own.xml", "joints": [{"name": "a", "kind": "revolute"}], "actuated": {"a": 1.0}}
+    robot = from_dict({**data, "dt": 0.01}, Robot).located(tmp_path)
+    with pytest.warns(Notice, match=r"own\.xml: left out: mesh 'shell\.stl' does not exist"):
+        assert sim.build(robot).shape_count == 1
 
 
 def test_robot_without_newton_names_the_extra(cartpole, monkeypatch):

@@ -8,11 +8,13 @@ import inspect
 import io
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
 
 
@@ -70,7 +72,9 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     try:
-        return _dispatch(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
+            return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
@@ -80,6 +84,14 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+
+
+def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Print a notice as one line, and other warnings as Python does."""
+    if issubclass(category, Notice):
+        print(f"neurodyn: note: {message}", file=sys.stderr)
+    else:
+        show(message, category, *where)
 
 
 def _dispatch(arguments: list[str]) -> int:

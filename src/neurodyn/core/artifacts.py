@@ -7,6 +7,7 @@ file or the new one, never half of one.
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,6 +44,34 @@ def atomic(path: Path) -> Iterator[Path]:
         ) from error
     except BaseException:
         _remove(partial)
+        raise
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder to write into; on success it takes the place of `path`, on failure it vanishes.
+
+    A folder that is there already is replaced.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
+    partial = path.with_name(path.name + ".part")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(partial, path)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{path}: cannot be written ({reason}); give a path with space and permission to write"
+        ) from error
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
         raise
 
 

@@ -42,7 +42,8 @@ EPISODE = np.dtype(
 class Status(IntEnum):
     """How an episode ended.
 
-    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short because a simulation diverged.
+    COMPLETE: at its full length, by a time limit. NOT_FINITE, OUT_OF_RANGE: cut short before the state in which a
+    simulation diverged, or became implausible.
     LOG: where a recording ended. TERMINATED: in what its task calls a failure.
     """
 

@@ -41,6 +41,7 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
         "coordinates": coordinates(store, ranges or {}),
         "planes": _planes(store, ranges or {}),
         "ground": _ground(store),
+        "rewards": _rewards(store),
         "log": header.notes if header.source == "log" else None,
     }
 
@@ -122,6 +123,24 @@ def _ground(store: Store) -> dict[str, Any] | None:
         "tilt": [float(tilt.min()), float(tilt.max())],
         "poses": len(np.unique(ground, axis=0)),
         "probes": None if store.header.contact_points is None else len(store.header.contact_points.contact_points),
+    }
+
+
+def _rewards(store: Store) -> dict[str, Any] | None:
+    """Return moments of the reward of a frame and of the return of an episode, and mean returns by group."""
+    returns = store.returns
+    if returns is None or store.reward is None or not store.transitions:
+        return None
+    acting = np.ones(len(store.frames), bool)
+    acting[store.offsets[1:] - 1] = False
+    parts = {"frame": store.reward[acting].astype(np.float64), "return": returns}
+    groups = enumerate(store.header.groups)
+    return {
+        **{
+            name: {key: float(getattr(values, key)()) for key in ("min", "mean", "max", "std")}
+            for name, values in parts.items()
+        },
+        "groups": {name: float(returns[store.group == i].mean()) for i, name in groups if (store.group == i).any()},
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, package_versions, read_header
-from neurodyn.data.writer import GROUND, StoreWriter, check_ground, open_store_file, widths
+from neurodyn.data.writer import GROUND, REWARD, StoreWriter, check_ground, open_store_file, widths
 
 __all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter", "package_versions"]
 
@@ -29,12 +29,15 @@ class Store:
         table: One EPISODE record for each episode, shape [E].
         ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion with the
             scalar last), float32, shape [E, 7]; None where the header has no scene.
+        reward: Reward of the frame that begins in each row, unused in the last row of an episode, float32, shape [N];
+            None where no policy earned one.
     """
 
     header: StoreHeader
     frames: np.ndarray
     table: np.ndarray
     ground: np.ndarray | None = None
+    reward: np.ndarray | None = None
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -51,6 +54,7 @@ class Store:
                 table = dataset(file, "episodes")[:episodes]
                 frames = _read_frames(file, header.spec, rows)
                 ground = None if header.scene is None else _read_rows(file, GROUND, episodes, 7)
+                reward = _read_rows(file, REWARD, rows) if REWARD in file else None
         except InputError:
             raise
         except Exception as error:  # HDF5 reports damage as whatever kind of exception it meets first
@@ -58,7 +62,7 @@ class Store:
                 f"{path}: damaged store ({type(error).__name__}: {error}); write it again with `neurodyn generate` "
                 "or `neurodyn import`"
             ) from None
-        store = cls(header, frames, table, ground)
+        store = cls(header, frames, table, ground, reward)
         store.check(str(path))
         return store
 
@@ -68,10 +72,11 @@ class Store:
         Raises:
             InputError: The file cannot be written.
         """
-        with StoreWriter(path, self.header) as writer:
+        with StoreWriter(path, self.header, rewarded=self.reward is not None) as writer:
             writer.append_rows(
-                self.q, self.qd, self.control, self.table, self.ground, channel=self.channel, contact=self.contact
-            )
+                self.q, self.qd, self.control, self.table, self.ground, channel=self.channel, contact=self.contact,
+                reward=self.reward,
+            )  # fmt: skip
 
     def check(self, where: str) -> None:
         """Refuse tables that do not fit the rows, and values that are not finite, with an InputError."""
@@ -89,6 +94,8 @@ class Store:
             if table[name].max() >= len(names) and table[name].max() > -1:
                 raise InputError(f"{where}: damaged store: {name} {table[name].max()} has no name")
         check_ground(self.ground, self.header, len(table), where)
+        if self.reward is not None and not np.isfinite(self.reward).all():
+            raise InputError(f"{where}: a reward is not finite; expected finite numbers")
         if not np.isfinite(self.frames).all():
             row = int(np.argmin(np.isfinite(self.frames).all(axis=1)))
             episode = int(np.searchsorted(ends, row, side="right"))
@@ -157,6 +164,15 @@ class Store:
         return self.table["run"]
 
     @property
+    def returns(self) -> np.ndarray | None:
+        """Sum of the rewards of each episode, shape [E], float64; None where there are no rewards."""
+        if self.reward is None:
+            return None
+        earned = self.reward.astype(np.float64)
+        earned[self.offsets[1:] - 1] = 0.0
+        return np.add.reduceat(earned, self.offsets[:-1])
+
+    @property
     def transitions(self) -> int:
         """Number of transitions in all episodes."""
         return int(self.lengths.sum())
@@ -183,11 +199,11 @@ def _read_frames(file: h5py.File, spec: StateSpec, rows: int) -> np.ndarray:
     return frames
 
 
-def _read_rows(file: h5py.File, name: str, rows: int, width: int) -> np.ndarray:
+def _read_rows(file: h5py.File, name: str, rows: int, *width: int) -> np.ndarray:
     array = dataset(file, name)
-    if array.ndim != 2 or array.shape[1] != width or array.shape[0] < rows or array.dtype != np.float32:
+    if array.shape[1:] != width or array.shape[0] < rows or array.dtype != np.float32:
         raise InputError(
             f"{file.filename}: damaged store: {name} is {array.dtype} {array.shape}, but the header asks for "
-            f"float32 [{rows}, {width}]"
+            f"float32 {[rows, *width]}"
         )
     return array[:rows]

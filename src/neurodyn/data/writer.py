@@ -27,6 +27,8 @@ _SLACK_BYTES = 6 * _CHUNK_BYTES  # a chunk that is begun in each dataset, and th
 _ARRAYS: tuple[str, ...] = ("q", "qd", "control", "channel", "contact")
 GROUND = "ground"
 """Dataset of the pose of the scene in each episode; there if the header has a scene."""
+REWARD = "reward"
+"""Dataset of the reward of the frame that begins in each row; there if a policy earned one."""
 
 SUFFIXES = (".h5", ".hdf5")
 """Endings of a store's file name."""
@@ -40,21 +42,26 @@ class StoreWriter:
 
     Attributes:
         batches: Number of batches that are safely in the file.
+        rewarded: Whether there are rewards.
     """
 
-    def __init__(self, path: str | Path, header: StoreHeader, *, resume: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, header: StoreHeader, *, resume: bool = False, rewarded: bool = False
+    ) -> None:
         """Begin a store.
 
         Args:
             path: File to write; an existing one stays untouched until the writer finishes.
             header: Origin and layout of the data.
             resume: Whether to continue from the batches that an interrupted writer committed.
+            rewarded: Whether there are rewards.
 
         Raises:
             InputError: The file cannot be written, or `resume` finds a file with another header.
         """
         self.path = Path(path)
         self.header = header
+        self.rewarded = rewarded
         self.batches = 0
         self._part = self.path.with_name(self.path.name + ".part")
         previous = next((p for p in (self._part, self.path) if p.exists()), None) if resume else None
@@ -84,6 +91,7 @@ class StoreWriter:
         ground: ArrayLike | None = None,
         channel: ArrayLike | None = None,
         contact: ArrayLike | None = None,
+        reward: ArrayLike | None = None,
     ) -> None:
         """Append and commit E episodes of at most T transitions.
 
@@ -101,6 +109,7 @@ class StoreWriter:
                 [E, 7] or [7] for all; None for the identity, or where the header has no scene.
             channel: The spec's channels, shape [E, T + 1, nx]; None where it has none.
             contact: Whether the spec's contacts are closed (1 or 0), shape [E, T + 1, nc]; None where it has none.
+            reward: Reward of frame k -> k + 1, shape [E, T]; None where there are none.
 
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
@@ -120,8 +129,14 @@ class StoreWriter:
             raise InputError(f"{self.path}: lengths of episodes are outside 0..{frames}")
         for name, value in (("status", status), ("split", split), ("group", group), ("run", run), ("world", world)):
             table[name] = np.asarray(value)
+        earned = None
+        if reward is not None:
+            earned = np.asarray(reward, np.float32)
+            if earned.shape != (count, frames):
+                raise InputError(f"{self.path}: reward has shape {list(earned.shape)}; valid: [{count}, {frames}]")
+            earned = _flatten_frames(earned[..., None], table["length"])[:, 0]
         rows = _flatten(arrays, table["length"])
-        self.append_rows(rows[0], rows[1], rows[2], table, ground, channel=rows[3], contact=rows[4])
+        self.append_rows(rows[0], rows[1], rows[2], table, ground, channel=rows[3], contact=rows[4], reward=earned)
 
     def append_rows(
         self,
@@ -133,6 +148,7 @@ class StoreWriter:
         *,
         channel: np.ndarray | None = None,
         contact: np.ndarray | None = None,
+        reward: np.ndarray | None = None,
     ) -> None:
         """Append and commit episodes that lie one after another, as `append` does.
 
@@ -144,6 +160,8 @@ class StoreWriter:
             ground: As of `append`.
             channel: The spec's channels, shape [rows, nx]; None where it has none.
             contact: Whether the spec's contacts are closed, shape [rows, nc]; None where it has none.
+            reward: Reward of the frame that begins in each row, shape [rows], unused in the last row of an episode;
+                None where there are none.
 
         Raises:
             InputError: A value is not finite, a column is missing, a ground is no pose, or the file cannot be written.
@@ -157,14 +175,15 @@ class StoreWriter:
                 raise InputError(f"{self.path}: {name} has shape {list(rows.shape)}; valid: [{len(q)}, {width}]")
             if not np.isfinite(rows).all():
                 raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
+        earned = self._rewards(reward, len(q))
         poses = _poses(ground, self.header, len(table), str(self.path))
         starts = np.cumsum(table["length"].astype(np.int64) + 1)
         table = table.copy()
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
-            arrays = (*columns.values(), table, poses)
+            arrays = (*columns.values(), earned, table, poses)
             self._reserve(sum(rows.nbytes for rows in arrays))
-            for name, rows in zip((*_ARRAYS, "episodes", GROUND), arrays, strict=True):
+            for name, rows in zip((*_ARRAYS, REWARD, "episodes", GROUND), arrays, strict=True):
                 if rows.size:
                     _extend(dataset(self._file, name), rows)
             self._file.flush()
@@ -204,8 +223,22 @@ class StoreWriter:
         if issubclass(kind, Exception):
             self._part.unlink(missing_ok=True)
 
+    def _rewards(self, reward: np.ndarray | None, rows: int) -> np.ndarray:
+        """Return the rewards as they are written; without any, an empty array.
+
+        Raises:
+            InputError: They are missing, not asked for, of another length, or not finite.
+        """
+        if (reward is not None) != self.rewarded:
+            raise InputError(f"{self.path}: rewards are {'missing' if self.rewarded else 'not part of this store'}")
+        if reward is None:
+            return np.empty(0, np.float32)
+        if reward.shape != (rows,) or not np.isfinite(reward).all():
+            raise InputError(f"{self.path}: rewards have shape {list(reward.shape)}; valid: [{rows}], finite numbers")
+        return reward
+
     def _create(self, path: Path) -> None:
-        image = _empty_file(self.header)
+        image = _empty_file(self.header, self.rewarded)
         self._rows, self._episodes, self._reserved, self._creating = 0, 0, 0, path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,9 +258,11 @@ class StoreWriter:
                     f"{previous}: cannot be continued: {'; '.join(different[:3])}; repeat the settings of the first "
                     "call, or write to another file"
                 )
+            if (REWARD in old) != self.rewarded:
+                raise InputError(f"{previous}: cannot be continued: it has {'' if REWARD in old else 'no '}rewards")
             batches, rows, episodes = (int(n) for n in dataset(old, "committed")[()])
             try:
-                for name in (name for name in _ARRAYS if name in old):
+                for name in (name for name in (*_ARRAYS, REWARD) if name in old):
                     for begin in range(0, rows, _COPY_ROWS):
                         part = dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)]
                         self._reserve(part.nbytes)
@@ -243,7 +278,7 @@ class StoreWriter:
     def _reserve(self, size: int) -> None:
         """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
         # HDF5 does not survive a failed write; a failed reservation it does not notice.
-        names = [name for name in (*_ARRAYS, "episodes", GROUND) if name in self._file]
+        names = [name for name in (*_ARRAYS, REWARD, "episodes", GROUND) if name in self._file]
         used = sum(dataset(self._file, name).id.get_storage_size() for name in names)
         end = _SLACK_BYTES + (used + size) * 65 // 64
         if end > self._reserved and hasattr(os, "posix_fallocate"):
@@ -340,7 +375,7 @@ def _poses(ground: ArrayLike | None, header: StoreHeader, episodes: int, where: 
     return poses
 
 
-def _empty_file(header: StoreHeader) -> bytes:
+def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
     """Return the bytes of a store without rows; made in memory, so that a full disk shows as a plain error."""
     spec = header.spec
     with h5py.File("store", "w", libver="latest", driver="core", backing_store=False) as file:
@@ -349,6 +384,8 @@ def _empty_file(header: StoreHeader) -> bytes:
             if width:  # a robot without controls, say, has no such dataset
                 chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
                 file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
+        if rewarded:
+            file.create_dataset(REWARD, (0,), "<f4", maxshape=(None,), chunks=(_CHUNK_BYTES // 4,))
         file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
         if header.scene is not None:
             file.create_dataset(GROUND, (0, 7), "<f4", maxshape=(None, 7), chunks=(1024, 7))
@@ -362,14 +399,22 @@ def _flatten(arrays: list[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:
     """Lay the valid rows of E episodes, arrays as of `append`, one after another."""
     q, qd, control, *others = arrays
     count, rows = q.shape[:2]
-    padded = np.zeros((count, rows, control.shape[2]), np.float32)
-    padded[:, :-1] = control
-    if (lengths == rows - 1).all():
-        return [x.reshape(count * rows, x.shape[2]) for x in (q, qd, padded, *others)]
-    index = np.arange(rows)[None]
+    valid = np.arange(rows)[None] <= lengths[:, None]
+    whole = bool(valid.all())
+    states = [x.reshape(count * rows, x.shape[2]) if whole else x[valid] for x in (q, qd, *others)]
+    return [*states[:2], _flatten_frames(control, lengths), *states[2:]]
+
+
+def _flatten_frames(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Lay what belongs to the frames of E episodes, shape [E, T, width], into the rows in which they begin."""
+    count, frames, width = values.shape
+    padded = np.zeros((count, frames + 1, width), np.float32)
+    padded[:, :-1] = values
+    if (lengths == frames).all():
+        return padded.reshape(count * (frames + 1), width)
+    index = np.arange(frames + 1)[None]
     padded[index >= lengths[:, None]] = 0.0
-    valid = index <= lengths[:, None]
-    return [x[valid] for x in (q, qd, padded, *others)]
+    return padded[index <= lengths[:, None]]
 
 
 def _extend(target: h5py.Dataset, rows: np.ndarray) -> None:

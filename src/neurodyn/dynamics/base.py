@@ -13,6 +13,7 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
@@ -30,6 +31,7 @@ class BaseDynamics(ABC):
     measured: bool = False
     fingerprint: Fingerprint | None = None
     robot: Robot | None = None
+    training_range: TrainingRange | None = None
     device: str = "cpu"
 
     @property
@@ -162,6 +164,7 @@ class LearnedDynamics(nn.Module, BaseDynamics):
 
     Attributes:
         declaration: Name of the robot, or absolute path of its declaration.
+        training_range: Range of motion in the data that it was made from; None where that is unknown.
     """
 
     differentiable = True

@@ -14,6 +14,7 @@ from torch import Tensor
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
@@ -80,6 +81,11 @@ class Dynamics(Protocol):
     @property
     def trained(self) -> bool:
         """Whether it is ready for use: no model with random weights."""
+        ...
+
+    @property
+    def training_range(self) -> TrainingRange | None:
+        """Range of motion in the data that it was made from; None where there are none, or that is unknown."""
         ...
 
     @property

@@ -10,6 +10,7 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -66,6 +67,8 @@ def discover_run(
     going_on = check_run(out, record, resume)
     dynamics = nominal_dynamics(robot) if base is None else _base(base, robot)
     dynamics.declaration = robot_name
+    known, seen = dynamics.training_range, training_range(store)
+    dynamics.training_range = seen if known is None else known.joined(seen)
     frames = settings.horizon
     train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
     held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)

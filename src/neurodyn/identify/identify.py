@@ -20,6 +20,7 @@ from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -150,10 +151,12 @@ class _Identification:
         """Return a model with nominal parameters."""
         settings = self.settings
         config = EngineConfig(substeps=settings.substeps, contact=settings.contact, blueprint=blueprint or Blueprint())
-        return HybridDynamics(
+        model = HybridDynamics(
             self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
             declaration=self.problem.name, threads=settings.threads, seed=settings.seed,
         )  # fmt: skip
+        model.training_range = training_range(self.problem.store)
+        return model
 
     def run(self, resume: bool) -> Identification:
         record = IdentificationRecord(

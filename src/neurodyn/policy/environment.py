@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any dynamics as a vectorised environment of rsl_rl: one environment for simulators and for imagination.
 
-A world starts anew where its task or its model says that it failed, or where its time is up; the history of the
-others is left as it is. In imagination the reward is less by `penalty` times the epistemic uncertainty of the
-prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680), so that the policy stays where the model knows.
+A world starts anew where its task or its model says that it failed, where its state is implausible, or where its time
+is up; the history of the others is left as it is. In imagination the reward is less by `penalty` times the epistemic
+uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680), so that the policy stays where the
+model knows.
 """
 
 from dataclasses import dataclass, field
@@ -30,12 +31,10 @@ from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.ground import Ground
 from neurodyn.policy.compatibility import require_fit
+from neurodyn.policy.frame_end import FrameEnd, episode_bounds, judge
 from neurodyn.policy.starts import Starts, widened
 from neurodyn.policy.warm_start_pool import WarmStartPool
 from neurodyn.tasks import Memory, Task
-
-LIKELY = 0.5
-"""Probability of an end above which a model's prediction of it is believed."""
 
 
 @dataclass
@@ -47,12 +46,14 @@ class Episodes:
         penalised: The same less the penalty.
         lengths: Its frames.
         failed: Whether it ended in a failure.
+        implausible: Whether it ended because its state was implausible (`policy.frame_end`), which is a failure.
     """
 
     returns: list[float] = field(default_factory=list)
     penalised: list[float] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)
     failed: list[bool] = field(default_factory=list)
+    implausible: list[bool] = field(default_factory=list)
 
 
 class PolicyEnvironment(VecEnv):
@@ -104,6 +105,7 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._penalty, self._scale = starts, penalty, reward_scale
+        self._bounds = episode_bounds(task, dynamics)
         if environment is None and not dynamics.measured:  # which know that of their logs alone
             environment = home_ground(task)
         self._environment = environment
@@ -145,28 +147,24 @@ class PolicyEnvironment(VecEnv):
         """
         action = actions.clamp(-self.task.limit, self.task.limit)
         step = self._predict(action)
-        terms = self.task.reward(self.now, self.memory, action)
-        reward = torch.stack(list(terms.values())).sum(0)
-        broken = ~(self.state.q.isfinite().all(-1) & self.state.qd.isfinite().all(-1) & reward.isfinite())
-        reward = torch.where(broken, 0.0, reward)
-        failed = self.task.terminated(self.now, self.memory) | broken
-        if step.termination is not None:
-            failed |= step.termination > LIKELY
+        end = judge(self.task, self._bounds, step, self.now, self.memory, action)
+        reward, failed = end.reward, end.failed
         self.memory = self.task.advance(self.memory, self.now, action, self._generator)
         self.episode_length_buf = self.episode_length_buf + 1
         late = (self.episode_length_buf >= self.max_episode_length) & ~failed
         done = failed | late
-        penalised = self._penalised(reward, step, broken)
+        penalised = self._penalised(reward, step, end.implausible)
         extras: dict[str, Any] = {
             "time_outs": late,
             "reward": reward,
+            "implausible": end.implausible,
             "state": self.state,  # as the frame left it, before anything starts anew
-            "log": {f"/reward/{name}": term.nanmean() for name, term in terms.items()},
+            "log": {f"/reward/{name}": term.mean() for name, term in end.terms.items()},
         }
         self._returns = self._returns + torch.stack([reward, penalised, torch.ones_like(reward)])
         rows = done.nonzero()[:, 0]
         if len(rows):
-            self._count(rows, failed)
+            self._count(rows, end)
             extras["succeeded"] = self.task.succeeded(self.now, self.memory)
             self._renew(done, rows)
         change = self.task.push(self.memory, self._generator)
@@ -193,18 +191,19 @@ class PolicyEnvironment(VecEnv):
     def _quantities(self, step: Step | None) -> Quantities:
         return self.dynamics.quantities(self.state, step, torque=self._torque, environment=self._environment)
 
-    def _penalised(self, reward: Tensor, step: Step, broken: Tensor) -> Tensor:
+    def _penalised(self, reward: Tensor, step: Step, implausible: Tensor) -> Tensor:
         if not self._penalty or step.epistemic is None or self._spread is None:
             return reward
         uncertain = (step.epistemic / self._spread).sum(-1)
-        return torch.where(broken, reward, reward - self._penalty * self.task.penalty_scale * uncertain)
+        return torch.where(implausible, reward, reward - self._penalty * self.task.penalty_scale * uncertain)
 
-    def _count(self, rows: Tensor, failed: Tensor) -> None:
+    def _count(self, rows: Tensor, end: FrameEnd) -> None:
         returns, penalised, lengths = self._returns[:, rows].tolist()
         self.episodes.returns += returns
         self.episodes.penalised += penalised
         self.episodes.lengths += lengths
-        self.episodes.failed += failed[rows].tolist()
+        self.episodes.failed += end.failed[rows].tolist()
+        self.episodes.implausible += end.implausible[rows].tolist()
         self._returns = self._returns.index_fill(1, rows, 0.0)
 
     def _renew(self, done: Tensor, rows: Tensor) -> None:

@@ -29,6 +29,7 @@ class Returns(Record, frozen=True, rename={"mean": "return", "std": "return_std"
         length: Mean length [frames].
         episodes: Number of episodes.
         failed: Share of them that end in a failure.
+        implausible: Share of them that fail because their state is implausible (`policy.frame_end`).
         success: Share of them that end as they should; UNSET of tasks that have no such end.
     """
 
@@ -38,6 +39,7 @@ class Returns(Record, frozen=True, rename={"mean": "return", "std": "return_std"
     length: float
     episodes: int
     failed: float
+    implausible: float = 0.0
     success: float | UnsetType = UNSET
 
 
@@ -80,6 +82,7 @@ class Outcome:
         penalised: The same less the penalty, shape [episodes].
         lengths: Frames until the end, shape [episodes].
         failed: Whether the end was a failure, shape [episodes].
+        implausible: Whether it was one because the state was implausible, shape [episodes].
         succeeded: Whether the task was accomplished, shape [episodes]; None of tasks without success.
     """
 
@@ -87,6 +90,7 @@ class Outcome:
     penalised: Tensor
     lengths: Tensor
     failed: Tensor
+    implausible: Tensor
     succeeded: Tensor | None
 
     def returns_in(self, dynamics: str) -> Returns:
@@ -99,6 +103,7 @@ class Outcome:
             length=float(self.lengths.mean()),
             episodes=len(self.returns),
             failed=float(self.failed.float().mean()),
+            implausible=float(self.implausible.float().mean()),
             success=succeeded,
         )
 
@@ -131,13 +136,14 @@ def play(
     world = PolicyEnvironment(task, dynamics, starts, episodes, seed=seed, penalty=penalty)
     returns, lengths = torch.zeros(2, episodes, device=world.device), torch.zeros(episodes, device=world.device)
     running = torch.ones(episodes, dtype=torch.bool, device=world.device)
-    failed, succeeded = ~running, None
+    failed, implausible, succeeded = ~running, ~running, None
     for _ in range(task.frames):
         _, seen, done, extras = world.step(policy(task.observe(world.now, world.memory)))
         returns += torch.where(running, torch.stack([extras["reward"], seen]), 0.0)
         lengths += running
         ended = running & done
         failed |= ended & ~extras["time_outs"]
+        implausible |= ended & extras["implausible"]
         good = extras.get("succeeded")
         if good is not None:
             succeeded = torch.zeros_like(running) if succeeded is None else succeeded
@@ -145,7 +151,7 @@ def play(
         running &= ~done
         if not bool(running.any()):
             break
-    return Outcome(returns[0].cpu(), returns[1].cpu(), lengths.cpu(), failed.cpu(), succeeded)
+    return Outcome(returns[0].cpu(), returns[1].cpu(), lengths.cpu(), failed.cpu(), implausible.cpu(), succeeded)
 
 
 def reward_errors(outcomes: dict[str, Outcome]) -> list[RewardError]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings of a policy in some dynamics, beside others from the same start."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -57,11 +58,16 @@ def record_policy(
     else:
         other = _open(task, beside or ANALYTIC, starts)
         labels, shown = (dynamics, other.name), (paths[0], _paths(task, network, other, frames, seed, 1)[0])
+    remarks = [
+        f"; {label} ends after {path.implausible * robot.dt:.3g} s in an implausible state"
+        for label, path in zip(labels, shown, strict=True)
+        if path.implausible is not None
+    ]
     return Recording(
         robot=robot,
-        title=f"{config.task} by {Path(folder).name}",
-        predicted=shown[0],
-        truth=shown[1],
+        title=f"{config.task} by {Path(folder).name}{''.join(remarks)}",
+        predicted=shown[0].trajectory,
+        truth=shown[1].trajectory,
         predicted_label=labels[0],
         truth_label=labels[1],
         worlds=(f"start 1 of seed {seed}",),
@@ -78,18 +84,35 @@ def _open(task: Task, name: str, starts: str | None) -> ResolvedDynamics:
     return resolved
 
 
+@dataclass(frozen=True)
+class _Path:
+    """One world, which rests where its episode ends early.
+
+    Attributes:
+        trajectory: The states.
+        implausible: Frame in which it left the plausible range (`policy.frame_end`); None where it did not.
+    """
+
+    trajectory: Trajectory
+    implausible: int | None
+
+
 @torch.no_grad()
 def _paths(
     task: Task, policy: PolicyNetwork, where: ResolvedDynamics, frames: int, seed: int, worlds: int
-) -> list[Trajectory]:
-    """Return a path of each world, which rests where its episode ends early."""
+) -> list[_Path]:
+    """Return the path of each world."""
     world = PolicyEnvironment(task, where.dynamics, where.starts(task, seed), worlds, seed=seed)
     q, qd, running = [world.state.q], [world.state.qd], torch.ones(worlds, 1, dtype=torch.bool)
-    for _ in range(frames):
+    ends: dict[int, int] = {}
+    for frame in range(1, frames + 1):
         _, _, done, extras = world.step(policy(task.observe(world.now, world.memory)))
-        end = extras["state"]
-        q.append(torch.where(running, end.q, q[-1]))
-        qd.append(torch.where(running, end.qd, qd[-1]))
+        end, implausible = extras["state"], extras["implausible"][:, None]
+        for row in (running & implausible).nonzero()[:, 0].tolist():
+            ends[row] = frame
+        moving = running & ~implausible
+        q.append(torch.where(moving, end.q, q[-1]))
+        qd.append(torch.where(moving, end.qd, qd[-1]))
         running = running & ~done[:, None]
     rows = torch.stack(q, 1), torch.stack(qd, 1)
-    return [Trajectory(rows[0][i : i + 1], rows[1][i : i + 1]) for i in range(worlds)]
+    return [_Path(Trajectory(rows[0][i : i + 1], rows[1][i : i + 1]), ends.get(i)) for i in range(worlds)]

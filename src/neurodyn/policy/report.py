@@ -89,10 +89,10 @@ def returns(result: PolicyEvaluation) -> list[Table]:
     """Return the returns by dynamics, and the errors between them."""
     rows = [
         [row.dynamics, f"{row.mean:.5g}", f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
-         MISSING if row.success is UNSET else f"{row.success:.0%}"]
+         f"{row.implausible:.0%}", MISSING if row.success is UNSET else f"{row.success:.0%}"]
         for row in result.results
     ]  # fmt: skip
-    head = ["Dynamics", "Return", "Standard deviation", "Length [frames]", "Failed", "Success"]
+    head = ["Dynamics", "Return", "Standard deviation", "Length [frames]", "Failed", "Implausible", "Success"]
     pairs = [[f"{e.a} to {e.b}", f"{e.difference:+.4g}", f"{e.relative:.2%}"] for e in result.reward_error]
     return [
         Table(f"{result.task}: {result.policy}, {result.episodes} episodes", head, rows, strong=1),

@@ -18,6 +18,7 @@ from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import require_device
 from neurodyn.policy.compatibility import require_fit
+from neurodyn.policy.frame_end import episode_bounds
 from neurodyn.policy.starts import LoggedStarts, SampledStarts, Starts
 from neurodyn.tasks import Task
 
@@ -48,17 +49,19 @@ class ResolvedDynamics:
         """
         device = self.dynamics.device
         if self.log is None:
-            return SampledStarts(task, seed, device=device)
+            return SampledStarts(task, seed, device=device, bounds=episode_bounds(task, self.dynamics))
         frames = max(1, self.dynamics.spec.context)
         return LoggedStarts(self.log, frames, seed, device=device, ended=self._ended(task))
 
     def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
         """Return a test of states for being such in which an episode of a task ends."""
         generator = torch.Generator(self.dynamics.device).manual_seed(0)
+        bounds = episode_bounds(task, self.dynamics)
 
         def ended(state: State, contacts: Tensor | None) -> Tensor:
             quantities = self.dynamics.quantities(state, Step(state, contacts=contacts))
-            return task.terminated(quantities, task.begin(quantities, generator))
+            failed = task.terminated(quantities, task.begin(quantities, generator))
+            return failed | bounds.outside(state.q, state.qd, state.channels)
 
         return ended
 

@@ -13,6 +13,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.interface import State, Window
+from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.tasks import Task
 
 _TRIES = 100
@@ -30,15 +31,43 @@ class Starts(Protocol):
 class SampledStarts:
     """States that the task draws; a model with a memory starts with an empty one."""
 
-    def __init__(self, task: Task, seed: int, *, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self, task: Task, seed: int, *, device: str | torch.device = "cpu", bounds: PlausibleBounds | None = None
+    ) -> None:
+        """Prepare the draws.
+
+        Args:
+            task: The task.
+            seed: Seed of the draws.
+            device: Device of the states.
+            bounds: States outside of which are drawn again (`policy.frame_end.episode_bounds`); None for the bounds of
+                the task's robot.
+        """
         self._task, self._device = task, torch.device(device)
-        # Drawn on the CPU, so that all devices see the same starts.
+        self._bounds = declared_bounds(task.declaration()) if bounds is None else bounds
+        # Drawn on the CPU, so that all devices see the same starts; by a generator of its own where one is replaced, so
+        # that dynamics with other bounds see the others all the same.
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "starts", task.name))
+        self._spare = torch.Generator().manual_seed(derive_seed(seed, "spare starts", task.name))
 
     def draw(self, count: int) -> State:
-        """Return `count` states."""
+        """Return `count` states.
+
+        Raises:
+            InputError: Nearly all states that the task draws are outside of the bounds.
+        """
         state = self._task.start(count, self._generator)
-        return state.to(self._device)
+        for _ in range(_TRIES):
+            outside = self._bounds.outside(state.q, state.qd)
+            if not bool(outside.any()):
+                return state.to(self._device)
+            fresh, again = self._task.start(count, self._spare), outside[:, None]
+            state = State(torch.where(again, fresh.q, state.q), torch.where(again, fresh.qd, state.qd))
+        name, value = self._bounds.furthest(state.q, state.qd)
+        raise InputError(
+            f"starts: nearly all states that task {self._task.name!r} draws are outside of the robot's range or of "
+            f"the model's training data ({name} is {value:.3g}); valid: starts within both"
+        )
 
 
 class LoggedStarts:

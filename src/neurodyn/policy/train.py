@@ -149,7 +149,10 @@ class PolicyLearner(Learner):
         """Return the line of an update."""
         at, alg, ended = loop.state, self.runner.alg, self._world.collect()
         count = len(ended.returns)
-        parts = {"return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed}
+        parts = {
+            "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,
+            "implausible": ended.implausible,
+        }  # fmt: skip
         self._ended = {name: sum(part) / count for name, part in parts.items()} if count else {}
         return {
             **self.closing(at),
@@ -168,7 +171,10 @@ class PolicyLearner(Learner):
         values = self._ended if found is None else {**self._ended, **found.values}
         shown, real = values.get("return_training", values.get("return")), values.get("return_reference")
         text = "" if shown is None else f"return {shown:.4g}"
-        return text if real is None or self._reference is None else f"{text}, in {self._reference.name} {real:.4g}"
+        if real is not None and self._reference is not None:
+            text = f"{text}, in {self._reference.name} {real:.4g}"
+        broken = values.get("implausible", 0.0)
+        return f"{text}, {broken:.1%} of episodes implausible" if broken else text
 
     def closing(self, at: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""

@@ -7,10 +7,12 @@ leave it. What a robot declares as its `range` applies; of the rest, joint limit
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from neurodyn.core.spec import StateSpec
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.robots.sections import Interval
 
@@ -30,31 +32,34 @@ class PlausibleBounds:
         qd_names: Names of the velocities, length nv.
         q: Bounds of the positions [rad or m], infinite where there are none, length nq.
         qd: Bounds of the velocities [rad/s or m/s], likewise, length nv.
+        channels: Bounds of the channels of a measured state, likewise, length nx.
     """
 
     q_names: tuple[str, ...]
     qd_names: tuple[str, ...]
     q: tuple[Interval, ...]
     qd: tuple[Interval, ...]
+    channels: tuple[Interval, ...] = ()
 
-    def outside(self, q: Tensor, qd: Tensor) -> Tensor:
+    def outside(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
         """Return which states are implausible or not finite.
 
         Args:
             q: Positions [rad or m], shape [..., nq].
             qd: Velocities [rad/s or m/s], shape [..., nv].
+            channels: Channels of a measured state, shape [..., nx]; None where it has none.
 
         Returns:
             A bool for each state, shape [...].
         """
-        return (self.excess(q, qd) > 0).any(-1) | ~(q.isfinite().all(-1) & qd.isfinite().all(-1))
+        values = torch.cat([q, qd] if channels is None else [q, qd, channels], dim=-1)
+        return (values.clamp(*self._limits(values)) != values).any(-1)  # what is not a number equals nothing
 
     def excess(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return by how much each coordinate is beyond its bounds, at most 0 within, shape [..., nq + nv]."""
         values = torch.cat([q, qd], dim=-1)
-        bounds = values.new_tensor((*self.q, *self.qd))
-        slack = _ROUNDING * bounds.abs().amax(-1).clamp_min(1.0).nan_to_num(posinf=1.0)
-        return torch.maximum(bounds[:, 0] - values, values - bounds[:, 1]) - slack
+        lower, upper = (bound[: values.shape[-1]] for bound in self._limits(values))
+        return torch.maximum(lower - values, values - upper)
 
     def relative_excess(self, q: Tensor, qd: Tensor) -> Tensor:
         """Return the excess over half the width of the bounds, infinite of what is not finite, shape [..., nq + nv]."""
@@ -72,6 +77,34 @@ class PlausibleBounds:
     def within(self, qd: tuple[Interval, ...]) -> "PlausibleBounds":
         """Return these bounds with those of velocities in place of what has none."""
         return replace(self, qd=tuple(new if old == _UNBOUNDED else old for old, new in zip(self.qd, qd, strict=True)))
+
+    def of_spec(self, spec: StateSpec) -> "PlausibleBounds":
+        """Return the bounds of a state with other coordinates, by name; what is not named here has none."""
+        q, qd = dict(zip(self.q_names, self.q, strict=True)), dict(zip(self.qd_names, self.qd, strict=True))
+        return PlausibleBounds(
+            q_names=spec.q_names,
+            qd_names=spec.qd_names,
+            q=tuple(q.get(name, _UNBOUNDED) for name in spec.q_names),
+            qd=tuple(qd.get(name, _UNBOUNDED) for name in spec.qd_names),
+            channels=(_UNBOUNDED,) * spec.nx,
+        )
+
+    def tightened(self, qd: tuple[Interval, ...], channels: tuple[Interval, ...]) -> "PlausibleBounds":
+        """Return these bounds, where those of velocities and channels that are given are no tighter."""
+        return replace(self, qd=_tighter(self.qd, qd), channels=_tighter(self.channels, channels))
+
+    @cached_property
+    def _cached(self) -> dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]]:
+        return {}
+
+    def _limits(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return lower and upper bounds with room for rounding, finite; made once for each device and dtype."""
+        key = (like.device, like.dtype)
+        if key not in self._cached:
+            bounds = like.new_tensor((*self.q, *self.qd, *self.channels)).view(-1, 2)
+            slack = _ROUNDING * bounds.abs().amax(-1).clamp_min(1.0).nan_to_num(posinf=1.0)
+            self._cached[key] = (bounds[:, 0] - slack).nan_to_num(), (bounds[:, 1] + slack).nan_to_num()
+        return self._cached[key]
 
 
 def declared_bounds(robot: Robot) -> PlausibleBounds:
@@ -94,3 +127,7 @@ def _widened(joint: Joint | None) -> Interval:
         return _UNBOUNDED
     slack = LIMIT_SLACK * (joint.upper - joint.lower)
     return (joint.lower - slack, joint.upper + slack)
+
+
+def _tighter(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))

@@ -81,7 +81,7 @@ class EnergyMeter:
         pose = self._wp.to_torch(self._state.body_q).cpu().view(self.worlds, -1, 7).double()
         centre = pose[..., :3] + rotate(pose[..., 3:], self._com)
         weight = torch.einsum("wb,wbi,wi->w", self._mass, centre, self._gravity.expand(self.worlds, 3))
-        return kinetic, -weight[: len(q)] + self._limit_energy(q.cpu())
+        return kinetic, -weight[: len(q)] + self._spring_energy(q.cpu())
 
     def mass_matrix(self, q: Tensor) -> Tensor:
         """Return the mass matrices of up to `worlds` positions, float64, shape [n, nv, nv]."""
@@ -90,12 +90,17 @@ class EnergyMeter:
         self._newton.eval_fk(self._model, state.joint_q, state.joint_qd, state)
         return to_torch(self._newton.eval_mass_matrix(self._model, state))[: len(q)].cpu().double()
 
-    def _limit_energy(self, q: Tensor) -> Tensor:
-        if q.shape[1] * self.worlds != self._model.joint_dof_count:
+    def _spring_energy(self, q: Tensor) -> Tensor:
+        """Return the energy of springs in joints and in their limits [J], shape [n]."""
+        model = self._model
+        if q.shape[1] * self.worlds != model.joint_dof_count:
             return torch.zeros(len(q), dtype=torch.float64)  # ball and free joints have no springs
-        lower, upper, stiffness = (
-            self._wp.to_torch(array).cpu().view(self.worlds, -1)[: len(q)].double()
-            for array in (self._model.joint_limit_lower, self._model.joint_limit_upper, self._model.joint_limit_ke)
+        arrays = (
+            model.joint_limit_lower, model.joint_limit_upper, model.joint_limit_ke, model.joint_stiffness,
+            model.joint_rest_q,
+        )  # fmt: skip
+        lower, upper, stop, spring, rest = (
+            self._wp.to_torch(array).cpu().view(self.worlds, -1)[: len(q)].double() for array in arrays
         )
         beyond = (q.double() - upper).clamp(min=0) + (lower - q.double()).clamp(min=0)
-        return (0.5 * stiffness * beyond**2).sum(-1)
+        return (0.5 * stop * beyond**2 + 0.5 * spring * (q.double() - rest) ** 2).sum(-1)

@@ -59,6 +59,8 @@ def _passive(model: Any, joint: int) -> dict[str, Any]:
         for name, array in (
             ("armature", "armature"), ("damping", "damping"), ("friction", "friction"), ("lower", "limit_lower"),
             ("upper", "limit_upper"), ("limit_stiffness", "limit_ke"), ("limit_damping", "limit_kd"),
+            ("stiffness", "stiffness"),
         )
     }  # fmt: skip
+    values["rest"] = float(model.joint_rest_q.numpy()[int(model.joint_q_start.numpy()[joint])])
     return {name: value for name, value in values.items() if abs(value) < _UNLIMITED}

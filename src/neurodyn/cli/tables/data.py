@@ -61,6 +61,15 @@ def print_inspection(found: dict[str, Any]) -> None:
             f"height {'..'.join(height)} m, tilt {'..'.join(tilt)} rad; contact points: {ground['probes'] or 'none'}",
             soft_wrap=True,
         )
+    if found["rewards"]:
+        frame, whole = ({key: f"{x:.4g}" for key, x in found["rewards"][name].items()} for name in ("frame", "return"))
+        console.print(
+            f"reward of a frame {frame['min']}..{frame['max']} (mean {frame['mean']}), return of an episode "
+            f"{whole['min']}..{whole['max']} (mean {whole['mean']})",
+            soft_wrap=True,
+        )
+        for name, value in found["rewards"]["groups"].items():
+            console.print(f"mean return of {name}: {value:.4g}", soft_wrap=True)
     if "rates_hz" in (found["log"] or {}):  # rows, and what a script wrote, have no rates
         _print_log(console, found)
 

@@ -18,6 +18,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import Parameter
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import EngineConfig
@@ -47,27 +48,34 @@ class HybridSpec(Config, frozen=True):
         mechanism: The tree of links, nominal.
         fingerprint: The articulation that it was taken from; None where it is unknown.
         scene: The ground that is assumed where no environment is given; None for free space.
+        training_range: Range of motion in the data that it was identified from; None where that is unknown.
     """
 
     state: StateSpec
     mechanism: Mechanism
     fingerprint: Fingerprint | None = None
     scene: Scene | None = None
+    training_range: TrainingRange | None = None
 
 
 def build_hybrid(config: HybridConfig, spec: HybridSpec, *, threads: int = 1) -> HybridDynamics:
     """Build a model with nominal quantities and fresh weights; `threads` are those among which worlds are split."""
-    return HybridDynamics(
+    model = HybridDynamics(
         spec.state, spec.mechanism, config.engine, config.parameters, spec.fingerprint, spec.scene,
         declaration=config.robot, threads=threads,
     )  # fmt: skip
+    model.training_range = spec.training_range
+    return model
 
 
 def describe(model: HybridDynamics) -> tuple[HybridConfig, HybridSpec]:
     """Return what a model's files say of it."""
     engine = msgspec.structs.replace(model.config, free=())
     config = HybridConfig(kind="hybrid", engine=engine, parameters=model.physical.specs, robot=model.declaration)
-    spec = HybridSpec(state=model.spec, mechanism=model.mechanism, fingerprint=model.fingerprint, scene=model.scene)
+    spec = HybridSpec(
+        state=model.spec, mechanism=model.mechanism, fingerprint=model.fingerprint, scene=model.scene,
+        training_range=model.training_range,
+    )  # fmt: skip
     return config, spec
 
 

@@ -10,6 +10,7 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig
 from neurodyn.dynamics.neural.model import NeuralDynamics
@@ -41,6 +42,7 @@ class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
         contact_points: Points that are measured against the ground; None where no ground enters the inputs.
         scene: The ground that is assumed where no environment is given; None for free space.
         mechanism: The robot's tree of links, where its free motion is known to the model.
+        training_range: Range of motion in its training data; None where that is unknown.
     """
 
     state: StateSpec
@@ -48,13 +50,16 @@ class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
     contact_points: ContactPointLayout | None = None
     scene: Scene | None = None
     mechanism: Mechanism | None = None
+    training_range: TrainingRange | None = None
 
 
 def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
     """Build a model with fresh weights."""
     encoding = Encoding(spec.state.with_context(0), config.encoding, spec.contact_points, spec.mechanism)
     predictor = build_predictor(config.net, encoding.inputs, encoding.outputs)
-    return NeuralDynamics(encoding, predictor, spec.fingerprint, spec.scene, config.robot)
+    model = NeuralDynamics(encoding, predictor, spec.fingerprint, spec.scene, config.robot)
+    model.training_range = spec.training_range
+    return model
 
 
 def describe(model: NeuralDynamics) -> tuple[ModelConfig, ModelSpec]:
@@ -71,7 +76,7 @@ def describe(model: NeuralDynamics) -> tuple[ModelConfig, ModelSpec]:
     config = ModelConfig(kind="neural", net=net, encoding=encoding.config, robot=model.declaration)
     return config, ModelSpec(
         state=model.spec, fingerprint=model.fingerprint, contact_points=encoding.layout, scene=model.scene,
-        mechanism=encoding.mechanism,
+        mechanism=encoding.mechanism, training_range=model.training_range,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from neurodyn.core.config import Config
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
@@ -31,21 +32,25 @@ class WorldModelSpec(Config, frozen=True):
 
     Attributes:
         state: Names, order, units and dt of what the log measures.
+        training_range: Range of motion in its training data; None where that is unknown.
     """
 
     state: StateSpec
+    training_range: TrainingRange | None = None
 
 
 def build_world_model(config: WorldModelConfig, spec: WorldModelSpec) -> WorldModel:
     """Build a world model with fresh weights."""
-    return WorldModel(spec.state, config.net, terminates=config.terminates, declaration=config.robot)
+    model = WorldModel(spec.state, config.net, terminates=config.terminates, declaration=config.robot)
+    model.training_range = spec.training_range
+    return model
 
 
 def describe(model: WorldModel) -> tuple[WorldModelConfig, WorldModelSpec]:
     """Return what a world model's files say of it."""
     net, terminates = model.net.config, model.terminates
     config = WorldModelConfig(kind="world-model", net=net, robot=model.declaration, terminates=terminates)
-    return config, WorldModelSpec(state=model.spec)
+    return config, WorldModelSpec(state=model.spec, training_range=model.training_range)
 
 
 WORLD_MODEL = Artifact("world-model", WorldModelConfig, WorldModelSpec, build_world_model, describe)

@@ -101,8 +101,12 @@ def _advice(subject: Subject) -> str:
     robot = subject.robot
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if springs and robot.simulator.solver == "mujoco":
-        return f"remove limit_ke and limit_kd of {', '.join(springs[:3])}{' ...' if len(springs) > 3 else ''}"
+        return f"remove limit_ke and limit_kd of {_some(springs)}"
     light = [joint.name for joint in robot.joints if joint.scalar and not joint.armature]
     if light:
-        return f"{more_substeps(robot)}, or declare the armature of {', '.join(light[:3])}{' ...' if len(light) > 3 else ''}"
+        return f"{more_substeps(robot)}, or declare the armature of {_some(light)}"
     return f"{more_substeps(robot)}, or lower efforts and gains"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")

@@ -16,6 +16,7 @@ from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment
@@ -140,6 +141,8 @@ def finetune(
         base=base,
     )
     going_on = check_run(out, record, resume)
+    if model.training_range is not None:
+        model.training_range = model.training_range.joined(training_range(store))
     sample = _transitions(store, model.encoding.coordinates)
     learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
     return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
@@ -234,6 +237,7 @@ def _model_spec(robot: Robot, store: Store) -> ModelSpec:
         contact_points=header.contact_points,
         scene=scene,
         mechanism=header.mechanism,
+        training_range=training_range(store),
     )
 
 

@@ -13,6 +13,7 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import episodes_of, rows_of
 from neurodyn.data.store import Split, Status, Store, package_versions
+from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
@@ -64,6 +65,7 @@ def train_world_model(
     terminates = bool((store.status[episodes_of(store, Split.TRAIN)] == Status.TERMINATED).any())
     spec = store.header.spec.with_context(settings.context)
     model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
+    model.training_range = training_range(store)
     change = fit_statistics(model, store, settings)
     weights = event_weights(model, store, settings)
     learner = WorldModelLearner(out, model, store, settings, change, weights, device=device)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The range of motion in the data that a model was made from: what it knows, and beyond which it guesses."""
+
+import numpy as np
+
+from neurodyn.core.config import Config
+from neurodyn.core.spec import StateSpec
+from neurodyn.data.split import rows_of
+from neurodyn.data.store import Split, Store
+
+Ranges = tuple[tuple[float, float], ...]
+
+_VECTOR = 3
+"""Velocity coordinates of a free or ball joint that form a vector."""
+
+
+class TrainingRange(Config, frozen=True):
+    """Least and greatest velocities and channels in training data, finite, in the order of a spec.
+
+    The components of a linear or angular velocity of a free or ball joint share the greatest length of that vector:
+    motion that was seen in one direction is known in all.
+
+    Attributes:
+        qd: Velocities [rad/s or m/s], length nv.
+        channels: The spec's channels, length nx.
+    """
+
+    qd: Ranges
+    channels: Ranges = ()
+
+    def joined(self, other: "TrainingRange") -> "TrainingRange":
+        """Return the range of both data together."""
+        return TrainingRange(qd=_union(self.qd, other.qd), channels=_union(self.channels, other.channels))
+
+
+def training_range(store: Store) -> TrainingRange:
+    """Return the range of the training episodes of a store."""
+    inside = rows_of(store, Split.TRAIN)
+    return TrainingRange(qd=_velocities(store.header.spec, store.qd[inside]), channels=_columns(store.channel[inside]))
+
+
+def _velocities(spec: StateSpec, qd: np.ndarray) -> Ranges:
+    ranges: list[tuple[float, float]] = []
+    for joint in spec.joints:
+        columns = qd[:, len(ranges) : len(ranges) + joint.nv]
+        if joint.scalar:
+            ranges += _columns(columns)
+            continue
+        for vector in np.split(columns, joint.nv // _VECTOR, axis=1):
+            most = float(np.linalg.norm(vector, axis=1).max())
+            ranges += [(-most, most)] * _VECTOR
+    return tuple(ranges)
+
+
+def _columns(values: np.ndarray) -> Ranges:
+    return tuple((float(column.min()), float(column.max())) for column in values.T)
+
+
+def _union(one: Ranges, other: Ranges) -> Ranges:
+    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
