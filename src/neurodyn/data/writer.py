@@ -45,9 +45,7 @@ class StoreWriter:
         rewarded: Whether there are rewards.
     """
 
-    def __init__(
-        self, path: str | Path, header: StoreHeader, *, resume: bool = False, rewarded: bool = False
-    ) -> None:
+    def __init__(self, path: str | Path, header: StoreHeader, *, resume: bool = False, rewarded: bool = False) -> None:
         """Begin a store.
 
         Args:

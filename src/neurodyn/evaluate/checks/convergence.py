@@ -53,7 +53,7 @@ def check_convergence(subject: Subject) -> CheckResult:
         drive = driven_at_random(robot, subject.few, frames, rng) if name == "driven" else None
         recording = subject.record(state, environment, drive or passive(robot, subject.few, frames))
         found[name] = _errors(subject, recording, frames)
-    words = {"driven": "step error, random control", "settling": "step error, from resets"}
+    words = {"driven": "step error of motion, random", "settling": "step error of motion, resets"}
     findings = [_row(subject, words[name], errors) for name, errors in found.items()]
     return CheckResult(findings=findings, figures=Convergence(**found))
 
@@ -87,4 +87,4 @@ def _row(subject: Subject, what: str, errors: Errors) -> Finding:
             advice = f"{more_substeps(subject.robot)}: error falls from {error:.2g} to {half:.2g} {unit}"
             if half > 0.7 * error:
                 advice = "the error does not fall with the step: mend joint limits, contact material or armature"
-    return judged(what, worst, (WARNS, FAILS), unit="% of motion", scale=100.0, note=note, advice=advice)
+    return judged(what, worst, (WARNS, FAILS), unit="%", scale=100.0, note=note, advice=advice)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
-from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
 from neurodyn.robots.plausible import LIMIT_SLACK
@@ -84,7 +84,7 @@ def check_joint_limits(subject: Subject) -> CheckResult:
     ]
     worst = max(tests, key=lambda test: or_infinite(test.overshoot) / test.range)
     slow = max(tests, key=lambda test: or_infinite(test.swing) / test.range)
-    findings = [_overshoot(subject.robot, worst), _settling(subject.robot, slow)]
+    findings = [_overshoot(subject, worst), _settling(subject, slow)]
     return CheckResult(findings=findings, figures=JointLimits(tests=tests))
 
 
@@ -127,28 +127,29 @@ def _measured(press: _Press, q: Tensor, dt: float) -> LimitTest:
     )  # fmt: skip
 
 
-def _overshoot(robot: Robot, worst: LimitTest) -> Finding:
-    unit = _unit(robot, worst.joint)
+def _overshoot(subject: Subject, worst: LimitTest) -> Finding:
+    unit = _unit(subject.robot, worst.joint)
+    share = None if worst.overshoot is None else worst.overshoot / worst.range
     return judged(
         "overshoot at a joint limit",
-        None if worst.overshoot is None else worst.overshoot / worst.range,
+        share,
         (WARNS, LIMIT_SLACK),
         unit=unit,
         scale=worst.range,
         note=f"{worst.joint} {worst.side}, {worst.effort:g} {'N m' if unit == 'rad' else 'N'}",
-        advice=_advice(robot, worst.joint),
+        advice=_soft_advice(subject.robot) or _stiffer(subject, worst.joint, or_infinite(share) / WARNS),
     )
 
 
-def _settling(robot: Robot, slow: LimitTest) -> Finding:
+def _settling(subject: Subject, slow: LimitTest) -> Finding:
     return judged(
         f"swing at a limit after {SECONDS:g} s",
         None if slow.swing is None else slow.swing / slow.range,
         (BAND, math.inf),
-        unit=_unit(robot, slow.joint),
+        unit=_unit(subject.robot, slow.joint),
         scale=slow.range,
         note=f"{slow.joint} {slow.side}",
-        advice=_advice(robot, slow.joint),
+        advice=_soft_advice(subject.robot) or _damped(subject, slow.joint),
     )
 
 
@@ -156,11 +157,38 @@ def _unit(robot: Robot, name: str) -> str:
     return robot.spec.q_units[robot.spec.q_names.index(name)]
 
 
-def _advice(robot: Robot, name: str) -> str:
-    """Return what makes the limits of a joint hold."""
-    joint = next(joint for joint in robot.joints if joint.name == name)
+def _soft_advice(robot: Robot) -> str | None:
+    """Return what to do about springs that MuJoCo scales by inertia; None where nothing of that kind is declared."""
+    springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
+    if robot.simulator.solver != "mujoco" or not springs:
+        return None
+    return f"remove limit_ke and limit_kd of {some(springs)}: MuJoCo's own limits are stiff and damped"
+
+
+def _stiffer(subject: Subject, name: str, factor: float) -> str:
+    """Return how to make a limit hold that is passed by so many times too much."""
+    robot = subject.robot
     if robot.simulator.solver == "mujoco":
-        if joint.limit_ke is not None or joint.limit_kd is not None:
-            return f"remove limit_ke and limit_kd of {name}: MuJoCo's own limits are stiff and damped"
-        return f"declare the armature of {name}, lower its effort, or raise simulator.substeps"
-    return f"raise limit_ke and limit_kd of {name}, and simulator.substeps with them"
+        return f"{more_substeps(robot)}, declare the armature of {name}, or lower its effort"
+    stiffness = _spring(subject, name)[0]
+    return f"raise limit_ke of {name} from {stiffness:.3g} to {stiffness * factor**2:.3g}, and {_damped(subject, name)}"
+
+
+def _damped(subject: Subject, name: str) -> str:
+    """Return how to keep a joint from bouncing off its limit."""
+    robot = subject.robot
+    if robot.simulator.solver == "mujoco":
+        return f"{more_substeps(robot)}, or declare the armature of {name}"
+    stiffness, damping, inertia = _spring(subject, name)
+    critical = 2.0 * math.sqrt(stiffness * inertia)
+    return f"raise limit_kd of {name} from {damping:.3g} to about {critical:.3g} (critical damping)"
+
+
+def _spring(subject: Subject, name: str) -> tuple[float, float, float]:
+    """Return stiffness and damping of the limits of a joint, and the inertia that it moves."""
+    from neurodyn.sim.energy import EnergyMeter
+
+    link = next(link for link in subject.mechanism.links if link.joint.name == name)
+    inverse = torch.linalg.inv(EnergyMeter(subject.model).mass_matrix(subject.resting(1).q)[0])
+    dof = subject.robot.spec.qd_names.index(name)
+    return link.limit_stiffness, link.limit_damping, 1.0 / float(inverse[dof, dof])

@@ -17,6 +17,7 @@ FRAMES = 100
 WARNS, FAILS = 0.05, 0.3
 """Energy gained over the greatest kinetic energy, in the median world."""
 
+_CROSSING = 0.25  # time in which a joint may cross a quarter of its range [s]
 _NEAR = 0.02  # share of its range within which a joint is near a limit
 
 
@@ -62,9 +63,9 @@ def check_passive_energy(subject: Subject) -> CheckResult:
         "energy gained by passive motion",
         figures.gain,
         (WARNS, FAILS),
-        unit="% of kinetic",
+        unit="%",
         scale=100.0,
-        note=f"over {figures.frames:.0f} frames",
+        note=f"of the kinetic energy, over {figures.frames:.0f} frames",
         advice=more_substeps(robot),
     )
     return CheckResult(findings=[finding], figures=figures)
@@ -81,12 +82,13 @@ def limited(robot: Robot) -> list[tuple[int, float, float]]:
 
 
 def inside(robot: Robot, state: State) -> State:
-    """Return the states with all joints in the middle half of their range."""
-    q = state.q.clone()
+    """Return the states with limited joints in the middle half of their range, slow enough to stay."""
+    spec, q, qd = robot.spec, state.q.clone(), state.qd.clone()
     for column, lower, upper in limited(robot):
-        quarter = 0.25 * (upper - lower)
+        quarter, dof = 0.25 * (upper - lower), spec.qd_names.index(spec.q_names[column])
         q[:, column] = q[:, column].clamp(lower + quarter, upper - quarter)
-    return State(q, state.qd)
+        qd[:, dof] = qd[:, dof].clamp(-quarter / _CROSSING, quarter / _CROSSING)
+    return State(q, qd)
 
 
 def _free(robot: Robot, q: Tensor) -> Tensor:

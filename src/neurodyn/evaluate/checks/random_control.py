@@ -9,7 +9,7 @@ from torch import Tensor
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.measures import finite_worlds
 from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged
-from neurodyn.evaluate.checks.subject import Subject, more_substeps
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
 from neurodyn.robots.plausible import PlausibleBounds
 
 
@@ -49,12 +49,13 @@ def check_random_control(subject: Subject) -> CheckResult:
     physical = [departure for departure in tally.departures if not departure.declared]
     declared = [departure for departure in tally.departures if departure.declared]
     findings = [row("worlds beyond plausible bounds", (0.0, MOST_IMPLAUSIBLE), physical, _advice(subject))]
+    cut = "widen `range`, or narrow the gains and `sampling`"
     if declared:
-        cut = "widen `range`, or narrow the gains and `sampling`"
         findings.append(row("worlds beyond the declared range", (0.5 * MOST_CUT, MOST_CUT), declared, cut))
     for kind, speed in speeds.items():
         what, bounds = f"greatest {kind} speed", (speed.bound, math.inf)
-        findings.append(judged(what, speed.value, bounds, unit=speed.unit, note=speed.name))
+        change = _advice(subject) if physical else cut
+        findings.append(judged(what, speed.value, bounds, unit=speed.unit, note=speed.name, advice=change))
     figures = RandomControl(
         worlds=subject.worlds,
         beyond=sum(departure.trajectories for departure in tally.departures),
@@ -101,12 +102,8 @@ def _advice(subject: Subject) -> str:
     robot = subject.robot
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if springs and robot.simulator.solver == "mujoco":
-        return f"remove limit_ke and limit_kd of {_some(springs)}"
+        return f"remove limit_ke and limit_kd of {some(springs)}"
     light = [joint.name for joint in robot.joints if joint.scalar and not joint.armature]
     if light:
-        return f"{more_substeps(robot)}, or declare the armature of {_some(light)}"
+        return f"{more_substeps(robot)}, or declare the armature of {some(light)}"
     return f"{more_substeps(robot)}, or lower efforts and gains"
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")

@@ -82,9 +82,7 @@ def _settled(subject: Subject, where: Scenario) -> Rest:
 
 def _depth(found: dict[str, Rest]) -> Finding:
     name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].depth))
-    advice = (
-        "raise material.stiffness (and material.damping with its square root), and simulator.substeps if it jitters"
-    )
+    advice = "raise material.stiffness, and material.damping with its square root; more substeps if it jitters then"
     return judged("depth in the ground at rest", worst.depth, DEEP, unit="m", note=name, advice=advice)
 
 
@@ -94,6 +92,5 @@ def _jitter(robot: Robot, found: dict[str, Rest]) -> Finding:
     if robot.gains is not None:
         advice += ", or lower the stiffness in gains.hold"
     unit = spec.qd_units[spec.qd_names.index(worst.coordinate)]
-    return judged(
-        "jitter at rest", worst.jitter, JITTER, unit=unit, note=f"{worst.coordinate} on {name}", advice=advice
-    )
+    note = f"{worst.coordinate} on {name}"
+    return judged("jitter at rest", worst.jitter, JITTER, unit=unit, note=note, advice=advice)
