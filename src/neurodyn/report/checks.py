@@ -64,7 +64,8 @@ def lead(result: RobotCheck) -> str:
 
 def row(finding: Finding) -> tuple[str, str, str, str]:
     """Return what was measured, its value, its bound and the verdict."""
-    return finding.what, _value(finding, finding.value), _value(finding, finding.bound), finding.verdict
+    value = "not finite" if finding.value is None and finding.unit else _value(finding, finding.value)
+    return finding.what, value, _value(finding, finding.bound), finding.verdict
 
 
 def advice(result: RobotCheck) -> list[str]:
@@ -79,14 +80,14 @@ def advice(result: RobotCheck) -> list[str]:
 
 def _value(finding: Finding, value: float | None) -> str:
     if value is None:
-        return "not finite" if finding.verdict == "fails" and finding.unit and value is finding.value else MISSING
-    return f"{digits(value)} {finding.unit}" if finding.unit.startswith("%") else quantity(value, finding.unit)
+        return MISSING
+    return f"{value:,.0f}" if not finding.unit else quantity(value, finding.unit)
 
 
 _CONVERGENCE = (
-    "The simulator beside itself at a quarter of the step: medians over worlds of the mean error up to a horizon, under "
-    "the same torques. Motion: how far the robot moves. Beyond a few dozen frames, contacts make any simulator part from "
-    "itself; the verdict is on the shortest horizon."
+    "The simulator beside itself at a quarter of the step, under the same torques: medians over worlds of the mean "
+    "error up to a horizon. Motion: how far the robot moves. Beyond a few dozen frames contacts make any simulator "
+    "part from itself, so that the verdict is on the shortest horizon."
 )
 _LIMITS = (
     "Each driven joint, pressed with its full effort for two seconds from the middle of its range, without gravity and "

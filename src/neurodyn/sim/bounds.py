@@ -35,7 +35,7 @@ _STATES = 64
 
 
 def plausible_bounds(robot: Robot, model: Any) -> PlausibleBounds:
-    """Return the bounds of plausible states: those declared, and for velocities without a range an energy budget's.
+    """Return the bounds of plausible states: those declared, and of other velocities those of an energy budget.
 
     Args:
         robot: The declared robot.

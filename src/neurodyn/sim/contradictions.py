@@ -62,7 +62,7 @@ def contradictions(robot: Robot) -> list[Contradiction]:
                     upper,
                     unit,
                     f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}",
-                )  # fmt: skip
+                )
             )
         most = float(builder.joint_effort_limit[dof])
         if 0 < most < _UNLIMITED:

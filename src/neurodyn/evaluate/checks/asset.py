@@ -25,6 +25,6 @@ def check_asset(subject: Subject) -> CheckResult:
                 bound=first.bound,
                 note=first.joint + more,
                 advice=first.advice + (f"; likewise {len(others)} more" if more else ""),
-            )  # fmt: skip
+            )
         )
     return CheckResult(findings=findings)

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.interface import Trajectory
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
-from neurodyn.evaluate.checks.subject import Recording, Subject
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, judged
+from neurodyn.evaluate.checks.subject import Recording, Subject, more_substeps
 from neurodyn.evaluate.metrics import METRICS, Compared
 from neurodyn.evaluate.records import Result, Summary
 from neurodyn.evaluate.scenario import driven_at_random, passive
@@ -53,7 +53,7 @@ def check_convergence(subject: Subject) -> CheckResult:
         drive = driven_at_random(robot, subject.few, frames, rng) if name == "driven" else None
         recording = subject.record(state, environment, drive or passive(robot, subject.few, frames))
         found[name] = _errors(subject, recording, frames)
-    words = {"driven": "step error, random control", "settling": "step error, from resets"}
+    words = {"driven": "step error of motion, random", "settling": "step error of motion, resets"}
     findings = [_row(subject, words[name], errors) for name, errors in found.items()]
     return CheckResult(findings=findings, figures=Convergence(**found))
 
@@ -79,20 +79,12 @@ def _row(subject: Subject, what: str, errors: Errors) -> Finding:
                 what=what,
                 verdict="fails",
                 note="not finite in any world",
-                advice=_more(subject.robot.simulator.substeps),
+                advice=more_substeps(subject.robot),
             )
         share = error / max(motion, _STILL[unit])
         if share >= worst:
             worst, note = share, f"{METRICS[name].title.lower()} {error:.2g} {unit}, half step {half:.2g}"
-            advice = f"{_more(subject.robot.simulator.substeps)}: error falls from {error:.2g} to {half:.2g} {unit}"
+            advice = f"{more_substeps(subject.robot)}: error falls from {error:.2g} to {half:.2g} {unit}"
             if half > 0.7 * error:
                 advice = "the error does not fall with the step: mend joint limits, contact material or armature"
-    verdict = graded(worst, WARNS, FAILS)
-    return Finding(
-        what=what, verdict=verdict, value=finite(100 * worst), unit="% of motion", bound=100 * WARNS, note=note,
-        advice="" if verdict == "ok" else advice,
-    )  # fmt: skip
-
-
-def _more(substeps: int) -> str:
-    return f"raise simulator.substeps from {substeps} to {2 * substeps}"
+    return judged(what, worst, (WARNS, FAILS), unit="%", scale=100.0, note=note, advice=advice)

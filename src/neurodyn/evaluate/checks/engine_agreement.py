@@ -14,8 +14,8 @@ from neurodyn.core.seeds import generator
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.evaluate.checks.passive_energy import inside, limited
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded, or_infinite
-from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.evaluate.checks.records import CheckResult, Figures, finite, judged
+from neurodyn.evaluate.checks.subject import Subject, more_substeps
 from neurodyn.multibody.engine import EngineConfig
 
 FREE = (0.05, 0.3)
@@ -46,21 +46,15 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     state = inside(robot, subject.draw("engine", subject.few))
     torque = _torques(subject)
     free, where = _difference(subject, engine, state, torque)
-    free_row = Finding(
-        what="hybrid engine, one free frame", verdict=graded(free, *FREE), value=_percent(free), unit="%",
-        bound=100 * FREE[0], note=where, advice=_advice(robot.simulator.substeps) if or_infinite(free) > FREE[0] else "",
-    )  # fmt: skip
-    at_limits = _against_limits(subject, state)
-    if at_limits is None:
-        return CheckResult(findings=[free_row], figures=EngineAgreement(free=free, at_limits=None))
-    touching, where = _difference(subject, engine, at_limits, torch.zeros_like(torque))
-    limit_row = Finding(
-        what="hybrid engine, one frame at limits", verdict=graded(touching, AT_LIMITS, math.inf),
-        value=_percent(touching), unit="%", bound=100 * AT_LIMITS, note=where,
-        advice="identify limit_stiffness and limit_damping before a hybrid model is used at limits"
-        if or_infinite(touching) > AT_LIMITS else "",
-    )  # fmt: skip
-    return CheckResult(findings=[free_row, limit_row], figures=EngineAgreement(free=free, at_limits=touching))
+    advice = f"{more_substeps(robot)}: their integrators differ by the step"
+    findings = [judged("hybrid engine, one free frame", free, FREE, unit="%", scale=100.0, note=where, advice=advice)]
+    pressed, touching = _against_limits(subject, state), None
+    if pressed is not None:
+        touching, where = _difference(subject, engine, pressed, torch.zeros_like(torque))
+        advice = "identify limit_stiffness and limit_damping before a hybrid model is used at limits"
+        what, bounds = "hybrid engine, one frame at limits", (AT_LIMITS, math.inf)
+        findings.append(judged(what, touching, bounds, unit="%", scale=100.0, note=where, advice=advice))
+    return CheckResult(findings=findings, figures=EngineAgreement(free=free, at_limits=touching))
 
 
 def _torques(subject: Subject) -> Tensor:
@@ -93,11 +87,3 @@ def _against_limits(subject: Subject, state: State) -> State | None:
         q[world, column] = upper if world % 2 else lower
         qd[world, spec.qd_names.index(spec.q_names[column])] = side * _SPEED
     return State(q, qd)
-
-
-def _advice(substeps: int) -> str:
-    return f"raise simulator.substeps from {substeps} to {2 * substeps}: their integrators differ by the step"
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value

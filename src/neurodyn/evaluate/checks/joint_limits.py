@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import Environment, State
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
-from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
 from neurodyn.robots.plausible import LIMIT_SLACK
@@ -82,10 +82,10 @@ def check_joint_limits(subject: Subject) -> CheckResult:
         for first in range(0, len(presses), subject.few)
         for test in _pressed(subject, presses[first : first + subject.few])
     ]
-    worst = max(tests, key=lambda test: math.inf if test.overshoot is None else test.overshoot / test.range)
-    slow = max(tests, key=lambda test: math.inf if test.swing is None else test.swing / test.range)
-    return CheckResult(findings=[_overshoot(subject.robot, worst), _settling(subject.robot, slow)],
-                       figures=JointLimits(tests=tests))  # fmt: skip
+    worst = max(tests, key=lambda test: or_infinite(test.overshoot) / test.range)
+    slow = max(tests, key=lambda test: or_infinite(test.swing) / test.range)
+    findings = [_overshoot(subject, worst), _settling(subject, slow)]
+    return CheckResult(findings=findings, figures=JointLimits(tests=tests))
 
 
 def _presses(robot: Robot) -> list[_Press]:
@@ -127,35 +127,68 @@ def _measured(press: _Press, q: Tensor, dt: float) -> LimitTest:
     )  # fmt: skip
 
 
-def _overshoot(robot: Robot, worst: LimitTest) -> Finding:
-    share = math.inf if worst.overshoot is None else worst.overshoot / worst.range
-    verdict, unit = graded(share, WARNS, LIMIT_SLACK), _unit(robot, worst.joint)
-    return Finding(
-        what="overshoot at a joint limit", verdict=verdict, value=worst.overshoot, unit=unit, bound=WARNS * worst.range,
+def _overshoot(subject: Subject, worst: LimitTest) -> Finding:
+    unit = _unit(subject.robot, worst.joint)
+    share = None if worst.overshoot is None else worst.overshoot / worst.range
+    return judged(
+        "overshoot at a joint limit",
+        share,
+        (WARNS, LIMIT_SLACK),
+        unit=unit,
+        scale=worst.range,
         note=f"{worst.joint} {worst.side}, {worst.effort:g} {'N m' if unit == 'rad' else 'N'}",
-        advice="" if verdict == "ok" else _advice(robot, worst.joint),
-    )  # fmt: skip
+        advice=_soft_advice(subject.robot) or _stiffer(subject, worst.joint, or_infinite(share) / WARNS),
+    )
 
 
-def _settling(robot: Robot, slow: LimitTest) -> Finding:
-    swing = math.inf if slow.swing is None else slow.swing
-    verdict = graded(swing / slow.range, BAND, math.inf if math.isfinite(swing) else 0.0)
-    return Finding(
-        what=f"swing at a limit after {SECONDS:g} s", verdict=verdict, value=slow.swing, unit=_unit(robot, slow.joint),
-        bound=BAND * slow.range, note=f"{slow.joint} {slow.side}",
-        advice="" if verdict == "ok" else _advice(robot, slow.joint),
-    )  # fmt: skip
+def _settling(subject: Subject, slow: LimitTest) -> Finding:
+    return judged(
+        f"swing at a limit after {SECONDS:g} s",
+        None if slow.swing is None else slow.swing / slow.range,
+        (BAND, math.inf),
+        unit=_unit(subject.robot, slow.joint),
+        scale=slow.range,
+        note=f"{slow.joint} {slow.side}",
+        advice=_soft_advice(subject.robot) or _damped(subject, slow.joint),
+    )
 
 
 def _unit(robot: Robot, name: str) -> str:
     return robot.spec.q_units[robot.spec.q_names.index(name)]
 
 
-def _advice(robot: Robot, name: str) -> str:
-    """Return what makes the limits of a joint hold."""
-    joint = next(joint for joint in robot.joints if joint.name == name)
+def _soft_advice(robot: Robot) -> str | None:
+    """Return what to do about springs that MuJoCo scales by inertia; None where nothing of that kind is declared."""
+    springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
+    if robot.simulator.solver != "mujoco" or not springs:
+        return None
+    return f"remove limit_ke and limit_kd of {some(springs)}: MuJoCo's own limits are stiff and damped"
+
+
+def _stiffer(subject: Subject, name: str, factor: float) -> str:
+    """Return how to make a limit hold that is passed by so many times too much."""
+    robot = subject.robot
     if robot.simulator.solver == "mujoco":
-        if joint.limit_ke is not None or joint.limit_kd is not None:
-            return f"remove limit_ke and limit_kd of {name}: MuJoCo's own limits are stiff and damped"
-        return f"declare the armature of {name}, lower its effort, or raise simulator.substeps"
-    return f"raise limit_ke and limit_kd of {name}, and simulator.substeps with them"
+        return f"{more_substeps(robot)}, declare the armature of {name}, or lower its effort"
+    stiffness = _spring(subject, name)[0]
+    return f"raise limit_ke of {name} from {stiffness:.3g} to {stiffness * factor**2:.3g}, and {_damped(subject, name)}"
+
+
+def _damped(subject: Subject, name: str) -> str:
+    """Return how to keep a joint from bouncing off its limit."""
+    robot = subject.robot
+    if robot.simulator.solver == "mujoco":
+        return f"{more_substeps(robot)}, or declare the armature of {name}"
+    stiffness, damping, inertia = _spring(subject, name)
+    critical = 2.0 * math.sqrt(stiffness * inertia)
+    return f"raise limit_kd of {name} from {damping:.3g} to about {critical:.3g} (critical damping)"
+
+
+def _spring(subject: Subject, name: str) -> tuple[float, float, float]:
+    """Return stiffness and damping of the limits of a joint, and the inertia that it moves."""
+    from neurodyn.sim.energy import EnergyMeter
+
+    link = next(link for link in subject.mechanism.links if link.joint.name == name)
+    inverse = torch.linalg.inv(EnergyMeter(subject.model).mass_matrix(subject.resting(1).q)[0])
+    dof = subject.robot.spec.qd_names.index(name)
+    return link.limit_stiffness, link.limit_damping, 1.0 / float(inverse[dof, dof])

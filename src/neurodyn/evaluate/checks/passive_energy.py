@@ -5,20 +5,19 @@ In free space, from random states, until a joint comes near a limit: what a limi
 floating base is without gravity, whose work over a long fall would hide everything else.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import Environment, State
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
-from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.evaluate.checks.records import CheckResult, Figures, finite, judged
+from neurodyn.evaluate.checks.subject import Subject, more_substeps
 from neurodyn.robots import Robot
 
 FRAMES = 100
 WARNS, FAILS = 0.05, 0.3
 """Energy gained over the greatest kinetic energy, in the median world."""
 
+_CROSSING = 0.25  # time in which a joint may cross a quarter of its range [s]
 _NEAR = 0.02  # share of its range within which a joint is near a limit
 
 
@@ -60,13 +59,15 @@ def check_passive_energy(subject: Subject) -> CheckResult:
         gain=finite(float(gain.median())), gain_p90=finite(float(gain.quantile(0.9))),
         change=finite(float((gained.gather(1, last)[:, 0] / scale).median())), frames=float(last.double().median()),
     )  # fmt: skip
-    value = math.inf if figures.gain is None else figures.gain
-    verdict, substeps = graded(value, WARNS, FAILS), robot.simulator.substeps
-    finding = Finding(
-        what="energy gained by passive motion", verdict=verdict, value=finite(100 * value), unit="% of kinetic",
-        bound=100 * WARNS, note=f"over {figures.frames:.0f} frames",
-        advice="" if verdict == "ok" else f"raise simulator.substeps from {substeps} to {2 * substeps}",
-    )  # fmt: skip
+    finding = judged(
+        "energy gained by passive motion",
+        figures.gain,
+        (WARNS, FAILS),
+        unit="%",
+        scale=100.0,
+        note=f"of the kinetic energy, over {figures.frames:.0f} frames",
+        advice=more_substeps(robot),
+    )
     return CheckResult(findings=[finding], figures=figures)
 
 
@@ -81,12 +82,13 @@ def limited(robot: Robot) -> list[tuple[int, float, float]]:
 
 
 def inside(robot: Robot, state: State) -> State:
-    """Return the states with all joints in the middle half of their range."""
-    q = state.q.clone()
+    """Return the states with limited joints in the middle half of their range, slow enough to stay."""
+    spec, q, qd = robot.spec, state.q.clone(), state.qd.clone()
     for column, lower, upper in limited(robot):
-        quarter = 0.25 * (upper - lower)
+        quarter, dof = 0.25 * (upper - lower), spec.qd_names.index(spec.q_names[column])
         q[:, column] = q[:, column].clamp(lower + quarter, upper - quarter)
-    return State(q, state.qd)
+        qd[:, dof] = qd[:, dof].clamp(-quarter / _CROSSING, quarter / _CROSSING)
+    return State(q, qd)
 
 
 def _free(robot: Robot, q: Tensor) -> Tensor:

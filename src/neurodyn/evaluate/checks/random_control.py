@@ -8,8 +8,8 @@ from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.measures import finite_worlds
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded
-from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
 from neurodyn.robots.plausible import PlausibleBounds
 
 
@@ -41,32 +41,21 @@ def check_random_control(subject: Subject) -> CheckResult:
     speeds = greatest_speeds(robot.spec, bounds, path.qd.cpu())
     whole = finite_worlds(path)
 
-    def row(what: str, warns: float, fails: float, found: list[Departure], advice: str) -> Finding:
+    def row(what: str, bounds: tuple[float, float], found: list[Departure], advice: str) -> Finding:
         share = sum(departure.trajectories for departure in found) / subject.worlds
-        verdict = graded(share, warns, fails)
-        return Finding(
-            what=what, verdict=verdict, value=100 * share, unit="%", bound=100 * warns,
-            note=found[0].words if found else "", advice="" if verdict == "ok" else advice,
-        )  # fmt: skip
+        note = found[0].words if found else ""
+        return judged(what, share, bounds, unit="%", scale=100.0, note=note, advice=advice)
 
     physical = [departure for departure in tally.departures if not departure.declared]
     declared = [departure for departure in tally.departures if departure.declared]
-    findings = [row("worlds beyond plausible bounds", 0.0, MOST_IMPLAUSIBLE, physical, _advice(subject))]
+    findings = [row("worlds beyond plausible bounds", (0.0, MOST_IMPLAUSIBLE), physical, _advice(subject))]
+    cut = "widen `range`, or narrow the gains and `sampling`"
     if declared:
-        cut = "widen `range`, or narrow the gains and `sampling`"
-        findings.append(row("worlds beyond the declared range", 0.5 * MOST_CUT, MOST_CUT, declared, cut))
+        findings.append(row("worlds beyond the declared range", (0.5 * MOST_CUT, MOST_CUT), declared, cut))
     for kind, speed in speeds.items():
-        what, over = f"greatest {kind} speed", speed.value > speed.bound
-        findings.append(
-            Finding(
-                what=what,
-                verdict="warning" if over else "ok",
-                value=finite(speed.value),
-                unit=speed.unit,
-                bound=finite(speed.bound),
-                note=speed.name,
-            )  # fmt: skip
-        )
+        what, bounds = f"greatest {kind} speed", (speed.bound, math.inf)
+        change = _advice(subject) if physical else cut
+        findings.append(judged(what, speed.value, bounds, unit=speed.unit, note=speed.name, advice=change))
     figures = RandomControl(
         worlds=subject.worlds,
         beyond=sum(departure.trajectories for departure in tally.departures),
@@ -113,9 +102,8 @@ def _advice(subject: Subject) -> str:
     robot = subject.robot
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if springs and robot.simulator.solver == "mujoco":
-        return f"remove limit_ke and limit_kd of {', '.join(springs[:3])}{' ...' if len(springs) > 3 else ''}"
+        return f"remove limit_ke and limit_kd of {some(springs)}"
     light = [joint.name for joint in robot.joints if joint.scalar and not joint.armature]
-    substeps = f"raise simulator.substeps from {robot.simulator.substeps} to {2 * robot.simulator.substeps}"
     if light:
-        return f"{substeps}, or declare the armature of {', '.join(light[:3])}{' ...' if len(light) > 3 else ''}"
-    return f"{substeps}, or lower efforts and gains"
+        return f"{more_substeps(robot)}, or declare the armature of {some(light)}"
+    return f"{more_substeps(robot)}, or lower efforts and gains"

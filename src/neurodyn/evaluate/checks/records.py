@@ -2,7 +2,7 @@
 """What checks of a robot return."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -86,16 +86,44 @@ class RobotCheck(Result, frozen=True):
             name for name, check in self.checks.items() if any(finding.verdict == "fails" for finding in check.findings)
         ]
 
-    def plain(self) -> dict[str, object]:
+    def plain(self) -> dict[str, Any]:
         """Return plain data, the verdict among them."""
         return {"verdict": self.verdict} | super().plain()
 
 
-def graded(value: float | None, warns: float, fails: float) -> Verdict:
-    """Return the verdict on a value of which less is better; None, what is not finite, fails."""
-    if value is None or not math.isfinite(value):
-        return "fails"
-    return "ok" if value <= warns else "warning" if value <= fails else "fails"
+def judged(
+    what: str,
+    value: float | None,
+    bounds: tuple[float, float],
+    *,
+    unit: str = "",
+    scale: float = 1.0,
+    note: str = "",
+    advice: str = "",
+) -> Finding:
+    """Return the row of a value of which less is better.
+
+    Args:
+        what: What was measured.
+        value: The value; None, or what is not finite, fails.
+        bounds: Values above which there is a warning, and above which the check fails.
+        unit: Unit in which value and bound are shown.
+        scale: Factor from the value to that unit, as 100 for percent.
+        note: What else there is to say.
+        advice: What to change if it is not ok.
+    """
+    warns, fails = bounds
+    known = None if value is None else finite(value)
+    verdict: Verdict = "fails" if known is None or known > fails else "warning" if known > warns else "ok"
+    return Finding(
+        what=what,
+        verdict=verdict,
+        value=None if known is None else scale * known,
+        unit=unit,
+        bound=finite(scale * warns),
+        note=note,
+        advice="" if verdict == "ok" else advice,
+    )
 
 
 def or_infinite(value: float | None) -> float:

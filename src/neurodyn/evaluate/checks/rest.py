@@ -4,8 +4,8 @@
 import math
 
 from neurodyn.core.seeds import generator
-from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, graded, or_infinite
-from neurodyn.evaluate.checks.subject import Subject
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
+from neurodyn.evaluate.checks.subject import Subject, more_substeps
 from neurodyn.evaluate.records import Result
 from neurodyn.evaluate.scenario import Scenario, passive, scenario
 from neurodyn.robots import Robot
@@ -66,9 +66,10 @@ def _settled(subject: Subject, where: Scenario) -> Rest:
 
     robot, layout = subject.robot, subject.layout
     frames, last = math.ceil(SECONDS / robot.dt), max(2, round(LAST / robot.dt))
-    state, environment = where.begin(robot, subject.few, generator(subject.seed, "check", "rest", where.name))
+    state, environment = where.begin(robot, subject.few, generator(subject.seed, "check", "rest", where.name or ""))
     path = subject.record(state, environment, passive(robot, subject.few, frames)).path
-    assert environment.ground is not None and layout is not None
+    assert environment.ground is not None
+    assert layout is not None
     depth = Clearance(layout).depth(environment.ground, path.q[:, -1].contiguous())
     qd = path.qd[:, -last:]
     jitter, speed = qd.std(1).median(0).values, qd.mean(1).abs().median(0).values
@@ -81,24 +82,15 @@ def _settled(subject: Subject, where: Scenario) -> Rest:
 
 def _depth(found: dict[str, Rest]) -> Finding:
     name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].depth))
-    verdict = graded(worst.depth, *DEEP)
-    advice = (
-        "raise material.stiffness (and material.damping with its square root), and simulator.substeps if it jitters"
-    )
-    return Finding(
-        what="depth in the ground at rest", verdict=verdict, value=worst.depth, unit="m", bound=DEEP[0], note=name,
-        advice="" if verdict == "ok" else advice,
-    )  # fmt: skip
+    advice = "raise material.stiffness, and material.damping with its square root; more substeps if it jitters then"
+    return judged("depth in the ground at rest", worst.depth, DEEP, unit="m", note=name, advice=advice)
 
 
 def _jitter(robot: Robot, found: dict[str, Rest]) -> Finding:
     name, worst = max(found.items(), key=lambda entry: or_infinite(entry[1].jitter))
-    verdict, spec = graded(worst.jitter, *JITTER), robot.spec
-    advice = f"raise simulator.substeps from {robot.simulator.substeps} to {2 * robot.simulator.substeps}"
+    advice, spec = more_substeps(robot), robot.spec
     if robot.gains is not None:
         advice += ", or lower the stiffness in gains.hold"
-    return Finding(
-        what="jitter at rest", verdict=verdict, value=worst.jitter,
-        unit=spec.qd_units[spec.qd_names.index(worst.coordinate)], bound=JITTER[0],
-        note=f"{worst.coordinate} on {name}", advice="" if verdict == "ok" else advice,
-    )  # fmt: skip
+    unit = spec.qd_units[spec.qd_names.index(worst.coordinate)]
+    note = f"{worst.coordinate} on {name}"
+    return judged("jitter at rest", worst.jitter, JITTER, unit=unit, note=note, advice=advice)

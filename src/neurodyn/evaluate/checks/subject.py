@@ -180,3 +180,13 @@ class Subject:
         from neurodyn.sim.sampling import sample_states
 
         return State(*sample_states(self.robot, worlds, generator(self.seed, "check", name)))
+
+
+def more_substeps(robot: Robot) -> str:
+    """Return the advice to halve the step."""
+    return f"raise simulator.substeps from {robot.simulator.substeps} to {2 * robot.simulator.substeps}"
+
+
+def some(names: list[str]) -> str:
+    """Return the first names of a list."""
+    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
