@@ -4,7 +4,7 @@
 from neurodyn.evaluate.checks.run import check
 from neurodyn.robots import Robot
 
-_WORLDS, _FRAMES = 32, 100
+_WORLDS, _FRAMES = 16, 60
 
 
 def why_refused(robot: Robot) -> str | None:

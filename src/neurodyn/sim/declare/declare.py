@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from neurodyn.sim.energy import EnergyMeter
 from neurodyn.sim.reference import ReferenceSimulator
 
 _SUBSTEPS = (2, 4, 8, 16)
-_ARMATURES = (1.0, 2.0, 4.0)
+_ARMATURES = (1.0, 2.0, 4.0, 8.0)
 _FRAMES_TO_RATED_SPEED = 2
 """Full effort may not take a joint to its rated speed in fewer frames."""
 
@@ -324,7 +324,10 @@ class _Draft:
     def _armatures(self) -> None:
         """Give rotor inertias where the asset has none and full effort would make the rated speed in two frames."""
         self.needed: dict[str, float] = {}
+        self.from_asset = False
         if any(joint.armature > 0 for joint in self.scalars):
+            self.needed = {joint.name: joint.armature for joint in self.scalars if joint.effort and joint.armature > 0}
+            self.from_asset = True
             self._decide("armature", "as in the asset", "it has rotor inertias")
             return
         model = build(self.robot())
@@ -351,8 +354,10 @@ class _Draft:
             )  # fmt: skip
 
     def _set_armature(self, factor: float) -> None:
+        """Declare rotor inertias, unless they are just those of the asset."""
         for entry in self.tree["joints"]:
-            if entry["name"] in self.needed:
+            entry.pop("armature", None)
+            if entry["name"] in self.needed and not (self.from_asset and factor == 1.0):
                 entry["armature"] = _round(factor * self.needed[entry["name"]])
 
     def _gains(self) -> None:
@@ -401,35 +406,51 @@ class _Draft:
         return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
 
     def _simulator(self) -> None:
-        """Raise substeps, then armatures, until the simulator passes the trial, and whoever else judges it."""
-        refused = ""
-        for factor in _ARMATURES if self.needed else (1.0,):
-            self._set_armature(factor)
-            for substeps in _SUBSTEPS:
-                self.tree["simulator"]["substeps"] = substeps
-                self.tree.pop("range", None)
-                self.trial = run_trial(self.robot())
-                self.say(f"trial with {substeps} substeps: {self.trial.text}")
-                if not self.trial.passed:
-                    continue
-                fastest = self._bounds(self.trial)
-                refused = self.accept(self.robot()) or ""
-                if not refused:
-                    self._settled(factor, fastest)
-                    return
-                self.say(f"{substeps} substeps: {refused}")
-        if not self.trial.passed:
-            raise InputError(
-                f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
-                f"{self.trial.text}; give another --dt, or check masses, efforts and limits of the asset"
-            )
-        self._settled(_ARMATURES[-1], self._bounds(self.trial))
-        self._decide("check", f"fails: {refused}", "neither substeps nor armatures mend it; see `neurodyn check`")
+        """Raise substeps until the simulator passes the trial, then both until whoever else judges it accepts."""
+        for substeps in _SUBSTEPS:
+            if self._try(1.0, substeps).passed:
+                break
+        else:
+            self._refuse()
+        first, refused = self.trial.substeps, self._refusal()
+        for factor in _ARMATURES if refused else ():
+            if self._try(factor, min(2 * first, _SUBSTEPS[-1])).passed and not (refused := self._refusal()):
+                break
+        else:
+            if refused:  # nothing helped: as it was
+                self._try(1.0, first)
+            factor = 1.0
+        self._settled(factor, self._bounds(self.trial))
+        if refused:
+            self._decide("check", f"fails: {refused}", "neither substeps nor armatures mend it; see `neurodyn check`")
+
+    def _refusal(self) -> str:
+        """Return why the simulator that passed the trial is not good enough; empty if it is."""
+        self._bounds(self.trial)
+        refused = self.accept(self.robot()) or ""
+        if refused:
+            self.say(refused)
+        return refused
+
+    def _try(self, factor: float, substeps: int) -> Trial:
+        """Run the trial with so many substeps and so much more armature."""
+        self._set_armature(factor)
+        self.tree["simulator"]["substeps"] = substeps
+        self.tree.pop("range", None)
+        self.trial = run_trial(self.robot())
+        self.say(f"trial with {substeps} substeps: {self.trial.text}")
+        return self.trial
+
+    def _refuse(self) -> NoReturn:
+        raise InputError(
+            f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
+            f"{self.trial.text}; give another --dt, or check masses, efforts and limits of the asset"
+        )
 
     def _settled(self, factor: float, fastest: float) -> None:
         """Say which simulator it became."""
-        if self.needed and factor in _ARMATURES[1:]:
-            self._decide("armature", f"{factor:g} times as much", "16 substeps were not enough without")
+        if self.needed and factor > 1.0:
+            self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
         self._decide("simulator", f"MuJoCo, {self.trial.substeps} substeps", self.trial.text)
         self._decide(
             "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
