@@ -125,3 +125,17 @@ def test_a_total_mass_that_is_no_number_is_refused(tmp_path):
     (tmp_path / "crane.xml").write_text(text)
     with pytest.raises(InputError, match="settotalmass is 'heavy'; valid: a mass in kg"):
         prepare_mjcf(tmp_path / "crane.xml")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("<worldbody>", '<worldbody><replicate count="2"/>', "<replicate> is not read; save the model"),
+        ('angle="degree"', 'coordinate="global"', "coordinate='global' is not read; valid: local"),
+    ],
+)
+def test_what_would_be_passed_over_is_refused(tmp_path, before, after, said):
+    text = CRANE.format(**{"inertial": "", "compiler": ""} | VARIANTS["degrees"])
+    (tmp_path / "crane.xml").write_text(text.replace(before, after, 1))
+    with pytest.raises(InputError, match=said):
+        prepare_mjcf(tmp_path / "crane.xml")

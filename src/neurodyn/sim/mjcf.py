@@ -10,6 +10,7 @@ from neurodyn.robots.sections import chosen
 from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
 from neurodyn.sim.urdf import parse_xml
 
+_UNREAD = ("attach", "composite", "flexcomp", "flex", "replicate")
 _PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclass")
 
 
@@ -44,9 +45,10 @@ def prepare_mjcf(
         densities: Densities of shapes by pattern of their names [kg/m^3], in place of masses and densities of the file.
 
     Raises:
-        InputError: The file is no MJCF, or lacks a locked joint.
+        InputError: The file is no MJCF, lacks a locked joint, or has elements that are not read.
     """
     root = parse_xml(path, "mujoco", "MJCF")
+    _refuse_unread(path, root)
     for actuators in root.findall("actuator"):
         root.remove(actuators)
     for ground in root.findall("worldbody"):
@@ -69,6 +71,18 @@ def prepare_mjcf(
     if meshes:
         _drop_missing_meshes(path, root)
     return PreparedMjcf(ElementTree.tostring(root, encoding="unicode"), massless, _total_mass(path, root))
+
+
+def _refuse_unread(path: Path, root: ElementTree.Element) -> None:
+    """Refuse what the importer would pass over, so that the robot were another one."""
+    for tag in _UNREAD:
+        if next(root.iter(tag), None) is not None:
+            raise InputError(
+                f"{path}: <{tag}> is not read; save the model with its bodies written out (mj_saveLastXML)"
+            )
+    for compiler in root.findall("compiler"):
+        if compiler.get("coordinate", "local") != "local":
+            raise InputError(f"{path}: coordinate={compiler.get('coordinate')!r} is not read; valid: local")
 
 
 def split_joints(root: ElementTree.Element) -> dict[str, str]:
