@@ -57,15 +57,40 @@ def choose_contact_points(robot: Robot, q: np.ndarray, budget: int = BUDGET) -> 
         q: The pose in which it stands, shape [nq].
         budget: Most points.
     """
+    best = ChosenPoints(None, None, {}, 0)
     for vertices in _VERTICES:
         candidates = _candidates(robot, q, vertices)
         if candidates is None:
-            return ChosenPoints(None, None, {}, 0)
-        layout, shapes = candidates
-        chosen, complete = _choose(shapes, layout, budget)
-        if complete or vertices == _VERTICES[-1]:
-            return _chosen(robot, shapes, chosen, vertices)
-    raise AssertionError
+            break
+        found, complete = _fitting(robot, *candidates, vertices, budget)
+        if best.layout is None or _points(found) < _points(best):
+            best = found
+        if complete:
+            break
+    return best
+
+
+def _points(chosen: ChosenPoints) -> int:
+    return 0 if chosen.layout is None else len(chosen.layout.contact_points)
+
+
+def _fitting(
+    robot: Robot, layout: ContactPointLayout, shapes: list[_Shape], vertices: int, budget: int
+) -> tuple[ChosenPoints, bool]:
+    """Return a selection within the budget, and whether it has all ends of limbs and the base.
+
+    A point within a sphere is redundant only as long as the sphere is chosen, too, so that a selection may have more
+    points than its shapes have among all.
+    """
+    allowed = budget
+    while True:
+        chosen, complete = _choose(shapes, layout, allowed)
+        result = _chosen(robot, shapes, chosen, vertices)
+        assert result.layout is not None
+        excess = len(result.layout.contact_points) - budget
+        if excess <= 0 or allowed == 0:
+            return result, complete and excess <= 0
+        allowed = max(0, allowed - excess)
 
 
 def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPointLayout, list[_Shape]] | None:
@@ -127,25 +152,21 @@ def _choose(shapes: list[_Shape], layout: ContactPointLayout, budget: int) -> tu
     for shape in shapes:
         key = (*shape.size, shape.joint in ends, shape.joint == first)
         groups.setdefault(key, []).append(shape)
-    wanted = {shape.name for shape in (*feet, base)}
+    foot_names = {foot.name for foot in feet}
 
     def rank(group: list[_Shape]) -> tuple[int, float]:
         names = {shape.name for shape in group}
-        importance = 0 if names & {foot.name for foot in feet} else 1 if base.name in names else 2
+        importance = 0 if names & foot_names else 1 if base.name in names else 2
         return importance, min(shape.lowest for shape in group)
 
-    chosen: set[str] = set()
-    used = 0
+    # A limb without its end would sink into the ground, so that ends are chosen beyond the budget, too.
+    chosen = set(foot_names)
+    used = sum(foot.count for foot in feet)
     for group in sorted(groups.values(), key=rank):
-        points = sum(shape.count for shape in group)
-        if used + points <= budget:
-            chosen |= {shape.name for shape in group}
-            used += points
-        elif (needed := [shape for shape in group if shape.name in wanted]) and used + sum(
-            shape.count for shape in needed
-        ) <= budget:
-            chosen |= {shape.name for shape in needed}
-            used += sum(shape.count for shape in needed)
-    if not chosen:  # one shape is better than none, whatever it has
-        chosen = {feet[0].name if feet else base.name}
-    return [shape for shape in shapes if shape.name in chosen], wanted <= chosen
+        for part in (group, [shape for shape in group if shape is base]):
+            more = sum(shape.count for shape in part if shape.name not in chosen)
+            if used + more <= budget:
+                chosen |= {shape.name for shape in part}
+                used += more
+                break
+    return [shape for shape in shapes if shape.name in chosen], base.name in chosen and used <= budget

@@ -141,6 +141,8 @@ def _held_joints(root: ElementTree.Element, notes: list[str]) -> list[str]:
             held.setdefault(mimic.get("joint", ""), "is mimicked, as grippers are")
         if limit is None or joint.get("type") not in ("revolute", "prismatic"):
             continue
+        if "lower" not in limit.attrib and "upper" not in limit.attrib:
+            continue  # efforts alone
         lower, upper = float(limit.get("lower", 0)), float(limit.get("upper", 0))
         if lower >= upper:
             held.setdefault(name, "has no range between its limits")

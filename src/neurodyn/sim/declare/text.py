@@ -70,6 +70,8 @@ def _comment(key: str, decisions: Mapping[str, Any]) -> str:
     decided = decisions.get(key)
     if key in ("fixed_base", "simulator") and decided is not None:
         return f"{decided.value[:1].upper()}{decided.value[1:]}: {decided.why}."
+    if key == "actuated" and "actuated" in decisions:
+        return "The asset gives no efforts: add {JOINT: greatest torque} for each drive."
     comment = _COMMENTS.get(key, "")
     if key == "joints" and (armature := decisions.get("armature")) is not None and "none" in armature.why:
         comment += f" Armatures are not: {armature.why}."
