@@ -172,6 +172,8 @@ class _Draft:
         self._armatures()
         if facts.floating and driven:
             self._gains()
+        elif driven:
+            self.tree["passive_fraction"] = 0.25
         self._simulator()
         return self.tree
 
@@ -255,6 +257,8 @@ class _Draft:
             if stands:
                 about, reach = nominal[joint.name], _ABOUT_NOMINAL if joint.kind == "revolute" else min(reach, 0.5)
                 low, high = max(low, about - reach), min(high, about + reach)
+            elif joint.kind == "revolute" and high - low > 2 * math.pi + 0.01:
+                low, high = max(low, -math.pi), min(high, math.pi)  # a turn is enough to see
             elif joint.lower is not None or joint.kind == "revolute":
                 continue  # limits, or a whole turn
             q[joint.name] = [_floor(low), -_floor(-high)] if joint.lower is None else [_up(low), -_up(-high)]

@@ -19,7 +19,7 @@ _COMMENTS = {
     "nominal": "A pose that the robot can stand in.",
     "gains": "Data are driven by a PD controller with targets about the nominal pose; `hold` holds it in evaluations.",
     "range": "Trajectories end beyond these velocities: only a simulator that has blown up gets there.",
-    "passive_fraction": "A third of the data hold the nominal pose.",
+    "passive_fraction": "Share of the data that hold the nominal pose, or without gains have no torque at all.",
 }
 _ORDER = (
     "name", "description", "asset", "fixed_base", "locked", "meshes", "joints", "actuated", "dt", "simulator",
