@@ -42,8 +42,8 @@ def init(
     from neurodyn.cli.tables.decisions import print_decisions
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate.checks.accept import why_refused
-    from neurodyn.sim.declare.contact import BUDGET
-    from neurodyn.sim.declare.declare import declare
+    from neurodyn.sim.declaration.contact import BUDGET
+    from neurodyn.sim.declaration.declare import declare
 
     if fixed_base and floating:
         raise InputError("--fixed-base and --floating contradict each other; valid: one of them, or none to guess")

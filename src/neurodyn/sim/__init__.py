@@ -8,6 +8,7 @@ from neurodyn.core.lazy import lazy
 if TYPE_CHECKING:
     from neurodyn.sim.build import build, build_world
     from neurodyn.sim.contact_points import contact_point_layout
+    from neurodyn.sim.declaration.declare import declare
     from neurodyn.sim.energy import energy
     from neurodyn.sim.fingerprint import fingerprint
     from neurodyn.sim.generate import generate
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from neurodyn.sim.sampling import sample_states, sample_torques
 
 __all__ = [
-    "ReferenceSimulator", "build", "build_world", "contact_point_layout", "energy", "fingerprint", "generate",
-    "ground_of_model", "mechanism", "render", "sample_states", "sample_torques",
+    "ReferenceSimulator", "build", "build_world", "contact_point_layout", "declare", "energy", "fingerprint",
+    "generate", "ground_of_model", "mechanism", "render", "sample_states", "sample_torques",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -9,7 +9,7 @@ from rich.table import Table
 from neurodyn.cli.console import terminal
 
 if TYPE_CHECKING:
-    from neurodyn.sim.declare.declare import Decision
+    from neurodyn.sim.declaration.declare import Decision
 
 
 def print_decisions(decisions: "Iterable[Decision]") -> None:

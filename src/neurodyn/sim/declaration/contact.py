@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.robots import ContactPointSelection, Robot
 from neurodyn.sim.build import build
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.declare.pose import point_positions
+from neurodyn.sim.declaration.pose import point_positions
 
 BUDGET = 44
 """Most contact points that a selection has; four feet, four shanks of eight corners, and a trunk."""

@@ -13,9 +13,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.robots.asset import package_folder
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.declare.contact import BUDGET
-from neurodyn.sim.declare.declare import declare
-from neurodyn.sim.declare.facts import read_facts
+from neurodyn.sim.declaration.contact import BUDGET
+from neurodyn.sim.declaration.declare import declare
+from neurodyn.sim.declaration.facts import read_facts
 
 GYMNASIUM = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 ASSETS = {

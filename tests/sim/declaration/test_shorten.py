@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neurodyn.robots.patterns import expand_keys
-from neurodyn.sim.declare.shorten import pattern_of, shortened
+from neurodyn.sim.declaration.shorten import pattern_of, shortened
 
 LEGS = [f"{leg}_{part}" for leg in ("FL", "FR", "RL", "RR") for part in ("hip", "thigh", "calf")]
 

@@ -8,7 +8,7 @@ import numpy as np
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.robots import Robot
 from neurodyn.sim.contact_points import carriers
-from neurodyn.sim.declare.facts import AssetJoint
+from neurodyn.sim.declaration.facts import AssetJoint
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.merge import compose, rotation
 

@@ -20,11 +20,11 @@ from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.bundle import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.build import build
-from neurodyn.sim.declare.contact import BUDGET, ChosenPoints, choose_contact_points
-from neurodyn.sim.declare.facts import AssetFacts, AssetJoint, read_facts
-from neurodyn.sim.declare.pose import bend_legs, full_position, lowest_point, rest_position
-from neurodyn.sim.declare.text import declaration_text
-from neurodyn.sim.declare.trial import Trial, run_trial
+from neurodyn.sim.declaration.contact import BUDGET, ChosenPoints, choose_contact_points
+from neurodyn.sim.declaration.facts import AssetFacts, AssetJoint, read_facts
+from neurodyn.sim.declaration.pose import bend_legs, full_position, lowest_point, rest_position
+from neurodyn.sim.declaration.text import declaration_text
+from neurodyn.sim.declaration.trial import Trial, run_trial
 from neurodyn.sim.energy import EnergyMeter
 from neurodyn.sim.reference import ReferenceSimulator
 
@@ -531,6 +531,3 @@ def _round(value: float) -> float:
 def _whole(value: float) -> float:
     """Round a bound up: to whole numbers, from 20 on to tens."""
     return float(math.ceil(value / 10) * 10) if value > 20 else float(max(1, math.ceil(value)))
-
-
-__all__ = ["Decision", "Declaration", "declare"]
