@@ -13,7 +13,9 @@ import torch
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict
+from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
+from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.sim.build import build
 from neurodyn.sim.declare.assets import copy_asset
@@ -31,6 +33,7 @@ _FRAMES_TO_RATED_SPEED = 2
 """Full effort may not take a joint to its rated speed in fewer frames."""
 
 _ABOUT_NOMINAL = 0.5  # rad; positions of data lie so far about the nominal pose of a robot that stands
+_STILL = 0.5  # rad/s; joints of a robot that stands are slower
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # of data, where the asset says nothing [rad/s, m/s]
 
 
@@ -155,7 +158,9 @@ class _Draft:
         self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
         if not driven:
             self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
-        self.tree["nominal"] = {joint.name: rest_position(joint) for joint in self.scalars} if self.stands else {}
+        self.tree["nominal"] = (
+            {joint.name: round(rest_position(joint), 3) for joint in self.scalars} if self.stands else {}
+        )
         if self.stands:
             self._stand()
         self._ranges()
@@ -189,9 +194,7 @@ class _Draft:
             nominal = bend_legs(model, self.robot(), chosen.layout, self.facts.joints, nominal)
             self.tree["nominal"] = nominal
             chosen = self._points(nominal)
-        assert chosen.selection is not None and chosen.layout is not None
-        self._contact(chosen)
-        self.layout = chosen.layout
+        self.layout = self._contact(chosen)
         model = build(self.robot())
         q = full_position(self.robot(), nominal)
         self.height = -float(lowest_point(model, self.robot(), self.layout, q[None])[0])
@@ -209,9 +212,11 @@ class _Draft:
             chosen = choose_contact_points(self.robot(), q, self.budget)
         return chosen
 
-    def _contact(self, chosen: ChosenPoints) -> None:
+    def _contact(self, chosen: ChosenPoints) -> ContactPointLayout:
+        """Declare the chosen contact points, and the grounds that they can touch."""
         selection, layout = chosen.selection, chosen.layout
-        assert selection is not None and layout is not None
+        assert selection is not None
+        assert layout is not None
         points = {"shapes": list(selection.shapes), "vertices": selection.vertices, "distinct": selection.distinct}
         default = ContactPointSelection()
         self.tree["contact_points"] = {
@@ -233,6 +238,7 @@ class _Draft:
             "contact_points", f"{len(layout.contact_points)} on {on}",
             f"ends of limbs first, at most {self.budget}; {chosen.left_out} shapes left out",
         )  # fmt: skip
+        return layout
 
     def _ranges(self) -> None:
         """Ranges of states for data and for evaluation."""
@@ -241,8 +247,7 @@ class _Draft:
         lifted = self._vertical() if stands and not self.facts.floating else None
         for joint in self.scalars:
             reach = math.pi if joint.kind == "revolute" else 1.0
-            low, high = (joint.lower, joint.upper) if joint.lower is not None else (-reach, reach)
-            assert low is not None and high is not None
+            low, high = (_least(joint), _most(joint)) if joint.lower is not None else (-reach, reach)
             if stands:
                 about, reach = nominal[joint.name], _ABOUT_NOMINAL if joint.kind == "revolute" else min(reach, 0.5)
                 low, high = max(low, about - reach), min(high, about + reach)
@@ -347,19 +352,49 @@ class _Draft:
                 entry["armature"] = _round(factor * self.needed[entry["name"]])
 
     def _gains(self) -> None:
-        """A PD controller that stays stable although its torque is held for a frame."""
+        """A PD controller that holds the nominal pose although its torque is held for a frame."""
         model, robot, dt = build(self.robot()), self.robot(), self.tree["dt"]
         q = torch.tensor(full_position(robot, self.tree["nominal"])).float()[None]
         inertia = 1.0 / torch.linalg.inv(EnergyMeter(model).mass_matrix(q))[0].diagonal()
-        driven = [index for index in robot.spec.control_dofs]
-        least, effort = float(inertia[driven].min()), float(np.median(list(self.tree["actuated"].values())))
-        kp = _round(min(1.2 * effort, 0.3 * least / dt**2))
-        kd = _round(min(0.3 * least / dt, 2.0 * 0.7 * math.sqrt(kp * least)))
+        least = float(inertia[list(robot.spec.control_dofs)].min())
+        effort = float(np.median(list(self.tree["actuated"].values())))
+        kp = min(1.2 * effort, 0.3 * least / dt**2)
+        kd = min(0.3 * least / dt, 1.4 * math.sqrt(kp * least))
+        tried = [
+            (_round(more * kp), _round(damped * kd)) for more in (1.0, 1.5, 2.0, 3.0) for damped in (1.0, 2.0, 4.0)
+        ]
+        height, upright, speed = self._hold(tried)
+        stands = (upright > 0.9) & (height > 0.7 * self.height)
+        best = next(iter(torch.nonzero(stands & (speed < _STILL)).flatten().tolist()), None)
+        best = int((stands * height).argmax()) if best is None else best
+        kp, kd = tried[best]
         self.tree["gains"] = {
             "kp": [_round(0.3 * kp), kp], "kd": [_round(0.2 * kd), kd], "spread": 0.5, "hold": [kp, kd],
         }  # fmt: skip
         self.tree["passive_fraction"] = 0.33
-        self._decide("gains", f"kp {kp:g}, kd {kd:g}", "stable though held for a frame; about full effort at 1 rad")
+        after = f"base at {float(height[best]):.2f} of {self.height:.2f} m"
+        self._decide(
+            "gains", f"kp {kp:g}, kd {kd:g}",
+            f"{'hold' if bool(stands[best]) else 'do not hold'} the nominal pose for 2 s: {after}",
+        )  # fmt: skip
+
+    def _hold(self, gains: list[tuple[float, float]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Hold the nominal pose on flat ground for two seconds with several gains.
+
+        Returns:
+            Height of the base [m], cosine of its tilt, and greatest velocity of a joint, shapes [gains].
+        """
+        robot, worlds = self.robot(), len(gains)
+        q = torch.tensor(full_position(robot, self.tree["nominal"])).float().expand(worlds, -1).clone()
+        q[:, 2], qd = self.height, torch.zeros(worlds, robot.spec.nv)
+        simulator = ReferenceSimulator(robot, worlds, scene=robot.named_ground("flat"))
+        target, effort = torch.tensor(robot.nominal_q()), torch.tensor(list(robot.actuated.values()))
+        kp, kd = torch.tensor(gains)[:, :1], torch.tensor(gains)[:, 1:]
+        for _ in range(round(2.0 / robot.dt)):
+            torque = pd_torque(robot.spec, q, qd, target.expand(worlds, -1), kp, kd)
+            q, qd = simulator.step(q, qd, torch.clamp(torque, -effort, effort))
+        upright = 1.0 - 2.0 * (q[:, 3] ** 2 + q[:, 4] ** 2)
+        return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
 
     def _simulator(self) -> None:
         """Raise substeps, then armatures, until the simulator passes a trial; then set velocity bounds by it."""
@@ -371,20 +406,21 @@ class _Draft:
                 f"{self.facts.path}: no simulator can be learned from: with {trial.substeps} substeps {trial.text}; "
                 "give another --dt, or check masses, efforts and limits of the asset"
             )
-        self._decide("simulator", f"mujoco, {trial.substeps} substeps", trial.text)
+        self._decide("simulator", f"MuJoCo, {trial.substeps} substeps", trial.text)
         names, rated = self.robot().spec.qd_names, {joint.name: joint.velocity for joint in self.scalars}
+        kinds = {joint.name: joint.kind for joint in self.scalars}
         speed = dict(zip(names, trial.speed.tolist(), strict=True))
         groups: dict[Any, float] = {}
         for name in names:
-            key = _sort(name, rated)
+            key = (_sort(name, rated), kinds.get(name))
             groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated.get(name) or 0.0))
-        self.tree["range"] = {"qd": {name: _symmetric(_whole(groups[_sort(name, rated)])) for name in names}}
+        self.tree["range"] = {
+            "qd": {name: _symmetric(_whole(groups[_sort(name, rated), kinds.get(name)])) for name in names}
+        }
         fastest = max(speed[joint.name] for joint in self.scalars) if self.scalars else 0.0
         self._decide(
             "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, and three times the rated speed"
         )
-        if "gains" in self.tree:
-            self._drop()
 
     def _first_passing(self, factors: tuple[float, ...]) -> Trial:
         trial = None
@@ -400,26 +436,6 @@ class _Draft:
                     return trial
         assert trial is not None
         return trial
-
-    def _drop(self) -> None:
-        """Hold the nominal pose on flat ground for two seconds."""
-        robot = self.robot()
-        q = torch.tensor(full_position(robot, self.tree["nominal"])).float()[None]
-        q[0, 2] = self.height
-        qd = torch.zeros(1, robot.spec.nv)
-        simulator = ReferenceSimulator(robot, 1, scene=robot.named_ground("flat"))
-        target, (kp, kd) = torch.tensor(robot.nominal_q())[None], robot.gains.hold if robot.gains else (0.0, 0.0)
-        effort = torch.tensor(list(robot.actuated.values()))
-        dofs = list(robot.spec.control_dofs)
-        for _ in range(round(2.0 / robot.dt)):
-            torque = kp * (target - q[:, [dof + 1 for dof in dofs]]) - kd * qd[:, dofs]
-            q, qd = simulator.step(q, qd, torch.clamp(torque, -effort, effort))
-        upright = 1 - 2 * float(q[0, 3] ** 2 + q[0, 4] ** 2)
-        stands = upright > 0.8 and float(q[0, 2]) > 0.6 * self.height
-        self._decide(
-            "standing", f"{'yes' if stands else 'no'}: base at {float(q[0, 2]):.2f} m after 2 s",
-            "nominal pose, held by the gains, on flat ground",
-        )  # fmt: skip
 
 
 def _joint_entry(joint: AssetJoint) -> dict[str, Any]:

@@ -246,11 +246,14 @@ def _mjcf_efforts(path: Path, notes: list[str]) -> dict[str, float]:
     """Return the greatest torque or force of each driven joint of an MJCF, as MuJoCo compiles it."""
     import mujoco
 
+    mujoco.set_mju_user_warning(notes.append)  # otherwise it writes a file wherever it runs
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         notes.append(f"MuJoCo itself cannot compile it, so that actuators are unknown: {error}")
         return {}
+    finally:
+        mujoco.set_mju_user_warning(None)
     efforts: dict[str, float] = {}
     for index in range(model.nu):
         name = model.joint(int(model.actuator_trnid[index, 0])).name

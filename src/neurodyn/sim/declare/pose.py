@@ -107,7 +107,8 @@ def _within(joint: AssetJoint, value: float) -> float:
 
 def _axis(model: Any, robot: Robot, pose: dict[str, float], index: int) -> np.ndarray:
     """Return the axis of a joint in world axes."""
-    joint = [i for i, body in enumerate(model.joint_child.numpy()) if carriers(model, robot).get(int(body)) == index][0]
+    carrier = carriers(model, robot)
+    joint = next(i for i, body in enumerate(model.joint_child.numpy()) if carrier.get(int(body)) == index)
     axis = model.joint_axis.numpy()[int(model.joint_qd_start.numpy()[joint])]
     child = model.joint_X_c.numpy()[joint]
     turned = compose(_body_poses(model, robot, full_position(robot, pose)[None])[0][index], child.astype(float))

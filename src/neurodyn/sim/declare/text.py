@@ -22,10 +22,17 @@ _COMMENTS = {
     "passive_fraction": "A third of the data hold the nominal pose.",
 }
 _ORDER = (
-    "name", "description", "asset", "fixed_base", "locked", "meshes", "joints", "actuated", "dt", "simulator", "material",
-    "colliders", "contact_points", "grounds", "ground", "ground_sampling", "nominal", "gains", "sampling", "reset",
-    "range", "passive_fraction",
+    "name", "description", "asset", "fixed_base", "locked", "meshes", "joints", "actuated", "dt", "simulator",
+    "material", "colliders", "contact_points", "grounds", "ground", "ground_sampling", "nominal", "gains", "sampling",
+    "reset", "range", "passive_fraction",
 )  # fmt: skip
+
+
+class _WithoutAnchors(yaml.SafeDumper):
+    """Writes a value that occurs twice twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> str:
@@ -62,7 +69,7 @@ def declaration_text(tree: Mapping[str, Any], decisions: Mapping[str, Any]) -> s
 def _comment(key: str, decisions: Mapping[str, Any]) -> str:
     decided = decisions.get(key)
     if key in ("fixed_base", "simulator") and decided is not None:
-        return f"{decided.value[0].upper()}{decided.value[1:]}: {decided.why}."
+        return f"{decided.value[:1].upper()}{decided.value[1:]}: {decided.why}."
     comment = _COMMENTS.get(key, "")
     if key == "joints" and (armature := decisions.get("armature")) is not None and "none" in armature.why:
         comment += f" Armatures are not: {armature.why}."
@@ -99,5 +106,7 @@ def _grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _flow(value: Any) -> str:
     """Return a value as YAML in one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
+    text = yaml.dump(
+        value, Dumper=_WithoutAnchors, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True
+    )
     return text.strip().removesuffix("...").strip()
