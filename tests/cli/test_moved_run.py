@@ -15,7 +15,11 @@ from tests.robots.own_robots import write_arm
 pytest.importorskip("newton")
 
 
-@pytest.fixture(scope="module", params=["urdf", "mjcf"])
+BOTH = pytest.mark.parametrize("moved", ["urdf", "mjcf"], indirect=True)
+ONE = pytest.mark.parametrize("moved", ["urdf"], indirect=True)
+
+
+@pytest.fixture(scope="module")
 def moved(request, tmp_path_factory) -> tuple[Path, Path]:
     """A run and its data after the folder of the robot was deleted and the run moved."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -30,6 +34,7 @@ def moved(request, tmp_path_factory) -> tuple[Path, Path]:
     return folder / "elsewhere", data
 
 
+@BOTH
 def test_the_run_carries_its_robot(moved):
     run, _ = moved
     assert robot_of(run) == str(run.resolve() / "robot")
@@ -39,6 +44,7 @@ def test_the_run_carries_its_robot(moved):
     assert "made" not in (run / "model" / "spec.json").read_text()
 
 
+@ONE
 def test_a_moved_run_is_evaluated_beside_its_simulator(moved, tmp_path):
     call("evaluate", moved[0], "--rollouts", 4, "--horizon", 5, "--json", tmp_path / "errors.json")
     found = json.loads((tmp_path / "errors.json").read_text())
@@ -48,6 +54,7 @@ def test_a_moved_run_is_evaluated_beside_its_simulator(moved, tmp_path):
     assert "elsewhere/robot" in page.read_text()  # the commands that repeat it
 
 
+@BOTH
 def test_a_moved_run_is_fine_tuned_and_the_new_run_moves_too(moved, tmp_path):
     run, data = moved
     call("finetune", run, "--data", data, "--out", tmp_path / "tuned", "--steps", 2)
@@ -56,10 +63,12 @@ def test_a_moved_run_is_fine_tuned_and_the_new_run_moves_too(moved, tmp_path):
     assert load(tmp_path / "again").robot is not None
 
 
+@BOTH
 def test_a_moved_run_is_recorded(moved):
     assert record_run(moved[0], seconds=0.1).robot.name == "my-arm"
 
 
+@ONE
 def test_a_moved_world_model_is_evaluated_and_exported(moved, tmp_path):
     run, data = moved
     world = run.with_name("elsewhere-world")
@@ -69,6 +78,7 @@ def test_a_moved_world_model_is_evaluated_and_exported(moved, tmp_path):
     assert (tmp_path / "arm.onnx").is_file()
 
 
+@ONE
 def test_data_are_trained_on_with_the_carried_robot(moved, tmp_path):
     run, data = moved
     call("train", run / "robot", "--data", data, "--out", tmp_path / "new", "--net", "mlp", "--steps", 2)

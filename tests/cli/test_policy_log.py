@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from neurodyn.cli.main import run
+from neurodyn.core import artifacts
 from neurodyn.data.store import Store
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.network import PolicyNetwork
@@ -17,9 +18,13 @@ pytest.importorskip("rsl_rl")
 
 
 def _policy(folder: Path, task: str = "anymal-velocity") -> Path:
-    network = NetworkSettings(hidden=(4,))
-    config = policy_config(load(task), network)
-    save_policy(folder, config, PolicyNetwork(len(config.observations), len(config.actions), network, config.limit))
+    """Write a policy whose actions are all zero."""
+    settings = NetworkSettings(hidden=(4,))
+    config = policy_config(load(task), settings)
+    network = PolicyNetwork(len(config.observations), len(config.actions), settings, config.limit)
+    for weights in network.requires_grad_(False).parameters():
+        weights.zero_()
+    save_policy(folder, config, network)
     return folder
 
 
@@ -27,7 +32,7 @@ def test_a_log_is_written_as_a_store_and_as_rows(tmp_path: Path) -> None:
     pytest.importorskip("newton")
     out, rows = tmp_path / "log.h5", tmp_path / "log.csv"
     given = ["policy", "log", str(_policy(tmp_path / "still")), "--out", str(out), "--csv", str(rows)]
-    # Without noise a network without training hardly moves, so that nobody falls and all episodes are as declared.
+    # Without noise it stands still, so that nobody falls and all episodes are as long as declared.
     assert run([*given, "--transitions", "1000", "--worlds", "2", "--noise", "0"]) == 0
     store = Store.open(out)
     assert store.header.spec.control_kind == "target"
@@ -47,6 +52,10 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["policy", "log", *out], "no policy given; expected at least one folder"),
         (["policy", "log", str(tmp_path / "none"), *out], "is no folder; expected a folder written by"),
         (["policy", "log", velocity, cartpole, *out], "valid: one or more policies for one task"),
+        (["policy", "log", "random", *out], "--task is missing; 'random' alone does not say which task it acts in"),
+        (["policy", "log", cartpole, "--task", "ant-run", *out], "valid: one or more policies for one task"),
+        (["policy", "log", velocity, *out, "--csv", "rows.csv", "--coordinates"], "valid: --csv or --coordinates"),
+        (["policy", "log", "pretrained-policy:none", *out], "no pretrained policy 'none'; valid: "),
         (["policy", "log", cartpole, *out, "--csv", "rows.csv"], "robot 'cartpole' declares no rows to log"),
         (["import", str(bad), *rows, "--robot", "anymal-c"], "row 0 has 3 columns; valid: 66 (state 45, action 12"),
         (["import", str(bad), *rows, "--robot", "cartpole"], "robot 'cartpole' declares no rows"),
@@ -58,3 +67,32 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert message in complaint
         assert "\n" not in complaint
     assert not (tmp_path / "log.h5").exists()
+
+
+def test_a_robot_without_rows_logs_coordinates_and_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("newton")
+    out = tmp_path / "log.h5"
+    given = ["policy", "log", "random", str(_policy(tmp_path / "still", "cartpole-swingup")), "--out", str(out)]
+    assert run([*given, "--transitions", "50", "--worlds", "2"]) == 0
+    assert "return of random, noise included" in capsys.readouterr().out
+    store = Store.open(out)
+    assert store.header.groups[0] == "random"
+    assert store.header.fingerprint is not None
+    assert run(["inspect", str(out), "--plot", str(tmp_path / "plot.png")]) == 0
+    shown = capsys.readouterr().out
+    assert "reward of a frame" in shown
+    assert "mean return of random" in shown
+
+
+def test_a_policy_that_ships_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("newton")
+    monkeypatch.setattr(artifacts, "_POLICY_ROOT", tmp_path / "shipped")
+    _policy(tmp_path / "shipped" / "swing", "cartpole-swingup")
+    assert artifacts.pretrained_policy_names() == ["swing"]
+    json = tmp_path / "result.json"
+    monkeypatch.chdir(tmp_path)
+    given = ["policy", "evaluate", "pretrained-policy:swing", "--dynamics", "analytic", "--episodes", "2"]
+    assert run([*given, "--json", str(json)]) == 0
+    (result,) = artifacts.read_json(json)["results"]
+    assert result["implausible"] == 0.0
+    assert not (tmp_path / "shipped" / "swing" / "report.html").exists()  # what ships is not written to

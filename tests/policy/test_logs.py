@@ -3,18 +3,27 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
+from neurodyn.data.inspection import inspect_store
 from neurodyn.data.readers import read_rows, write_rows
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.interface import State
+from neurodyn.dynamics.same_robot import require_same_simulator
+from neurodyn.evaluate import evaluate
+from neurodyn.learn import train
 from neurodyn.multibody.pd import pd_torque
+from neurodyn.policy.environment import home_ground
 from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout
+from neurodyn.robots.sections import Ranges
+from neurodyn.tasks import load as load_task
 from neurodyn.tasks.anymal_velocity import KD, KP, AnymalVelocity
 from neurodyn.tasks.cartpole import CartpoleSwingUp
 
@@ -33,7 +42,7 @@ def _still(observation: torch.Tensor) -> torch.Tensor:
 def _rolling_over(observation: torch.Tensor) -> torch.Tensor:
     """Stretch the legs of one side and fold those of the other."""
     action = torch.zeros(len(observation), 12)
-    action[:, [1, 7]], action[:, [2, 8]] = 4.0, -4.0
+    action[:, [1, 7]], action[:, [2, 8]] = 2.0, -2.0
     return action
 
 
@@ -85,8 +94,6 @@ def test_failures_end_episodes_and_time_limits_complete_them(recorded: tuple[Log
 
 
 def test_a_log_survives_the_way_through_rows(recorded: tuple[LogSummary, Store], tmp_path: Path) -> None:
-    import msgspec
-
     _, store = recorded
     layout = msgspec.structs.replace(row_layout(_Short()), time_out=True, episode_length=None)
     write_rows(store, tmp_path / "rows.csv", layout)
@@ -118,8 +125,89 @@ def test_a_bolted_robot_logs_joints_and_the_torques_that_moved_them(tmp_path: Pa
     store = Store.open(tmp_path / "log.h5")
     assert summary.transitions == store.transitions
     assert store.header.spec == dynamics.spec
+    assert store.header.source == "teacher"
+    assert store.reward is not None
+    assert store.reward.min() < store.reward.max()
     for episode in range(len(store.table)):
         q, qd, control = (torch.from_numpy(x.copy()) for x in store.episode(episode))
         if len(control):
             after = dynamics.rollout(State(q[:-1], qd[:-1]), control[:, None])  # every frame on its own
             np.testing.assert_allclose(after.qd[:, 1], qd[1:], atol=1e-3)
+
+
+class _Brief(AnymalVelocity):
+    frames = 12
+
+
+@pytest.fixture(scope="module")
+def coordinates(tmp_path_factory: pytest.TempPathFactory) -> tuple[LogSummary, Store]:
+    out, task = tmp_path_factory.mktemp("coordinates") / "log.h5", _Brief()
+    behaviours = [Behaviour("still", _still), Behaviour("random")]
+    summary = record_log(
+        task, AnalyticDynamics(task.declaration()), behaviours, out, transitions=40, worlds=4, noise=0.0,
+        coordinates=True,
+    )  # fmt: skip
+    return summary, Store.open(out)
+
+
+def test_coordinates_are_what_the_simulator_computes_from_the_torques(coordinates: tuple[LogSummary, Store]) -> None:
+    summary, store = coordinates
+    task = _Brief()
+    robot = task.declaration()
+    spec = store.header.spec
+    assert not robot.spec.differences(spec)
+    assert spec.contacts == tuple(robot.contacts)
+    assert store.header.contact_points is not None
+    assert store.header.mechanism is not None
+    assert store.header.scene == robot.named_ground()
+    np.testing.assert_array_equal(store.ground, np.tile([0, 0, 0, 0, 0, 0, 1], (len(store.table), 1)))
+    require_same_simulator(robot, store)
+    dynamics = AnalyticDynamics(robot)
+    still = np.flatnonzero((store.group == 0) & (store.lengths > 0))
+    for episode in still:
+        q, qd, torque = (torch.from_numpy(x.copy()) for x in store.episode(int(episode)))
+        after = dynamics.rollout(State(q[:-1], qd[:-1]), torque[:, None], home_ground(task))
+        np.testing.assert_allclose(after.q[:, 1], q[1:], atol=1e-3)
+    returns = store.returns
+    assert returns is not None
+    for number, name in enumerate(store.header.groups):
+        assert summary.returns[name] == pytest.approx(returns[store.group == number].mean(), rel=1e-5)
+
+
+def test_random_actions_differ_between_worlds_and_repeat_by_seed(coordinates: tuple[LogSummary, Store]) -> None:
+    _, store = coordinates
+    first = [store.episode(int(e))[2][:1] for e in np.flatnonzero((store.group == 1) & (store.lengths > 0))]
+    assert len(np.unique(np.concatenate(first), axis=0)) == len(first) > 1
+
+
+def test_what_breaks_down_is_not_logged_and_has_its_own_end(tmp_path: Path) -> None:
+    class Bounded(CartpoleSwingUp):
+        frames = 60
+
+        def declaration(self):
+            return msgspec.structs.replace(super().declaration(), range=Ranges(qd={"slider": (-2.0, 2.0)}))
+
+    task = Bounded()
+    push = Behaviour("push", lambda seen: torch.ones(len(seen), 1))
+    out = tmp_path / "log.h5"
+    summary = record_log(
+        task, AnalyticDynamics(task.declaration()), [push], out, transitions=8, worlds=4, noise=0.0
+    )  # fmt: skip
+    store = Store.open(out)
+    assert summary.implausible == summary.failed == 1.0
+    assert set(store.status.tolist()) == {Status.OUT_OF_RANGE}
+    assert np.abs(store.qd[:, 0]).max() <= 2.0 * (1 + 1e-5)
+
+
+def test_a_log_is_data_like_those_that_are_generated(tmp_path: Path) -> None:
+    task = load_task("cartpole-swingup")
+    out, run = tmp_path / "log.h5", tmp_path / "run"
+    record_log(
+        task, AnalyticDynamics(task.declaration()), [Behaviour("random")], out, transitions=1200, worlds=4, noise=0.0
+    )  # fmt: skip
+    train("cartpole", out, run, steps=20, seed=0)
+    result = evaluate(run, data=str(out), horizon=5, rollouts=8)
+    assert 0 < result.about.rollouts <= 16
+    rewards = inspect_store(Store.open(out))["rewards"]
+    assert rewards["groups"]["random"] == pytest.approx(rewards["return"]["mean"])
+    assert load_model(run).training_range is not None

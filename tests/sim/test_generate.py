@@ -226,3 +226,16 @@ def test_more_than_the_disk_holds_is_refused_at_once(cartpole, tmp_path):
     with pytest.raises(InputError, match=r"need .* GB and .* GB are free; give fewer transitions"):
         generate(cartpole, transitions=10**14, out=tmp_path / "data.h5")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ground_and_a_share_of_resets_replace_those_of_the_robot(tmp_path):
+    robot = robots.load("ant")
+    out = tmp_path / "flat.h5"
+    generate(robot, transitions=80, worlds=8, frames=10, out=out, ground="flat", reset_fraction=1.0)
+    store = Store.open(out)
+    assert store.header.scene == robot.grounds["flat"]
+    assert np.abs(store.control).max() == 0.0
+    for wrong, words in (({"ground": "moon"}, "no ground 'moon'"), ({"reset_fraction": 2.0}, "reset_fraction is 2")):
+        with pytest.raises(InputError, match=words):
+            generate(robot, transitions=8, out=tmp_path / "none.h5", **wrong)
+        assert not (tmp_path / "none.h5").exists()

@@ -16,15 +16,15 @@ def export(
     """Write a model, or a policy, as an ONNX file that says what its inputs and outputs are.
 
     Args:
-        run: Run directory, pretrained:NAME, or the folder of a policy.
+        run: Run directory, pretrained:NAME, the folder of a policy, or pretrained-policy:NAME.
         out: File to write; by default model.onnx in the run directory, policy.onnx in that of a policy, or NAME.onnx
-            here for a pretrained model.
+            here for what is pretrained.
     """
-    from neurodyn.core.artifacts import PRETRAINED, require_writable
+    from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
-    is_policy = (Path(run) / "policy.safetensors").is_file()
-    if out is None and run.startswith(PRETRAINED):
-        out = Path(f"{run.removeprefix(PRETRAINED)}.onnx")
+    is_policy = run.startswith(PRETRAINED_POLICY) or (Path(run) / "policy.safetensors").is_file()
+    if out is None and run.startswith((PRETRAINED, PRETRAINED_POLICY)):
+        out = Path(f"{run.partition(':')[2]}.onnx")
     path = out if out is not None else Path(run) / ("policy.onnx" if is_policy else "model.onnx")
     if is_policy:
         from neurodyn.policy.export import export_policy

@@ -20,6 +20,9 @@ def generate(
     worlds: int = 512,
     seed: int = 0,
     passive_fraction: float | None = None,
+    reset_fraction: float | None = None,
+    ground: str | None = None,
+    frames: int | None = None,
     resume: tyro.conf.FlagCreatePairsOff[bool] = False,
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> None:
@@ -35,6 +38,9 @@ def generate(
         seed: Seed of states, grounds and torques.
         passive_fraction: Fraction of trajectories without torque, or held at the nominal pose where the robot has a
             controller; by default the robot's own.
+        reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
+        ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
+        frames: Length of a trajectory; by default the robot's own.
         resume: Go on from an interrupted run with the same settings.
         overwrite: Replace a finished file.
     """
@@ -55,6 +61,9 @@ def generate(
             worlds=worlds,
             seed=seed,
             passive_fraction=passive_fraction,
+            reset_fraction=reset_fraction,
+            ground=ground,
+            frames=frames,
             resume=resume,
             overwrite=overwrite,
             begun=lambda header: _announce(declared, header),

@@ -10,7 +10,7 @@ from neurodyn.cli.main import Verb
 from neurodyn.core.registry import Registry
 
 _Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-_Policy = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
+_Policy = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
 
 
 def train(
@@ -97,10 +97,10 @@ def play(
     """Record what a policy does in some dynamics, beside others from the same start.
 
     Args:
-        policy: Folder of a policy.
+        policy: Folder of a policy, or pretrained-policy:NAME.
         dynamics: Where it acts: analytic, a run directory, or pretrained:NAME.
         beside: Where it also acts; by default the simulator, or in the simulator a second start.
-        out: File to write; by default POLICY/play.html.
+        out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
         format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
         seconds: Length; by default that of an episode, at most 10 s.
         seed: Seed of starts and commands.
@@ -114,7 +114,7 @@ def play(
     require_learner()
     from neurodyn.policy.play import record_policy
 
-    path = policy / f"play.{format or 'html'}" if out is None else out
+    path = _default_output(policy, format or "html") if out is None else out
     kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
     kind = format or kinds.get(path.suffix.lower().removeprefix("."))
     if kind is None:
@@ -140,7 +140,7 @@ def evaluate(
     """Measure the return of a policy in dynamics, and how far these are apart.
 
     Args:
-        policy: Folder of a policy.
+        policy: Folder of a policy, or pretrained-policy:NAME.
         dynamics: Where it acts: analytic, a run directory, or pretrained:NAME; give the flag once for each. By default
             the simulator, and what it was trained in.
         episodes: Number of episodes in each.
@@ -150,7 +150,7 @@ def evaluate(
         json: File for the result as JSON.
     """
     from neurodyn.cli.tables.results import print_policy
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
@@ -163,7 +163,17 @@ def evaluate(
     if json is not None:
         write_json(json, result.plain())
         print(f"figures: {json}")
-    print(f"report: {write_policy_report(policy, result, starts=starts)}")
+    if not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
+        print(f"report: {write_policy_report(Path(policy), result, starts=starts)}")
+
+
+def _default_output(policy: str, suffix: str) -> Path:
+    """Return where a recording of a policy goes: into its folder, or here for what ships with the package."""
+    from neurodyn.core.artifacts import PRETRAINED_POLICY
+
+    if policy.startswith(PRETRAINED_POLICY):
+        return Path(f"play-{policy.removeprefix(PRETRAINED_POLICY)}.{suffix}")
+    return Path(policy) / f"play.{suffix}"
 
 
 ACTIONS: Registry[Verb] = Registry(
@@ -171,8 +181,13 @@ ACTIONS: Registry[Verb] = Registry(
     train=Verb("Train a policy by PPO in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
     play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
     evaluate=Verb("Measure the return of a policy in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
+    **{
+        "import": Verb(
+            "Write a policy that somebody else trained (rl_games) as one of ours.", "neurodyn.cli.policy_import:import_"
+        )
+    },
     log=Verb(
-        "Record what several policies of one task do in the simulator, as the robot itself would log it.",
+        "Record what several policies of one task do in the simulator, with rewards and ends.",
         "neurodyn.cli.policy_log:log",
     ),
 )

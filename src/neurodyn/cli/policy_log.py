@@ -8,7 +8,7 @@ import tyro
 
 
 def log(
-    policies: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICIES")],
+    policies: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICIES")],
     /,
     *,
     out: Path,
@@ -17,17 +17,25 @@ def log(
     noise: float = 0.5,
     seed: int = 0,
     csv: Path | None = None,
+    coordinates: bool = False,
+    task: str | None = None,
 ) -> None:
-    """Record what several policies of one task do in the simulator, as the robot itself would log it.
+    """Record what several policies of one task do in the simulator, with rewards and ends.
+
+    A robot that declares rows logs those, as the robot itself would; any other logs generalised coordinates and
+    torques, as `generate` does.
 
     Args:
-        policies: Folders of policies; each makes as many episodes as the others.
+        policies: Folders of policies, pretrained-policy:NAME, or "random" for uniformly random actions; each makes as
+            many episodes as the others.
         out: File to write (.h5).
         transitions: Least number of transitions.
         worlds: Episodes that are made at once.
         noise: Greatest standard deviation of the noise on actions; each episode has its own.
         seed: Seed of starts, commands, pushes and noise.
         csv: File for the same as headerless rows, in the layout that the robot declares.
+        coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
+        task: Name of the task, where "random" is the only policy.
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.core.artifacts import require_writable
@@ -38,29 +46,33 @@ def log(
 
     require_learner()
     from neurodyn.policy.artifact import load_policy
-    from neurodyn.policy.logs import Behaviour, record_log, row_layout
+    from neurodyn.policy.logs import RANDOM, Behaviour, record_log, row_layout
     from neurodyn.policy.resolve import ANALYTIC, open_dynamics
     from neurodyn.tasks import load
 
     if not policies:
         raise InputError("no policy given; expected at least one folder written by `neurodyn policy train`")
+    if csv is not None and coordinates:
+        raise InputError("--csv writes the rows that a robot declares; valid: --csv or --coordinates")
     require_writable(out, csv)
-    opened = [(str(path), *load_policy(path)) for path in policies]
-    tasks = {config.task for _, config, _ in opened}
+    networks = {name: load_policy(name) for name in policies if name != RANDOM}
+    tasks = {config.task for config, _ in networks.values()} | ({task} if task else set())
+    if not tasks:
+        raise InputError(f"--task is missing; {RANDOM!r} alone does not say which task it acts in; give --task TASK")
     if len(tasks) != 1:
         raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
-    task = load(tasks.pop())
-    layout = None if csv is None else row_layout(task)
-    behaviours = [Behaviour(name, network) for name, _, network in opened]
+    wanted = load(tasks.pop())
+    layout = None if csv is None else row_layout(wanted)
+    behaviours = [Behaviour(name, networks[name][1] if name in networks else None) for name in policies]
     with TrainingBar("recording") as bar:
         found = record_log(
-            task, open_dynamics(task, ANALYTIC).dynamics, behaviours, out,
-            transitions=transitions, worlds=worlds, noise=noise, seed=seed,
+            wanted, open_dynamics(wanted, ANALYTIC).dynamics, behaviours, out,
+            transitions=transitions, worlds=worlds, noise=noise, seed=seed, coordinates=coordinates,
             progress=lambda done, asked: bar.update(done / asked, ""),
         )  # fmt: skip
     print(
         f"{found.transitions:,} transitions in {found.episodes} episodes, {found.failed:.1%} of which ended in a "
-        f"failure ({found.cpu_seconds:.0f} CPU-s): {out}"
+        f"failure ({found.implausible:.1%} in an implausible state; {found.cpu_seconds:.0f} CPU-s): {out}"
     )
     for name, value in found.returns.items():
         print(f"return of {name}, noise included: {value:.4g}")

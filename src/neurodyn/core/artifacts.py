@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import torch
 
 PRETRAINED = "pretrained:"
+PRETRAINED_POLICY = "pretrained-policy:"
 _PRETRAINED_ROOT = Path(__file__).resolve().parent.parent / "pretrained"
+_POLICY_ROOT = _PRETRAINED_ROOT.with_name("pretrained_policies")
 _TENSOR = "__tensor__"
 _AXES = "axes"
 
@@ -81,7 +83,7 @@ def _remove(path: Path) -> None:
 
 
 def require_writable(*paths: Path | None) -> None:
-    """Check that files can be written, before work is done whose result would be lost.
+    """Check that files can be written, before work is done whose result would be lost; nothing is left behind.
 
     Raises:
         InputError: A folder cannot be made or written to, or a folder lies where a file should.
@@ -91,13 +93,17 @@ def require_writable(*paths: Path | None) -> None:
             continue
         if path.is_dir():
             raise InputError(f"{path}: is a folder; give the path of a file")
-        trial = path.with_name(path.name + ".probe")
+        trial, made = path.with_name(path.name + ".probe"), [folder for folder in path.parents if not folder.exists()]
         try:
             with atomic(trial) as partial:
                 partial.touch()
+            trial.unlink()
         except InputError as error:
             raise InputError(str(error).replace(str(trial), str(path))) from None
-        trial.unlink()
+        finally:
+            for folder in made:  # the innermost first
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -232,9 +238,12 @@ def _put_tensors(tree: Any, tensors: "dict[str, torch.Tensor]") -> Any:
 
 def pretrained_names() -> list[str]:
     """Return the names of the models that ship with the package."""
-    if not _PRETRAINED_ROOT.is_dir():
-        return []
-    return sorted(path.name for path in _PRETRAINED_ROOT.iterdir() if (path / "model" / "spec.json").is_file())
+    return sorted(path.parent.parent.name for path in _PRETRAINED_ROOT.glob("*/model/spec.json"))
+
+
+def pretrained_policy_names() -> list[str]:
+    """Return the names of the policies that ship with the package."""
+    return sorted(path.parent.name for path in _POLICY_ROOT.glob("*/policy.safetensors"))
 
 
 def resolve_run(run: str | Path) -> Path:
@@ -259,3 +268,27 @@ def resolve_run(run: str | Path) -> Path:
             f"{choices(PRETRAINED + n for n in pretrained_names())}"
         )
     return path
+
+
+def resolve_policy(policy: str | Path) -> Path:
+    """Return the folder that `policy` names: a path, or "pretrained-policy:NAME".
+
+    Raises:
+        InputError: There is no such policy.
+    """
+    text, known = str(policy), pretrained_policy_names()
+    if text.startswith(PRETRAINED_POLICY):
+        name = text.removeprefix(PRETRAINED_POLICY)
+        if name not in known:
+            raise InputError(f"no pretrained policy {name!r}; valid: {_policies(known) or 'a folder; none ships'}")
+        return _POLICY_ROOT / name
+    path = Path(text)
+    if not (path / "config.json").is_file():
+        reason = "holds no policy (config.json is missing)" if path.is_dir() else "is no folder"
+        ships = f", or one of {_policies(known)}" if known else ""
+        raise InputError(f"{path}: {reason}; expected a folder written by `neurodyn policy train`{ships}")
+    return path
+
+
+def _policies(names: list[str]) -> str:
+    return choices(PRETRAINED_POLICY + name for name in names) if names else ""

@@ -207,7 +207,10 @@ class StateSpec(Config, frozen=True):
         return tuple(self.qd_names.index(name) for name in self.controls)
 
     def differences(self, other: "StateSpec") -> list[str]:
-        """List, in words, in what `other` differs from this spec; empty where a model of one fits the other."""
+        """List, in words, in what `other` differs from this spec; empty where a model of this fits the other.
+
+        Contacts that `other` observes do not matter where this spec has none.
+        """
         found = []
         if self.q_names != other.q_names:
             found.append(f"joint order is {list(other.q_names)} instead of {list(self.q_names)}")
@@ -227,7 +230,7 @@ class StateSpec(Config, frozen=True):
             ("contacts", self.contacts, other.contacts),
             ("control_kind", self.control_kind, other.control_kind),
         ):
-            if mine != theirs:
+            if mine != theirs and (mine or what != "contacts"):
                 found.append(f"{what}: {_shown(theirs)} instead of {_shown(mine)}")
         if abs(self.dt - other.dt) > 1e-6 * self.dt:
             found.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")

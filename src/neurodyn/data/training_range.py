@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The range of motion in the data that a model was made from: what it knows, and beyond which it guesses."""
 
+from functools import reduce
+
 import numpy as np
 
 from neurodyn.core.config import Config
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import rows_of
 from neurodyn.data.store import Split, Store
 
@@ -33,10 +36,14 @@ class TrainingRange(Config, frozen=True):
         return TrainingRange(qd=_union(self.qd, other.qd), channels=_union(self.channels, other.channels))
 
 
-def training_range(store: Store) -> TrainingRange:
-    """Return the range of the training episodes of a store."""
-    inside = rows_of(store, Split.TRAIN)
-    return TrainingRange(qd=_velocities(store.header.spec, store.qd[inside]), channels=_columns(store.channel[inside]))
+def training_range(data: Store | Mixture) -> TrainingRange:
+    """Return the range of the training episodes of a store, or of several."""
+    ranges = [
+        TrainingRange(qd=_velocities(store.header.spec, store.qd[rows]), channels=_columns(store.channel[rows]))
+        for store in Mixture.of(data).stores
+        for rows in [rows_of(store, Split.TRAIN)]
+    ]
+    return reduce(TrainingRange.joined, ranges)
 
 
 def _velocities(spec: StateSpec, qd: np.ndarray) -> Ranges:

@@ -108,6 +108,11 @@ class WindowSampler:
         self.set_length(length)
 
     @property
+    def has_failures(self) -> bool:
+        """Whether batches say where an episode ended in a failure."""
+        return self._failures is not None
+
+    @property
     def length(self) -> int:
         """Frames L of a window."""
         return self._length

@@ -5,7 +5,6 @@ config.json holds everything but the weights, spec.json what the model is a mode
 not ship with the package, so that the run can be moved.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.notices import notice
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
@@ -174,7 +174,7 @@ def carry_robot(run: Path, model: LearnedDynamics) -> None:
     """Write the declaration of a model's robot, and what it names, into a run that does not have it yet.
 
     Nothing is written of a robot that ships with the package, or whose declaration is gone. Where the files are too
-    large to be copied, a warning says so.
+    large to be copied, a notice says so.
     """
     robot = model.robot
     if _carried(run) is not None or robot is None or ships(robot):
@@ -182,7 +182,7 @@ def carry_robot(run: Path, model: LearnedDynamics) -> None:
     try:
         write_bundle(robot, run / ROBOT)
     except InputError as error:
-        warnings.warn(f"{run}: {error}", stacklevel=2)
+        notice(f"{run}: {error}")
 
 
 def _carried(run: Path) -> Path | None:

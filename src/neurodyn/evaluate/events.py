@@ -26,7 +26,7 @@ def event_scores(model: WorldModel, starts: Recorded) -> dict[str, EventScores]:
         return {}
     chances, labels, context = [], [], starts.context
     for windows, batch in zip(starts.windows, starts.batches(model.spec.context, environments=False), strict=True):
-        truth = [] if windows.contacts is None else [windows.contacts[:, context + 1 :]]
+        truth = [] if windows.contacts is None or not model.spec.nc else [windows.contacts[:, context + 1 :]]
         if model.terminates:
             none = torch.zeros(*windows.control.shape[:2], 1)[:, context:]
             truth.append(none if windows.failed is None else windows.failed[:, context + 1 :, None].float())

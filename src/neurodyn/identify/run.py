@@ -13,7 +13,6 @@ from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identify import Identification, Problem, Progress
 from neurodyn.identify.identify import identify as identify_problem
 from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
-from neurodyn.learn.run_folder import place_of
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
@@ -72,5 +71,7 @@ def identify(
         blueprint = read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
     store = data if isinstance(data, Store) else open_robot_data(declared, data)
     require_same_simulator(declared, store)
-    problem = Problem(declared, locate(robot), place_of(data), store, asked, blueprint, beside)
+    problem = Problem(
+        declared, locate(robot), str(data) if not isinstance(data, Store) else "", store, asked, blueprint, beside
+    )
     return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)

@@ -2,7 +2,7 @@
 """A run directory at the start of a training: how the run is made, and whether it may be begun or gone on with."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +13,7 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
@@ -21,6 +22,9 @@ from neurodyn.learn.plan import Plan
 
 S = TypeVar("S", bound=Config)
 
+Data = Store | str | Path | Sequence[Store | str | Path]
+"""What a user trains on: a store or a path, or several."""
+
 
 class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=True):
     """How a run was made: its config.yaml, which holds what there is to say of its kind.
@@ -28,7 +32,8 @@ class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         kind: Kind of dynamics; empty for policies.
         robot: Name or path of the robot's declaration.
-        data: Path of the trajectories.
+        data: Path of the trajectories; of several files all.
+        shares: Share of each file in the windows of a batch; UNSET for one file.
         task: Name of a policy's task.
         dynamics: What a policy was trained in, as the user calls it.
         parameters: Quantities that were identified.
@@ -41,7 +46,8 @@ class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=Tru
 
     kind: str = ""
     robot: str = ""
-    data: str = ""
+    data: str | tuple[str, ...] = ""
+    shares: tuple[float, ...] | UnsetType = UNSET
     task: str = ""
     dynamics: str = ""
     parameters: tuple[Parameter, ...] | UnsetType = UNSET
@@ -93,7 +99,7 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str = "tra
 def train_by_plan(
     learner: Learner,
     out: Path,
-    store: Store,
+    data: Store | Mixture,
     record: RunRecord[Any],
     *,
     resume: bool,
@@ -101,14 +107,14 @@ def train_by_plan(
     callbacks: Sequence[Callback] = (),
     patience: int | None = None,
 ) -> TrainState:
-    """Train a model of a store as the plan in its record says, from where it was stopped if `resume`.
+    """Train a model of some data as the plan in its record says, from where it was stopped if `resume`.
 
     Returns:
         Where the training ended.
     """
     plan: Plan = record.settings
     loop = TrainingLoop(
-        learner, plan.budget, out, record=record, data=checksum(store), validations=max(1, plan.validations),
+        learner, plan.budget, out, record=record, data=checksum(data), validations=max(1, plan.validations),
         patience=patience, thread_count=plan.threads, callbacks=callbacks, progress=progress,
     )  # fmt: skip
     if resume:
@@ -116,14 +122,41 @@ def train_by_plan(
     return loop.run()
 
 
-def place_of(data: Store | str | Path) -> str:
+def open_mixture(data: Data, shares: Sequence[float] | None, read: Callable[[str | Path], Store]) -> Mixture:
+    """Open what a user gives as data.
+
+    Args:
+        data: Stores, or paths.
+        shares: Share of each in the windows of a batch; None for that of its transitions.
+        read: Opens one path.
+
+    Raises:
+        InputError: A file is missing or damaged, or the shares do not fit.
+        MismatchError: The files are of different robots.
+    """
+    given = [data] if isinstance(data, Store | str | Path) else list(data)
+    stores = [one if isinstance(one, Store) else read(one) for one in given]
+    return Mixture.of(stores, shares, ["" if isinstance(one, Store) else str(one) for one in given])
+
+
+def place_of(data: Mixture | Store | str | Path) -> str | tuple[str, ...]:
     """Return where data came from, for the record."""
+    if isinstance(data, Mixture):
+        return data.names if len(data.names) > 1 else data.names[0]
     return "" if isinstance(data, Store) else str(data)
 
 
-def checksum(store: Store) -> int:
+def shares_of(data: Mixture) -> tuple[float, ...] | UnsetType:
+    """Return the shares of several files, for the record."""
+    return data.shares if len(data.stores) > 1 else UNSET
+
+
+def checksum(data: Store | Mixture) -> int:
     """Return what a resumed training tells its data by."""
-    return zlib.crc32(store.frames.tobytes())
+    crc = 0
+    for store in Mixture.of(data).stores:
+        crc = zlib.crc32(store.frames.tobytes(), crc)
+    return crc
 
 
 def _lasting(value: Any) -> Any:

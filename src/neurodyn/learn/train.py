@@ -6,17 +6,17 @@ from pathlib import Path
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.core.errors import InputError, choices
-from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
+from neurodyn.learn.run_folder import Data
 from neurodyn.robots import Robot, load, locate
 
 
 def train(
     robot: Robot | str | Path,
-    data: Store | str | Path,
+    data: Data,
     out: str | Path,
     *,
     kind: str = "neural",
@@ -25,6 +25,7 @@ def train(
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
+    shares: Sequence[float] | None = None,
     device: str = "cpu",
     resume: bool = False,
     progress: Progress | None = None,
@@ -34,7 +35,8 @@ def train(
 
     Args:
         robot: A robot, its name, or the path of its declaration.
-        data: A store, or the path of one, or of a log that the robot declares.
+        data: A store, or the path of one, or of a log that the robot declares; or several of one robot, each on its own
+            ground and with its own splits.
         out: Run directory.
         kind: "neural", "world-model", or another kind of dynamics that can be trained.
         size: Training settings: "small", "paper", or the path of a settings file.
@@ -42,6 +44,7 @@ def train(
         minutes: Time budget [min]; None for that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches; None for that of the settings.
+        shares: Share of each of several data in the windows of a batch; None for that of its transitions.
         device: Torch device that trains.
         resume: Go on with a run that was stopped, with the same settings but for the budget.
         progress: Shown how far the training is.
@@ -61,19 +64,20 @@ def train(
     declared = robot if isinstance(robot, Robot) else load(robot)
     return entry(
         declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
-        device=device, resume=resume, progress=progress, callbacks=callbacks,
+        device=device, resume=resume, progress=progress, callbacks=callbacks, **_given(shares),
     )  # fmt: skip
 
 
 def finetune(
     run: str | Path,
-    data: Store | str | Path,
+    data: Data,
     out: str | Path,
     *,
     size: str = "finetune",
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
+    shares: Sequence[float] | None = None,
     device: str = "cpu",
     resume: bool = False,
     progress: Progress | None = None,
@@ -90,5 +94,10 @@ def finetune(
     entry = KINDS[kind_of(run)].part("finetune", str(run))
     return entry(
         str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
-        progress=progress, callbacks=callbacks,
+        progress=progress, callbacks=callbacks, **_given(shares),
     )  # fmt: skip
+
+
+def _given(shares: Sequence[float] | None) -> dict[str, Sequence[float]]:
+    """Return the shares where there are any: kinds of your own need not know of them."""
+    return {} if shares is None else {"shares": shares}

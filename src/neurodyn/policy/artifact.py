@@ -26,6 +26,7 @@ class PolicyConfig(Config, frozen=True):
         dt: Time between two actions [s].
         network: The network.
         limit: Size beyond which components of an action are cut off.
+        clip: Size beyond which normalised observations are cut off; None for none.
         version: Version of this layout.
     """
 
@@ -38,7 +39,12 @@ class PolicyConfig(Config, frozen=True):
     dt: float
     network: NetworkSettings
     limit: float = 1.0
+    clip: float | None = None
     version: int = VERSION
+
+    def build(self) -> PolicyNetwork:
+        """Return the network with fresh weights."""
+        return PolicyNetwork(len(self.observations), len(self.actions), self.network, self.limit, clip=self.clip)
 
 
 def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
@@ -65,22 +71,22 @@ def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> N
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     """Read a policy, with frozen weights.
 
+    Args:
+        folder: Folder of the policy, or "pretrained-policy:NAME".
+
     Raises:
         InputError: There is no policy, or its files are damaged or of another version.
         MismatchError: The task observes or acts in another way now than when the policy was trained.
     """
-    folder = Path(folder)
+    folder = artifacts.resolve_policy(folder)
     path = folder / "config.json"
-    if not path.is_file():
-        reason = "holds no policy (config.json is missing)" if folder.is_dir() else "is no folder"
-        raise InputError(f"{folder}: {reason}; expected a folder written by `neurodyn policy train`")
     data = artifacts.read_json(path)
     if not isinstance(data, dict) or data.get("version") != VERSION:
         version = data.get("version") if isinstance(data, dict) else None
         raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
     config = from_dict(data, PolicyConfig, str(path))
     require_task(config, load(config.task), str(folder))
-    network = PolicyNetwork(len(config.observations), len(config.actions), config.network, config.limit)
+    network = config.build()
     try:
         network.load_state_dict(artifacts.read_tensors(folder / "policy.safetensors"))
     except RuntimeError as error:

@@ -3,6 +3,7 @@
 
 from pathlib import Path
 
+from neurodyn.core.artifacts import resolve_policy
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
@@ -24,7 +25,7 @@ def evaluate_policy(
     """Measure the return of a policy in each of some dynamics.
 
     Args:
-        folder: Folder of the policy.
+        folder: Folder of the policy, or "pretrained-policy:NAME".
         dynamics: As the user calls them; none for the simulator, and what the policy was trained in.
         episodes: Number of episodes in each.
         seed: Seed of starts and commands.
@@ -39,7 +40,7 @@ def evaluate_policy(
     config, network = load_policy(folder)
     task = load(config.task)
     outcomes: dict[str, Outcome] = {}
-    for name in dict.fromkeys(dynamics or _default(Path(folder))):
+    for name in dict.fromkeys(dynamics or _default(resolve_policy(folder))):
         log = None if name == ANALYTIC else starts
         where = open_dynamics(task, name, device=device, starts=log)
         policy = network.to(where.dynamics.device)

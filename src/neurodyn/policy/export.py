@@ -35,6 +35,10 @@ def export_policy(folder: str | Path, path: Path) -> float:
     The file maps `observation` to `action` (input of the task and of later observations) and `scaled_action` (in the
     units that its metadata name).
 
+    Args:
+        folder: Folder of the policy, or "pretrained-policy:NAME".
+        path: File to write.
+
     Returns:
         Largest difference between the file and the policy, as of `write_onnx`.
 

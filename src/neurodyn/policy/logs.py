@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of policies at work, as a robot itself would write them: no pose of the base, contacts by force.
+"""Logs of policies at work: as a robot itself would write them, or in the coordinates of its simulator.
+
+A robot that declares `rows` writes those: no pose of the base, contacts by force, what its controller was told. Any
+robot can write generalised coordinates and torques, as `sim.generate` does, and then the log is data like those that
+are generated. Pushes are part of rows alone, as no torque explains them.
 
 Each episode has one of several behaviour policies and white noise of its own strength on the actions, so that a model
-of the log sees good and bad motions. Batch k of a log is a function of (seed, k) alone.
+of the log sees good and bad motions. Batch k of a log is a function of (seed, k) alone. What a frame earns, and where
+an episode ends, is that of every environment (`policy.frame_end`); a state that is implausible is not part of the log.
 """
 
 import math
@@ -10,7 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -29,6 +36,9 @@ from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.environment import home_ground
+from neurodyn.policy.frame_end import FrameEnd, episode_bounds, judge
+from neurodyn.policy.starts import plausible_starts
+from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 
 _TEST_FRACTION = 0.1
@@ -40,11 +50,16 @@ class Behaviour:
 
     Attributes:
         name: Name of the policy.
-        act: From observations, shape [worlds, observations], to actions, shape [worlds, actions], without noise.
+        act: From observations, shape [worlds, observations], to actions, shape [worlds, actions], without noise; None
+            for actions that are drawn uniformly.
     """
 
     name: str
-    act: Callable[[Tensor], Tensor]
+    act: Callable[[Tensor], Tensor] | None = None
+
+
+RANDOM = "random"
+"""What a user calls the behaviour whose actions are drawn uniformly."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,7 @@ class LogSummary:
         transitions: Transitions in it.
         episodes: Episodes in it.
         failed: Share of episodes that ended in a failure.
+        implausible: Share of episodes that ended before a state that is implausible, which is a failure.
         returns: Mean return of the episodes of each behaviour policy, noise included.
         cpu_seconds: Processor time of writing it [s].
     """
@@ -64,6 +80,7 @@ class LogSummary:
     transitions: int
     episodes: int
     failed: float
+    implausible: float
     returns: dict[str, float]
     cpu_seconds: float
 
@@ -83,16 +100,9 @@ def row_layout(task: Task) -> RowLayout:
     return layout
 
 
-def logged_spec(task: Task) -> StateSpec:
-    """Return what the task's robot logs: its declared rows, or all joints and torques of a bolted robot.
-
-    Raises:
-        InputError: The robot floats and declares no rows, or those do not fit the task.
-    """
-    robot = task.declaration()
-    if robot.rows_path is None and all(joint.scalar for joint in robot.spec.joints):
-        return robot.spec
-    return row_layout(task).spec
+def logs_rows(task: Task) -> bool:
+    """Return whether the task's robot logs rows unless asked otherwise: whether it declares any."""
+    return task.declaration().rows_path is not None
 
 
 def record_log(
@@ -105,6 +115,7 @@ def record_log(
     worlds: int = 256,
     noise: float = 0.5,
     seed: int = 0,
+    coordinates: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LogSummary:
     """Write a log of several policies at a task.
@@ -118,10 +129,11 @@ def record_log(
         worlds: Episodes that are made at once.
         noise: Greatest standard deviation of the noise on actions; each episode has one between 0 and this.
         seed: Seed of starts, commands, pushes and noise.
+        coordinates: Whether a robot that declares rows writes generalised coordinates and torques all the same.
         progress: Called with the transitions so far and those asked for, after each batch.
 
     Raises:
-        InputError: A setting is out of range, the robot floats and declares no rows, or the file cannot be written.
+        InputError: A setting is out of range, the robot's rows do not fit the task, or the file cannot be written.
     """
     path = Path(out)
     require_store_name(path)
@@ -131,30 +143,34 @@ def record_log(
     if not 0 <= noise < math.inf:
         raise InputError(f"noise is {noise:g}; valid: a finite number of at least 0")
     require_fit(task, dynamics)
-    spec, begin = logged_spec(task), time.process_time()
-    header = StoreHeader(
-        spec=spec,
-        source="log",
-        seed=seed,
-        versions=package_versions("newton", "torch"),
-        notes={"task": task.name, "policies": [b.name for b in behaviours], "noise": noise},
-        groups=tuple(behaviour.name for behaviour in behaviours),
-    )
-    written, failed, returns = 0, [], []
-    with StoreWriter(path, header) as writer:
+    begin = time.process_time()
+    notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise}
+    rows = logs_rows(task) and not coordinates
+    header = (_row_header if rows else _coordinate_header)(task, seed, notes)
+    bounds = episode_bounds(task, dynamics)
+    written, failed, implausible, returns = 0, [], [], []
+    with StoreWriter(path, header, rewarded=True) as writer:
         while written < transitions:
-            batch = _Batch(task, dynamics, behaviours, worlds, noise, derive_seed(seed, "log", writer.batches))
-            batch.run(spec)
+            stream = derive_seed(seed, "log", writer.batches)
+            batch = _Batch(task, dynamics, behaviours, bounds, worlds, noise, stream, rows=rows)
+            batch.run(header.spec)
             split = assign_splits(worlds, derive_seed(seed, "log split", writer.batches), test=_TEST_FRACTION)
-            arrays = batch.arrays()
+            arrays, kept = batch.arrays(), batch.kept
             writer.append(
-                arrays["q"], arrays["qd"], arrays["control"], channel=arrays["channel"], contact=arrays["contact"],
-                lengths=batch.lengths, split=split, group=batch.policy, world=np.arange(worlds),
-                status=np.where(batch.failed, Status.TERMINATED, Status.COMPLETE),
+                *(arrays[name][kept] for name in ("q", "qd", "control")),
+                channel=arrays["channel"][kept], contact=arrays["contact"][kept], reward=arrays["reward"][kept, :, 0],
+                lengths=batch.lengths[kept], split=split[kept], group=batch.policy[kept],
+                world=np.arange(worlds)[kept], status=batch.status[kept],
             )  # fmt: skip
-            written += int(batch.lengths.sum())
+            written += int(batch.lengths[kept].sum())
             failed.append(batch.failed)
+            implausible.append(batch.implausible)
             returns.append([batch.returns[batch.policy == k] for k in range(len(behaviours))])
+            if not batch.lengths[kept].sum():
+                raise InputError(
+                    f"task {task.name!r}: each of {worlds} episodes ended in its first frame, in a state that is "
+                    f"implausible; valid: starts and actions within the range of robot {task.robot!r}"
+                )
             if progress is not None:
                 progress(min(written, transitions), transitions)
     means = [float(np.concatenate(parts).mean()) for parts in zip(*returns, strict=True)]
@@ -163,9 +179,30 @@ def record_log(
         transitions=written,
         episodes=sum(len(part) for part in failed),
         failed=float(np.concatenate(failed).mean()),
+        implausible=float(np.concatenate(implausible).mean()),
         returns={b.name: mean for b, mean in zip(behaviours, means, strict=True)},
         cpu_seconds=time.process_time() - begin,
     )
+
+
+def _row_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
+    return StoreHeader(
+        spec=row_layout(task).spec, source="log", seed=seed, versions=package_versions("newton", "torch"), notes=notes,
+        groups=tuple(notes["policies"]),
+    )  # fmt: skip
+
+
+def _coordinate_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
+    from neurodyn.sim.build import build
+    from neurodyn.sim.store_header import simulated_header
+
+    robot = task.declaration()
+    scene = robot.named_ground()
+    return simulated_header(
+        robot, build(robot, worlds=1), scene if scene is not None and scene.shapes else None, seed=seed,
+        simulator={"sampling": notes}, notes=notes, groups=tuple(notes["policies"]),
+        spec=msgspec.structs.replace(robot.spec, contacts=tuple(robot.contacts)),
+    )  # fmt: skip
 
 
 class _Batch:
@@ -176,11 +213,15 @@ class _Batch:
         task: Task,
         dynamics: Dynamics,
         behaviours: Sequence[Behaviour],
+        bounds: PlausibleBounds,
         worlds: int,
         noise: float,
         seed: int,
+        *,
+        rows: bool,
     ) -> None:
         self._task, self._dynamics, self._behaviours = task, dynamics, behaviours
+        self._bounds, self._measured = bounds, rows
         self._generator = torch.Generator().manual_seed(seed)
         self.policy = np.arange(worlds) % len(behaviours)
         self._noise = noise * torch.rand(worlds, 1, generator=self._generator)
@@ -188,12 +229,14 @@ class _Batch:
         self._rows: list[dict[str, Tensor]] = []
         self.lengths = np.full(worlds, task.frames)
         self.failed = np.zeros(worlds, dtype=bool)
+        self.implausible = np.zeros(worlds, dtype=bool)
+        self.status = np.full(worlds, Status.COMPLETE, np.int8)
         self.returns = np.zeros(worlds)
 
     def run(self, spec: StateSpec) -> None:
         """Make the episodes; the first frame is not kept, as no torque and no contact is known before it."""
         task, worlds = self._task, len(self.policy)
-        state = task.start(worlds, self._generator)
+        state = plausible_starts(task, worlds, self._bounds, self._generator, self._generator)
         carry = self._dynamics.begin(state, self._environments)
         now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu))
         memory = task.begin(now, self._generator)
@@ -203,30 +246,30 @@ class _Batch:
             torque = frame_torque(self._dynamics.spec, state, control)
             carry, step = self._dynamics.step(carry, state, Control(torque=torque))
             state, now = step.state, self._quantities(step.state, step, torque)
-            reward = torch.stack(list(task.reward(now, memory, action).values())).sum(0)
+            end = judge(task, self._bounds, step, now, memory, action)
             contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
-            failed = task.terminated(now, memory) | ~state.q.isfinite().all(-1)
             memory = task.advance(memory, now, action, self._generator)
-            change = task.push(memory, self._generator)
+            change = task.push(memory, self._generator) if self._measured else None
             if change is not None:
                 state = pushed(self._dynamics.spec, state, change)
                 now = self._quantities(state, None, torque)
-            self._count(frame, reward, failed)
+            self._count(frame, end, state)
             if frame:
                 driven = torque if spec.control_kind == "torque" else control.target
                 assert driven is not None  # of a robot with rows, whose layout says so
                 self._rows[-1]["control"] = driven
-            self._rows.append(self._row(spec, now, contacts))
+                self._rows[-1]["reward"] = end.reward[:, None]
+            self._rows.append(self._row(spec, state, now, contacts))
             if frame and self.failed.all():
                 break
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of the episodes, as a store's writer takes them; zeros after a failure."""
         arrays = {}
-        for name in ("q", "qd", "control", "channel", "contact"):
+        for name in ("q", "qd", "control", "reward", "channel", "contact"):
             rows = [row[name] for row in self._rows if name in row]
             array = torch.stack(rows, 1).numpy()
-            last = self.lengths[:, None] + (name != "control")
+            last = self.lengths[:, None] + (name not in ("control", "reward"))
             valid = np.arange(array.shape[1])[None] < last
             arrays[name] = np.where(valid[..., None], array, 0.0).astype(np.float32)
         self.lengths = np.minimum(self.lengths, arrays["control"].shape[1])
@@ -239,24 +282,39 @@ class _Batch:
         action = torch.zeros(len(observation), len(self._task.actions))
         for number, behaviour in enumerate(self._behaviours):
             rows = torch.from_numpy(self.policy == number)
-            action[rows] = behaviour.act(observation[rows])
+            if behaviour.act is None:
+                drawn = torch.rand(int(rows.sum()), action.shape[1], generator=self._generator)
+                action[rows] = self._task.limit * (2.0 * drawn - 1.0)
+            else:
+                action[rows] = behaviour.act(observation[rows])
         action = action + self._noise * torch.randn(action.shape, generator=self._generator)
         return action.clamp(-self._task.limit, self._task.limit)
 
-    def _count(self, frame: int, reward: Tensor, failed: Tensor) -> None:
+    def _count(self, frame: int, end: FrameEnd, state: State) -> None:
         """Note failures; one in the frame that is not kept leaves an episode of no transition."""
-        fresh = failed.numpy() & ~self.failed
+        fresh = end.failed.numpy() & ~self.failed
+        broken = end.implausible.numpy() & fresh
         if frame:
-            self.returns += np.where(self.failed, 0.0, reward.double().numpy())
+            self.returns += np.where(self.failed, 0.0, end.reward.double().numpy())
         self.lengths[fresh] = frame
+        self.lengths[broken] = frame - 1  # -1 where not even the first state is any good
+        finite = (state.q.isfinite().all(-1) & state.qd.isfinite().all(-1)).numpy()
+        self.status[fresh] = Status.TERMINATED
+        self.status[broken] = np.where(finite, Status.OUT_OF_RANGE, Status.NOT_FINITE)[broken]
         self.failed |= fresh
+        self.implausible |= broken
 
-    def _row(self, spec: StateSpec, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:
+    @property
+    def kept(self) -> np.ndarray:
+        """Which episodes have a state at all, shape [worlds], bool."""
+        return self.lengths >= 0
+
+    def _row(self, spec: StateSpec, state: State, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:
         names = dict.fromkeys(channel.quantity for channel in spec.channels)
         nothing = contacts.new_zeros(len(contacts), 0)
         return {
-            "q": now["joint_position"],
-            "qd": now["joint_velocity"],
+            "q": now["joint_position"] if self._measured else state.q,
+            "qd": now["joint_velocity"] if self._measured else state.qd,
             "channel": torch.cat([nothing, *(now[name] for name in names)], dim=-1),
             "contact": (contacts > 0.5).to(torch.float32),
         }

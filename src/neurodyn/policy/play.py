@@ -32,7 +32,7 @@ def record_policy(
     """Let a policy act in two dynamics from the same start.
 
     Args:
-        folder: Folder of the policy.
+        folder: Folder of the policy, or "pretrained-policy:NAME".
         dynamics: Where it acts, as the user calls them.
         beside: Where it also acts; None for the simulator, or in the simulator for a second start.
         seconds: Length [s]; None for that of an episode, at most `LONGEST`.

@@ -51,23 +51,30 @@ class SampledStarts:
         self._spare = torch.Generator().manual_seed(derive_seed(seed, "spare starts", task.name))
 
     def draw(self, count: int) -> State:
-        """Return `count` states.
+        """Return `count` states; errors as of `plausible_starts`."""
+        return plausible_starts(self._task, count, self._bounds, self._generator, self._spare).to(self._device)
 
-        Raises:
-            InputError: Nearly all states that the task draws are outside of the bounds.
-        """
-        state = self._task.start(count, self._generator)
-        for _ in range(_TRIES):
-            outside = self._bounds.outside(state.q, state.qd)
-            if not bool(outside.any()):
-                return state.to(self._device)
-            fresh, again = self._task.start(count, self._spare), outside[:, None]
-            state = State(torch.where(again, fresh.q, state.q), torch.where(again, fresh.qd, state.qd))
-        name, value = self._bounds.furthest(state.q, state.qd)
-        raise InputError(
-            f"starts: nearly all states that task {self._task.name!r} draws are outside of the robot's range or of "
-            f"the model's training data ({name} is {value:.3g}); valid: starts within both"
-        )
+
+def plausible_starts(
+    task: Task, count: int, bounds: PlausibleBounds, generator: torch.Generator, spare: torch.Generator
+) -> State:
+    """Draw starts of a task within bounds: as the task draws them, and by `spare` where one of them is outside.
+
+    Raises:
+        InputError: Nearly all states that the task draws are outside of the bounds.
+    """
+    state = task.start(count, generator)
+    for _ in range(_TRIES):
+        again = bounds.outside(state.q, state.qd)[:, None]
+        if not bool(again.any()):
+            return state
+        fresh = task.start(count, spare)
+        state = State(torch.where(again, fresh.q, state.q), torch.where(again, fresh.qd, state.qd))
+    name, value = bounds.furthest(state.q, state.qd)
+    raise InputError(
+        f"starts: nearly all states that task {task.name!r} draws are outside of the robot's range or of the model's "
+        f"training data ({name} is {value:.3g}); valid: starts within both"
+    )
 
 
 class LoggedStarts:

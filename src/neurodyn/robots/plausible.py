@@ -16,7 +16,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.robots.sections import Interval
 
-LIMIT_SLACK = 0.25
+LIMIT_SLACK = 0.5
 """How far beyond a limit a joint may plausibly be, as a share of its range: limits are springs, if stiff ones."""
 
 _ROUNDING = 1e-6

@@ -10,24 +10,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from neurodyn.core.config import Config, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed, generator
-from neurodyn.data.header import Status, StoreHeader, dataset, package_versions
+from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot
 from neurodyn.sim.bounds import plausible_bounds
-from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.contradictions import require_consistent
 from neurodyn.sim.early_ends import Departure, Tally, early_ends
-from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.ground_sampling import data_scene
-from neurodyn.sim.mechanism import mechanism
 from neurodyn.sim.recorder import Recorder
 from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.store_header import simulated_header
 
 VALIDATION_FRACTION = 0.05
 TEST_FRACTION = 0.05
@@ -81,6 +80,8 @@ def generate(
     seed: int = 0,
     frames: int | None = None,
     passive_fraction: float | None = None,
+    reset_fraction: float | None = None,
+    ground: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     begun: Begun | None = None,
@@ -100,6 +101,9 @@ def generate(
         frames: Length of a trajectory in frames; None for the robot's own.
         passive_fraction: Fraction of trajectories without torque (of robots with gains: held at the nominal
             pose), between 0 and 1; None for the robot's own.
+        reset_fraction: Fraction of trajectories that start from the robot's resets, without torque (or held), between 0
+            and 1; None for the robot's own.
+        ground: Name of one of the robot's grounds, at its declared place; None for those that the robot samples.
         resume: Whether to continue an interrupted run with the same settings.
         overwrite: Whether a finished file of that name may be replaced.
         begun: Called before the first batch, with what the data will hold.
@@ -111,7 +115,7 @@ def generate(
     """
     frames = robot.frames if frames is None else frames
     passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
-    path = Path(out)
+    path, robot = Path(out), _sampled(robot, ground, reset_fraction)
     _check(path, transitions, worlds, frames, passive_fraction)
     _check_new(path, resume or overwrite)
     _check_space(robot, path, transitions)
@@ -121,12 +125,12 @@ def generate(
     scene = data_scene(robot)
     require_consistent(robot)
     simulator = ReferenceSimulator(robot, worlds, scene=scene)
-    layout = None if robot.contact_points is None else contact_point_layout(simulator.model, robot)
-    header = StoreHeader(
-        spec=robot.spec,
-        source="teacher",
+    header = simulated_header(
+        robot,
+        simulator.model,
+        scene,
+        seed=seed,
         simulator={
-            **to_dict(robot.simulator),
             "sampling": {
                 "worlds": worlds,
                 "frames": frames,
@@ -136,19 +140,12 @@ def generate(
                 **to_dict(robot.sampling),
             },
             "ground": to_dict(robot.ground_sampling),
-            "material": to_dict(robot.material),
-            "gains": to_dict(robot.gains),
         },
-        seed=seed,
-        fingerprint=fingerprint(simulator.model),
-        versions=package_versions("newton", "warp-lang"),
-        scene=scene,
-        contact_points=layout,
-        mechanism=mechanism(simulator.model, robot),
     )
     if begun is not None:
         begun(header)
-    recorder, bounds = Recorder(simulator, frames, scene, layout), plausible_bounds(robot, simulator.model)
+    recorder = Recorder(simulator, frames, scene, header.contact_points)
+    bounds = plausible_bounds(robot, simulator.model)
     tally = Tally(robot, bounds, episodes)
     simulated, cpu_start = 0, time.process_time()
     with StoreWriter(path, header, resume=resume) as writer:
@@ -170,6 +167,18 @@ def generate(
                 progress(min(transitions, (batch * worlds + count) * frames), transitions)
     cpu_seconds = time.process_time() - cpu_start
     return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
+
+
+def _sampled(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
+    """Return a robot with the ground and the share of resets that are asked for in place of its own."""
+    if ground is not None:
+        robot.named_ground(ground)
+        robot = msgspec.structs.replace(robot, ground=ground, ground_sampling=None)
+    if reset_fraction is None:
+        return robot
+    if not 0 <= reset_fraction <= 1:
+        raise InputError(f"reset_fraction is {reset_fraction:g}; valid: between 0 and 1")
+    return msgspec.structs.replace(robot, reset_fraction=reset_fraction)
 
 
 def _check(path: Path, transitions: int, worlds: int, frames: int, passive_fraction: float) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses of neural dynamics: teacher forcing, and forecasts from the model's own states."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,30 +31,31 @@ class Scale:
         return Scale(self.dq.to(device), self.dqd.to(device))
 
 
-def training_loss(
-    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
-) -> Tensor:
-    """Return the loss of a batch in a phase of training, a scalar."""
-    if phase.forecast:
-        return forecast_loss(model, batch, phase, scale, environment)
-    return teacher_forced_loss(model, batch, phase, scale, environment)
+Part = tuple[Batch, Environment | None]
+"""Windows that were recorded in one environment, each at a pose of its own."""
 
 
-def teacher_forced_loss(
-    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
+def training_loss(model: NeuralDynamics, parts: Sequence[Part], phase: Phase, scale: Scale) -> Tensor:
+    """Return the loss of the windows of all parts in a phase of training, a scalar."""
+    errors_of = _forecast_errors if phase.forecast else _teacher_forced_errors
+    errors = torch.cat([errors_of(model, batch, phase, scale, environment) for batch, environment in parts])
+    return _weighed(errors, [batch for batch, _ in parts], phase, scale)
+
+
+def _teacher_forced_errors(
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None
 ) -> Tensor:
-    """Return the mean error of one-frame predictions from true states, in normalised units."""
+    """Return the mean errors of windows in one-frame predictions from true states, in normalised units, shape [B]."""
     q, qd = batch.q, batch.qd
     base_prediction, prediction = model(q[:, :-1], qd[:, :-1], batch.control, environment)
     target = model.encoding.target(base_prediction, q[:, 1:], qd[:, 1:])
-    error = _measure(prediction - model.predictor.normalise_target(target), phase)
-    return _weighed(error.mean((1, 2)), batch, phase, scale)
+    return _measure(prediction - model.predictor.normalise_target(target), phase).mean((1, 2))
 
 
-def forecast_loss(
-    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None = None
+def _forecast_errors(
+    model: NeuralDynamics, batch: Batch, phase: Phase, scale: Scale, environment: Environment | None
 ) -> Tensor:
-    """Return the mean error of states predicted in a row, in units of one frame's change.
+    """Return the mean errors of states predicted in a row, in units of one frame's change, shape [B].
 
     The first `phase.context` frames of a window are history; the rest are forecast.
     """
@@ -66,7 +68,7 @@ def forecast_loss(
         carry, step = model.step(carry, state, Control(torque=batch.control[:, t]))
         state = step.state
         total = total + _state_error(model, state, State(batch.q[:, t + 1], batch.qd[:, t + 1]), phase, scale)
-    return _weighed(total / (frames - first), batch, phase, scale)
+    return total / (frames - first)
 
 
 def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase, scale: Scale) -> Tensor:
@@ -75,11 +77,12 @@ def _state_error(model: NeuralDynamics, state: State, truth: State, phase: Phase
     return _measure(torch.cat([position, velocity], dim=-1), phase).mean(-1)
 
 
-def _weighed(errors: Tensor, batch: Batch, phase: Phase, scale: Scale) -> Tensor:
+def _weighed(errors: Tensor, batches: Sequence[Batch], phase: Phase, scale: Scale) -> Tensor:
     """Return the mean error of windows, weighed by how little happens in them where the phase asks for it."""
     if phase.balance is None:
         return errors.mean()
-    change = ((batch.qd[:, 1:] - batch.qd[:, :-1]) / scale.dqd).abs().mean((1, 2))
+    qd = torch.cat([batch.qd for batch in batches])
+    change = ((qd[:, 1:] - qd[:, :-1]) / scale.dqd).abs().mean((1, 2))
     weights = 1 / (change + phase.balance)
     return (weights * errors).sum() / weights.sum()
 

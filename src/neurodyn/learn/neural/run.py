@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neural dynamics as `learn.train` and `learn.finetune` ask for them: data and settings by name."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.neural.settings import load_finetuning, load_settings
 from neurodyn.learn.neural.train import finetune, train
 from neurodyn.learn.plan import with_budget
-from neurodyn.learn.run_folder import place_of
+from neurodyn.learn.run_folder import Data, open_mixture, place_of
 from neurodyn.robots import Robot, load
 from neurodyn.robots.data import open_robot_data
 
@@ -19,7 +20,7 @@ from neurodyn.robots.data import open_robot_data
 def train_run(
     robot: Robot,
     name: str,
-    data: Store | str | Path,
+    data: Data,
     out: Path,
     *,
     size: str,
@@ -27,30 +28,33 @@ def train_run(
     minutes: float | None,
     steps: int | None,
     seed: int | None,
+    shares: Sequence[float] | None = None,
     **options: Any,
 ) -> TrainState:
     """Train neural dynamics as `learn.train` asks; `options` and errors are those of `train`."""
-    store = data if isinstance(data, Store) else open_robot_data(robot, data)
-    require_same_simulator(robot, store)
-    log = store.header.source == "log"
+    mixture = open_mixture(data, shares, partial(open_robot_data, robot))
+    for store in mixture.stores:
+        require_same_simulator(robot, store)
+    log = any(store.header.source == "log" for store in mixture.stores)
     settings = with_budget(load_settings(robot, size, net, log=log), minutes, steps, seed)
-    return train(robot, name, place_of(data), store, out, settings, **options)
+    return train(robot, name, place_of(mixture), mixture, out, settings, **options)
 
 
 def finetune_run(
     run: str,
-    data: Store | str | Path,
+    data: Data,
     out: Path,
     *,
     size: str,
     minutes: float | None,
     steps: int | None,
     seed: int | None,
+    shares: Sequence[float] | None = None,
     **options: Any,
 ) -> TrainState:
     """Fine-tune neural dynamics as `learn.finetune` asks; `options` and errors are those of `finetune`."""
     config, _ = NEURAL.read(run)
     robot = load(config.robot)
     settings = with_budget(load_finetuning(size, config.net, robot), minutes, steps, seed)
-    store = data if isinstance(data, Store) else open_robot_data(robot, data)
-    return finetune(run, place_of(data), store, out, settings, **options)
+    mixture = open_mixture(data, shares, partial(open_robot_data, robot))
+    return finetune(run, place_of(mixture), mixture, out, settings, **options)

@@ -4,7 +4,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,8 +16,10 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import MismatchError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.spec import StateSpec
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import rows_of
-from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.store import Split, Store, StoreHeader, package_versions
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
@@ -30,9 +34,12 @@ from neurodyn.learn.neural.inputs import invariant_columns
 from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.trainer import NeuralLearner
-from neurodyn.learn.run_folder import RunRecord, check_run, train_by_plan
+from neurodyn.learn.run_folder import RunRecord, check_run, shares_of, train_by_plan
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import SimulatorConfig
+
+if TYPE_CHECKING:
+    from neurodyn.multibody.free_motion import FreeMotion
 
 _SAMPLE = 150_000
 
@@ -44,8 +51,8 @@ RunConfig = RunRecord[Settings]
 def train(
     robot: Robot,
     robot_name: str,
-    data: str,
-    store: Store,
+    data: str | tuple[str, ...],
+    store: Store | Mixture,
     out: Path,
     settings: Settings,
     *,
@@ -60,7 +67,7 @@ def train(
         robot: The robot.
         robot_name: Name or path by which the robot is found again.
         data: Where the trajectories came from, for the record.
-        store: The trajectories.
+        store: The trajectories, of one store or of several.
         out: Run directory.
         settings: How to train.
         resume: These are those of `learn.train`.
@@ -71,47 +78,49 @@ def train(
     Raises:
         InputError: The data are another robot's or too short, or the run exists or cannot be resumed.
     """
-    require_data(robot, store)
+    mixture = Mixture.of(store)
+    for part in mixture.stores:
+        require_data(robot, part)
     record = RunConfig(
-        kind="neural", robot=robot_name, data=data, settings=settings, versions=package_versions("torch", "newton"),
-        base=None,
+        kind="neural", robot=robot_name, data=data, shares=shares_of(mixture), settings=settings,
+        versions=package_versions("torch", "newton"), base=None,
     )  # fmt: skip
     going_on = check_run(out, record, resume)
-    spec = store.header.spec
-    coordinates = Coordinates(spec, _base_com(store))
-    sample = _transitions(store, coordinates)
-    substeps = _substeps(store) if settings.free_motion else None
+    header = mixture.header
+    spec = msgspec.structs.replace(header.spec, contacts=())  # it feels the ground instead
+    coordinates = Coordinates(spec, _base_com(header))
+    samples = _transitions(mixture, coordinates)
+    substeps = _substeps(header) if settings.free_motion else None
     if going_on:
         config, _ = NEURAL.read(out)
     else:
-        free = free_motion(spec, store.header.mechanism, substeps)
-        base_prediction = predict_base(free, sample.q, sample.qd, sample.torque, _environment(store, sample))
-        dq, dqd = coordinates.change(base_prediction.q, base_prediction.qd, sample.q_next, sample.qd_next)
+        free = free_motion(spec, header.mechanism, substeps)
+        qd, dq, dqd = _changes(free, coordinates, samples)
         encoding = fit_encoding(
             spec,
-            coordinates.to_base(coordinates.base_rotation(base_prediction.q), base_prediction.qd),
+            qd,
             dq,
             dqd,
             free_motion=substeps,
-            mechanism=store.header.mechanism,
+            mechanism=header.mechanism,
             invariant=invariant_columns(robot),
             velocity_products=settings.velocity_products,
-            base_com=_base_com(store),
-            layout=store.header.contact_points,
+            base_com=_base_com(header),
+            layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
         )
         config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
-    model = build_model(config, _model_spec(robot, store))
-    _fit_statistics(model, store, sample)
-    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
-    return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
+    model = build_model(config, _model_spec(robot, mixture, spec))
+    _fit_statistics(model, samples)
+    learner = NeuralLearner(out, model, mixture, settings, _scale(samples), device=device)
+    return train_by_plan(learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 
 def finetune(
     base: str,
-    data: str,
-    store: Store,
+    data: str | tuple[str, ...],
+    store: Store | Mixture,
     out: Path,
     settings: Settings,
     *,
@@ -131,21 +140,24 @@ def finetune(
     """
     config, _ = NEURAL.read(base)
     model = NEURAL.load(base).requires_grad_(True).train()
-    require_match(model, store.header.spec, None, data)
+    mixture = Mixture.of(store)
+    for part, name in zip(mixture.stores, mixture.names, strict=True):
+        require_match(model, part.header.spec, None, name or str(data))
     record = RunConfig(
         kind="neural",
         robot=config.robot,
         data=data,
+        shares=shares_of(mixture),
         settings=settings,
         versions=package_versions("torch", "newton"),
         base=base,
     )
     going_on = check_run(out, record, resume)
     if model.training_range is not None:
-        model.training_range = model.training_range.joined(training_range(store))
-    sample = _transitions(store, model.encoding.coordinates)
-    learner = NeuralLearner(out, model, store, settings, _scale(sample), device=device)
-    return train_by_plan(learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks)
+        model.training_range = model.training_range.joined(training_range(mixture))
+    samples = _transitions(mixture, model.encoding.coordinates)
+    learner = NeuralLearner(out, model, mixture, settings, _scale(samples), device=device)
+    return train_by_plan(learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks)
 
 
 def require_data(robot: Robot, store: Store) -> None:
@@ -168,7 +180,7 @@ def read_run_config(run: str | Path) -> RunConfig:
 
 @dataclass(frozen=True)
 class _Transitions:
-    """Frames of the training episodes.
+    """Frames of the training episodes of a store.
 
     Attributes:
         q: Positions at their starts [rad or m], shape [frames, nq].
@@ -178,7 +190,7 @@ class _Transitions:
         qd_next: Velocities at their ends, shape [frames, nv].
         dq: Position changes in the frame of the base, shape [frames, nv].
         dqd: Velocity changes in the frame of the base, shape [frames, nv].
-        episode: Episode of each frame, shape [frames].
+        environment: Gravity and ground, one world for each frame.
     """
 
     q: Tensor
@@ -188,68 +200,91 @@ class _Transitions:
     qd_next: Tensor
     dq: Tensor
     dqd: Tensor
-    episode: np.ndarray
+    environment: Environment
 
 
-def _transitions(store: Store, coordinates: Coordinates) -> _Transitions:
-    """Return all training frames; of robots with contact points, whose inputs are many, an even sample."""
-    rows = torch.from_numpy(store.frames)
-    spec = store.header.spec
+def _transitions(mixture: Mixture, coordinates: Coordinates) -> list[_Transitions]:
+    """Return all training frames of each store; of robots with contact points, whose inputs are many, an even sample."""
+    starts = [_starts(store) for store in mixture.stores]
+    thin = mixture.header.contact_points is not None
+    stride = max(1, sum(map(len, starts)) // _SAMPLE) if thin else 1
+    pairs = zip(mixture.stores, starts, strict=True)
+    return [_transitions_of(store, rows[::stride], coordinates) for store, rows in pairs]
+
+
+def _starts(store: Store) -> np.ndarray:
+    """Return the rows in which the training frames of a store begin."""
     inside = rows_of(store, Split.TRAIN)
     inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
-    starts = np.flatnonzero(inside)
-    if store.header.contact_points is not None:
-        starts = starts[:: max(1, len(starts) // _SAMPLE)]
+    return np.flatnonzero(inside)
+
+
+def _transitions_of(store: Store, starts: np.ndarray, coordinates: Coordinates) -> _Transitions:
+    rows, spec = torch.from_numpy(store.frames), store.header.spec
     start = torch.from_numpy(starts)
     before, after = rows[start], rows[start + 1]
     q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
     dq, dqd = coordinates.change(before[:, q], before[:, qd], after[:, q], after[:, qd])
     episode = np.searchsorted(store.offsets, starts, side="right") - 1
     torque = before[:, spec.nq + spec.nv :][:, : spec.nu]
-    return _Transitions(before[:, q], before[:, qd], torque, after[:, q], after[:, qd], dq, dqd, episode)
+    pose = None if store.ground is None else torch.from_numpy(store.ground[episode])
+    environment = RecordedEnvironments(store).at(pose)
+    return _Transitions(before[:, q], before[:, qd], torque, after[:, q], after[:, qd], dq, dqd, environment)
+
+
+def _changes(
+    free: "FreeMotion | None", coordinates: Coordinates, samples: list[_Transitions]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return velocities where predictions start, in the frame of the base, and changes from there, as `fit_encoding`."""
+    parts = []
+    for sample in samples:
+        base = predict_base(free, sample.q, sample.qd, sample.torque, sample.environment)
+        dq, dqd = coordinates.change(base.q, base.qd, sample.q_next, sample.qd_next)
+        parts.append((coordinates.to_base(coordinates.base_rotation(base.q), base.qd), dq, dqd))
+    qd, dq, dqd = (torch.cat(part) for part in zip(*parts, strict=True))
+    return qd, dq, dqd
 
 
 @torch.no_grad()
-def _fit_statistics(model: NeuralDynamics, store: Store, sample: _Transitions) -> None:
+def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
     """Fit normalisation and linear skip of a model to training frames."""
-    environment = model.resolve_environment(_environment(store, sample))
-    base_prediction = model.encoding.predict_base(sample.q, sample.qd, sample.torque, environment)
-    inputs = model.encoding.encode(base_prediction, sample.torque, environment)
-    model.predictor.fit(inputs, model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
+    inputs, targets = [], []
+    for sample in samples:
+        environment = model.resolve_environment(sample.environment)
+        base_prediction = model.encoding.predict_base(sample.q, sample.qd, sample.torque, environment)
+        inputs.append(model.encoding.encode(base_prediction, sample.torque, environment))
+        targets.append(model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
+    model.predictor.fit(torch.cat(inputs), torch.cat(targets))
 
 
-def _environment(store: Store, sample: _Transitions) -> Environment:
-    pose = None if store.ground is None else torch.from_numpy(store.ground[sample.episode])
-    return RecordedEnvironments(store).at(pose)
-
-
-def _substeps(store: Store) -> int:
+def _substeps(header: StoreHeader) -> int:
     """Return the steps of the simulator in a frame; for logs as many as a simulator takes by default."""
-    return int((store.header.simulator or {}).get("substeps", SimulatorConfig().substeps))
+    return int((header.simulator or {}).get("substeps", SimulatorConfig().substeps))
 
 
-def _model_spec(robot: Robot, store: Store) -> ModelSpec:
-    header = store.header
+def _model_spec(robot: Robot, mixture: Mixture, spec: StateSpec) -> ModelSpec:
+    header = mixture.header
     scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
     return ModelSpec(
-        state=header.spec,
+        state=spec,
         fingerprint=header.fingerprint,
         contact_points=header.contact_points,
         scene=scene,
         mechanism=header.mechanism,
-        training_range=training_range(store),
+        training_range=training_range(mixture),
     )
 
 
-def _base_com(store: Store) -> Vector3:
+def _base_com(header: StoreHeader) -> Vector3:
     """Return the centre of mass of a floating base in its own frame [m]."""
-    if store.header.contact_points is not None:
-        return store.header.contact_points.base_com
-    if store.header.fingerprint is None or not store.header.spec.floating:
+    if header.contact_points is not None:
+        return header.contact_points.base_com
+    if header.fingerprint is None or not header.spec.floating:
         return (0.0, 0.0, 0.0)
-    x, y, z = store.header.fingerprint.bodies[0].com
+    x, y, z = header.fingerprint.bodies[0].com
     return (x, y, z)
 
 
-def _scale(sample: _Transitions) -> Scale:
-    return Scale(sample.dq.std(0).clamp_min(1e-9), sample.dqd.std(0).clamp_min(1e-9))
+def _scale(samples: list[_Transitions]) -> Scale:
+    dq, dqd = (torch.cat([getattr(sample, name) for sample in samples]) for name in ("dq", "dqd"))
+    return Scale(dq.std(0).clamp_min(1e-9), dqd.std(0).clamp_min(1e-9))

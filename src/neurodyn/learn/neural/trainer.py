@@ -7,8 +7,8 @@ from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
-from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -28,7 +28,7 @@ class NeuralLearner(WindowLearner):
         self,
         run: Path,
         model: NeuralDynamics,
-        store: Store,
+        store: Store | Mixture,
         settings: Settings,
         scale: Scale,
         *,
@@ -36,18 +36,18 @@ class NeuralLearner(WindowLearner):
     ) -> None:
         self._device = require_device(device)
         self._run, self._model = run, model.to(self._device)
-        self._store, self._settings, self._scale = store, settings, scale.to(self._device)
+        self._data, self._settings, self._scale = Mixture.of(store), settings, scale.to(self._device)
         self.schedule, self.clip = settings.schedule, settings.clip
-        self._validation = RolloutValidation(store, settings, self._device)
-        self._environments = RecordedEnvironments(store, self._device)
+        self._validation = RolloutValidation(self._data, settings, self._device)
+        self._environments = [RecordedEnvironments(part, self._device) for part in self._data.stores]
 
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
         self._phase, settings = self._settings.phases[phase], self._settings
         groups = trainable(self._model.parameters(), self._phase.rate)
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
-        self._sampler = WindowSampler(
-            self._store,
+        self._sampler = MixtureSampler(
+            self._data,
             self._phase.window,
             batch=self._phase.batch,
             seed=derive_seed(settings.seed, "batches", phase),
@@ -56,8 +56,8 @@ class NeuralLearner(WindowLearner):
 
     def loss(self) -> Tensor:
         """Return the loss of the batch."""
-        environment = self._environments.of(self._batch)
-        return training_loss(self._model, self._batch, self._phase, self._scale, environment)
+        parts = [(batch, self._environments[number].of(batch)) for number, batch in self._batch]
+        return training_loss(self._model, parts, self._phase, self._scale)
 
     def validate(self, at: TrainState) -> Validation:
         """Roll out along held-out windows."""

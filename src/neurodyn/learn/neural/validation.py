@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.split import rows_of
+from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Split, Store
-from neurodyn.data.windows import Batch, WindowSampler
-from neurodyn.dynamics.interface import Window
+from neurodyn.data.windows import Batch
+from neurodyn.dynamics.interface import Environment, Window
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
@@ -43,30 +43,28 @@ class RolloutError:
 class RolloutValidation:
     """A fixed set of held-out windows, rolled out open loop."""
 
-    def __init__(self, store: Store, settings: Settings, device: torch.device | None = None) -> None:
+    def __init__(self, store: Store | Mixture, settings: Settings, device: torch.device | None = None) -> None:
+        data = Mixture.of(store)
         self._context = max(phase.context for phase in settings.phases)
-        frames = min(self._context + settings.validation_frames, _longest(store))
-        sampler = WindowSampler(
-            store,
+        frames = min(self._context + settings.validation_frames, data.longest(Split.VALIDATION))
+        sampler = MixtureSampler(
+            data,
             max(frames, self._context + 1),
             split=Split.VALIDATION,
             batch=settings.validation_rollouts,
             seed=derive_seed(settings.seed, "validation"),
             device=device or "cpu",
         )
-        self._batch: Batch = sampler.draw()
-        self._environment = RecordedEnvironments(store, device or "cpu").of(self._batch)
-        self._q_scale = self._position_scale(store, device)
-        self._qd_scale = _deviation(store.qd[rows_of(store, Split.TRAIN)], device)
+        environments = [RecordedEnvironments(part, device or "cpu") for part in data.stores]
+        self._parts = [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
+        self._q_scale = self._position_scale(data, device)
+        self._qd_scale = _deviation(data.rows("qd", Split.TRAIN), device)
 
     @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
         """Roll the model out along the held-out windows."""
-        batch, first = self._batch, self._context
-        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
-        predicted = model.rollout(past if first else past.present, batch.control[:, first:], self._environment)
-        q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
-        qd = (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
+        found = [self._errors(model, batch, environment) for batch, environment in self._parts]
+        q, qd = (torch.cat(parts) for parts in zip(*found, strict=True))
         errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
         return RolloutError(
             score=float(errors.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
@@ -74,20 +72,23 @@ class RolloutValidation:
             qd=tuple(qd.mean((0, 1)).tolist()),
         )
 
-    def _position_scale(self, store: Store, device: torch.device | None) -> Tensor:
-        spec, first = store.header.spec, self._context
+    def _errors(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> tuple[Tensor, Tensor]:
+        """Return absolute errors of positions and velocities, shape [rollouts, T, nv]."""
+        first = self._context
+        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
+        predicted = model.rollout(past if first else past.present, batch.control[:, first:], environment)
+        q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
+        return q, (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
+
+    def _position_scale(self, data: Mixture, device: torch.device | None) -> Tensor:
+        spec, first = data.header.spec, self._context
         if spec.nq == spec.nv:
-            return _deviation(store.q[rows_of(store, Split.TRAIN)], device)
+            return _deviation(data.rows("q", Split.TRAIN), device)
         # Where a floating base stands says nothing about how far it moves.
-        moved = position_difference(spec, self._batch.q[:, first + 1 :], self._batch.q[:, first : first + 1])
+        q = torch.cat([batch.q for batch, _ in self._parts])
+        moved = position_difference(spec, q[:, first + 1 :], q[:, first : first + 1])
         return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
 
 
 def _deviation(values: np.ndarray, device: torch.device | None) -> Tensor:
     return torch.from_numpy(values).double().std(0).float().clamp_min(1e-6).to(device or "cpu")
-
-
-def _longest(store: Store) -> int:
-    from neurodyn.data.split import episodes_of
-
-    return int(store.lengths[episodes_of(store, Split.VALIDATION)].max())

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trajectories of several stores of one robot, drawn together in shares; each store has its own ground and splits."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.header import StoreHeader
+from neurodyn.data.split import episodes_of, rows_of
+from neurodyn.data.store import Split, Store
+from neurodyn.data.windows import Batch, WindowSampler
+
+_MOST_SHOWN = 4
+_SUM_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Stores of one robot.
+
+    Attributes:
+        stores: The stores.
+        shares: Share of each in the windows of a batch; they sum to 1.
+        names: What the user calls each; empty for data in memory.
+    """
+
+    stores: tuple[Store, ...]
+    shares: tuple[float, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        data: "Store | Mixture | Sequence[Store]",
+        shares: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> "Mixture":
+        """Put stores together.
+
+        Args:
+            data: One store, several, or what this has returned.
+            shares: Share of each in the windows of a batch; None for that of its transitions.
+            names: What the user calls each.
+
+        Raises:
+            InputError: There is no store, or the shares do not fit.
+            MismatchError: The stores are of different robots; the message names the differences.
+        """
+        if isinstance(data, Mixture):
+            return data
+        stores = (data,) if isinstance(data, Store) else tuple(data)
+        if not stores:
+            raise InputError("no data given; valid: at least one file")
+        called = tuple(names or [""] * len(stores))
+        for number, store in enumerate(stores[1:], 1):
+            _require_alike(stores[0], called[0] or "the first data", store, called[number] or f"data {number + 1}")
+        if shares is None:
+            transitions = sum(store.transitions for store in stores)
+            return cls(stores, tuple(store.transitions / max(1, transitions) for store in stores), called)
+        return cls(stores, _checked(shares, len(stores)), called)
+
+    @property
+    def header(self) -> StoreHeader:
+        """What all stores share: robot, names, order, units, dt, articulation, contact points; not the ground."""
+        return self.stores[0].header
+
+    def rows(self, name: str, split: int) -> np.ndarray:
+        """Return a column of the stores, as "q" or "qd", in all episodes of a split, shape [rows, ...]."""
+        return np.concatenate([getattr(store, name)[rows_of(store, split)] for store in self.stores])
+
+    def longest(self, split: int) -> int:
+        """Return the frames of which each store holds a window in a split."""
+        return min(int(store.lengths[episodes_of(store, split)].max()) for store in self.stores)
+
+
+class MixtureSampler:
+    """Draws batches in which each store of a mixture has its share of the windows; endless.
+
+    The number of windows of a store is its share of the batch, rounded up or down at random so that the mean is exact.
+    The draws depend on the seed alone and continue bitwise from a saved state; those from one store are those of its
+    `WindowSampler`.
+    """
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        length: int,
+        *,
+        split: int = Split.TRAIN,
+        batch: int,
+        seed: int,
+        device: str | torch.device = "cpu",
+        episodes: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        """Prepare the draws.
+
+        Args:
+            mixture: The stores.
+            length: Frames of a window.
+            split: Which episodes to draw from.
+            batch: Windows in a batch.
+            seed: Seed of the draws.
+            device: Device of the batches.
+            episodes: Of each store the episodes to draw from, in place of a split.
+
+        Raises:
+            InputError: No episode of a store is long enough.
+        """
+        self._batch, self._samplers = batch, []
+        for number, store in enumerate(mixture.stores):
+            own = seed if number == 0 else derive_seed(seed, "mixture", number)
+            try:
+                sampler = WindowSampler(
+                    store, length, split=split, batch=batch, seed=own, device=device,
+                    episodes=None if episodes is None else episodes[number],
+                )  # fmt: skip
+            except InputError as error:
+                name = mixture.names[number]
+                raise InputError(f"{name}: {error}" if name and len(mixture.stores) > 1 else str(error)) from None
+            self._samplers.append(sampler)
+        self._generator = torch.Generator().manual_seed(derive_seed(seed, "mixture"))
+        self._bounds = torch.tensor(mixture.shares, dtype=torch.float64).cumsum(0)[:-1]
+        self._fails = any(sampler.has_failures for sampler in self._samplers)
+
+    def draw(self) -> list[tuple[int, Batch]]:
+        """Return the next windows: of each store that has any, its number and a batch."""
+        if len(self._samplers) == 1:
+            return [(0, self._samplers[0].draw())]
+        parts = []
+        for number, (sampler, count) in enumerate(zip(self._samplers, self._counts(), strict=True)):
+            sampler.batch = count
+            if count:
+                parts.append((number, sampler.draw()))
+        return parts
+
+    def draw_joined(self) -> Batch:
+        """Return the next windows as one batch, without grounds."""
+        parts = [batch for _, batch in self.draw()]
+        if len(parts) == 1 and len(self._samplers) == 1:
+            return parts[0]
+        failed = [torch.zeros(part.q.shape[:2], dtype=torch.bool).to(part.q.device) if part.failed is None
+                  else part.failed for part in parts]  # fmt: skip
+        return Batch(
+            *(torch.cat([getattr(part, name) for part in parts]) for name in ("q", "qd", "control")),
+            channels=_joined([part.channels for part in parts]),
+            contacts=_joined([part.contacts for part in parts]),
+            failed=torch.cat(failed) if self._fails else None,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the draws."""
+        if len(self._samplers) == 1:
+            return self._samplers[0].state_dict()
+        states = {str(number): sampler.state_dict() for number, sampler in enumerate(self._samplers)}
+        return {"generator": self._generator.get_state(), **states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the draws from a saved state."""
+        if len(self._samplers) == 1:
+            return self._samplers[0].load_state_dict(state)
+        self._generator.set_state(state["generator"])
+        for number, sampler in enumerate(self._samplers):
+            sampler.load_state_dict(state[str(number)])
+        return None
+
+    def __iter__(self) -> Iterator[list[tuple[int, Batch]]]:
+        while True:
+            yield self.draw()
+
+    def _counts(self) -> list[int]:
+        """Return the windows of each store in a batch, by systematic sampling: one random number, equal steps."""
+        start = torch.rand((), generator=self._generator, dtype=torch.float64)
+        places = (torch.arange(self._batch, dtype=torch.float64) + start) / self._batch
+        chosen = torch.searchsorted(self._bounds, places, right=True)
+        return torch.bincount(chosen, minlength=len(self._samplers)).tolist()
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if len(found) == len(parts) else None
+
+
+def _checked(shares: Sequence[float], count: int) -> tuple[float, ...]:
+    shown = " ".join(f"{share:g}" for share in shares)
+    if len(shares) != count:
+        raise InputError(f"shares are {shown}, but there are {count} data sets; valid: one share for each")
+    total = sum(shares)
+    if not all(math.isfinite(share) and share > 0 for share in shares) or abs(total - 1.0) > _SUM_TOLERANCE:
+        raise InputError(f"shares are {shown}, which sum to {total:g}; valid: numbers above 0 that sum to 1")
+    return tuple(share / total for share in shares)
+
+
+def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
+    """Refuse data of another robot, with a MismatchError that names the differences."""
+    mine, theirs = first.header, other.header
+    found = [] if mine.robot == theirs.robot else [f"robot is {theirs.robot!r} instead of {mine.robot!r}"]
+    if mine.spec.differences(theirs.spec) and theirs.spec.differences(mine.spec):
+        found += mine.spec.differences(theirs.spec)
+    for what, one, two in (
+        ("articulation", mine.fingerprint, theirs.fingerprint),
+        ("contact points", mine.contact_points, theirs.contact_points),
+    ):
+        if one is None or two is None:
+            found += [] if one is two else [f"{what} known in one alone"]
+        else:
+            found += one.differences(two)  # pyright: ignore[reportArgumentType]  # of the same type
+    if found:
+        shown = "; ".join(found[:_MOST_SHOWN]) + (
+            f"; and {len(found) - _MOST_SHOWN} more" if found[_MOST_SHOWN:] else ""
+        )
+        raise MismatchError(f"{named}: not the robot of {name}, and data of different robots do not mix: {shown}")

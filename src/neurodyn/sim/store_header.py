@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The header of data of a simulated robot, whatever drove it."""
+
+from typing import TYPE_CHECKING, Any
+
+from neurodyn.core.config import to_dict
+from neurodyn.core.scene import Scene
+from neurodyn.data.header import StoreHeader, package_versions
+from neurodyn.robots import Robot
+from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.fingerprint import fingerprint
+from neurodyn.sim.mechanism import mechanism
+
+if TYPE_CHECKING:
+    import newton
+
+
+def simulated_header(
+    robot: Robot, model: "newton.Model", scene: Scene | None, *, seed: int, simulator: dict[str, Any], **others: Any
+) -> StoreHeader:
+    """Return the header of data of a robot in its reference simulator.
+
+    Args:
+        robot: The declared robot.
+        model: The robot as built.
+        scene: The ground that the data are on; None for free space.
+        seed: Seed of the data.
+        simulator: How the data were made, beside the simulator's own settings.
+        others: Further fields of the header.
+    """
+    return StoreHeader(
+        spec=others.pop("spec", robot.spec),
+        source="teacher",
+        simulator={
+            **to_dict(robot.simulator), **simulator, "material": to_dict(robot.material), "gains": to_dict(robot.gains)
+        },
+        seed=seed,
+        fingerprint=fingerprint(model),
+        versions=package_versions("newton", "warp-lang"),
+        scene=scene,
+        contact_points=None if robot.contact_points is None else contact_point_layout(model, robot),
+        mechanism=mechanism(model, robot),
+        **others,
+    )  # fmt: skip
