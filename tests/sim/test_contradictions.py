@@ -71,9 +71,8 @@ def test_inertias_that_miss_by_rounding_pass():
 
 def test_an_asset_with_an_impossible_inertia_is_not_built(cartpole, tmp_path):
     text = (robots.asset_path(cartpole)).read_text()
-    assert 'ixx="0.2' in text or "<inertia" in text
     broken = text.replace('izz="', 'izz="9', 1)
     (tmp_path / "cartpole.urdf").write_text(broken)
     robot = msgspec.structs.replace(cartpole, folder=str(tmp_path))
-    with pytest.raises(InputError, match=r"cartpole.urdf: link 'cart': principal moments of inertia are .* no body has"):
+    with pytest.raises(InputError, match=r"link 'cart': principal moments of inertia are .* no body has"):
         build(robot)
