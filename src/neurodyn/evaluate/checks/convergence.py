@@ -58,7 +58,7 @@ def check_convergence(subject: Subject) -> CheckResult:
 
 
 def _errors(subject: Subject, recording: Recording, frames: int) -> Errors:
-    half, truth = (recording.replayed(subject.finer(factor), frames) for factor in (2, 4))
+    half, truth = (recording.replayed(subject.finer(factor)) for factor in (2, 4))
     still = Trajectory(truth.q[:, :1].expand_as(truth.q), truth.qd[:, :1].expand_as(truth.qd))
     marks = [mark for mark in HORIZONS if mark <= frames]
     declared, halved, moved = (

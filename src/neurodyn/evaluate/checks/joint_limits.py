@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Environment, State
+from neurodyn.dynamics.interface import Environment
 from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
-from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
 
@@ -106,7 +106,7 @@ def _pressed(subject: Subject, presses: list[_Press]) -> list[LimitTest]:
     for world, press in enumerate(presses):
         start.q[world, press.column] = press.limit - press.side * 0.5 * press.width
         torque[world, :, press.control] = press.side * press.effort
-    path = subject.free.rollout(State(start.q, start.qd), torque, Environment(gravity=torch.zeros(3)))
+    path = rolled_out(subject.free, start, torque, Environment(gravity=torch.zeros(3)))
     return [_measured(press, path.q[world, :, press.column], robot.dt) for world, press in enumerate(presses)]
 
 
