@@ -61,7 +61,7 @@ def compare(name: str, worlds: int, batches: int, figures: dict[str, float]) -> 
                 else:
                     simulate(simulator, *motion)
             bare.append(transitions / (time.process_time() - start))
-            summary = generate(robot, transitions=transitions, out=path, worlds=worlds, frames=FRAMES)
+            summary = generate(robot, transitions=transitions, out=path, worlds=worlds, frames=FRAMES, overwrite=True)
             require(summary.transitions == transitions, "no trajectory ended early")
             ours.append(summary.rate)
     share = float(np.median([a / b for a, b in zip(ours, bare, strict=True)]))

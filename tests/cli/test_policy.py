@@ -64,7 +64,7 @@ def test_bad_input_is_one_line(flags, message, capsys, tmp_path, monkeypatch):
     complaint = capsys.readouterr().err.strip()
     assert message in complaint
     assert "\n" not in complaint
-    assert not list(tmp_path.rglob("config.yaml"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_policy_is_not_overwritten(policy, capsys):

@@ -5,18 +5,20 @@ import math
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 import yaml
 
 from neurodyn.core.contact_points import ContactPoint
 from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.notices import Notice
 from neurodyn.core.scene import IDENTITY
 from neurodyn.dynamics.artifact import load, save
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.multibody.engine import EngineConfig
-from neurodyn.robots import Robot, locate
+from neurodyn.robots import Robot, bundle, locate
 from neurodyn.robots import load as load_robot
 from tests.multibody import machines
 
@@ -62,7 +64,8 @@ def test_a_model_knows_the_declaration_it_was_made_for(name, tmp_path, monkeypat
     monkeypatch.chdir(elsewhere)
     state = State(torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.zeros(2, 1, dtype=torch.float64))
     for dynamics in (model, load(tmp_path / "run")):
-        assert dynamics.robot == robot
+        assert dynamics.robot is not None
+        assert msgspec.structs.replace(dynamics.robot, folder=robot.folder) == robot
         found = dynamics.quantities(state)
         assert found.contact_names == ("TIP",)
         wanted = torch.tensor([[0.0, 0.0, -0.7], [-0.7 * math.sin(1.0), 0.0, -0.7 * math.cos(1.0)]])
@@ -85,3 +88,32 @@ def test_quantities_of_a_robot_whose_declaration_is_gone_have_no_contacts(tmp_pa
     state = State(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64))
     assert "end_effector_position" not in model.quantities(state)
     assert model.quantities(state).contact_names == ()
+
+
+def test_a_saved_model_knows_its_robot_after_the_declaration_is_gone_and_the_run_moved(tmp_path):
+    robot = declare(tmp_path / "arm", "my-arm")
+    save(tmp_path / "run", make(robot, str(tmp_path / "arm")))
+    shutil.rmtree(tmp_path / "arm")
+    shutil.move(tmp_path / "run", tmp_path / "moved")
+    model = load(tmp_path / "moved")
+    assert model.declaration == str(tmp_path.resolve() / "moved" / "robot")
+    state = State(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64))
+    assert model.quantities(state).contact_names == ("TIP",)
+    save(tmp_path / "again", model)
+    assert (tmp_path / "again" / "robot" / "arm.urdf").is_file()
+
+
+def test_a_robot_that_is_too_large_is_left_where_it_is_with_a_notice(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "LARGEST", 10)
+    robot = declare(tmp_path / "arm", "my-arm")
+    with pytest.warns(Notice, match="are not copied"):
+        save(tmp_path / "run", make(robot, str(tmp_path / "arm")))
+    assert not (tmp_path / "run" / "robot").exists()
+    assert load(tmp_path / "run").robot == robot
+
+
+def test_the_name_of_a_robot_that_ships_suffices(tmp_path):
+    model = make(declare(tmp_path / "arm", "my-arm"), "pendulum")
+    save(tmp_path / "run", model)
+    assert not (tmp_path / "run" / "robot").exists()
+    assert load(tmp_path / "run").declaration == "pendulum"

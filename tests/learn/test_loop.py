@@ -14,7 +14,7 @@ from neurodyn.core.artifacts import read_tree, write_tree
 from neurodyn.core.errors import InputError
 from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.learner import GradientLearner, Validation
-from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
+from neurodyn.learn.loop import MOST_REFUSED, Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.optimiser import build_optimiser, trainable
 from neurodyn.learn.plan import Budget
@@ -195,3 +195,17 @@ def test_a_state_of_something_else_is_bad_input(tmp_path: Path):
     write_tree(tmp_path / "state", "training", {"position": {"step": 3}})
     with pytest.raises(InputError, match="state does not fit its configuration"):
         TrainingLoop(One(), Budget(8), tmp_path).resume()
+
+
+def test_a_loss_that_is_never_finite_ends_the_training_in_one_line(tmp_path):
+    loop = TrainingLoop(One(bad=tuple(range(1000))), Budget(steps=100), tmp_path)
+    with pytest.raises(InputError, match=rf"not finite in {MOST_REFUSED} steps in a row, up to step {MOST_REFUSED};"):
+        loop.run()
+    few = TrainingLoop(One(bad=tuple(range(1000))), Budget(steps=3))
+    with pytest.raises(InputError, match="not finite in any of 3 steps; look for implausible values in the data"):
+        few.run()
+
+
+def test_a_training_recovers_from_some_losses_that_are_not_finite():
+    one = One(bad=tuple(range(5, 5 + MOST_REFUSED - 1)))
+    assert TrainingLoop(one, Budget(steps=100)).run().skipped == MOST_REFUSED - 1

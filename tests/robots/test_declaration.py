@@ -57,7 +57,7 @@ BAD = {
     "misspelt key": ({"gravty": [0, 0, 0]}, "gravty"),
     "gravity of two": ({"gravity": [0, 0]}, "gravity"),
     "endless range": ({"sampling": {"q": {"rail": [0, math.inf]}}}, "two finite numbers"),
-    "height of a bolted robot": ({"sampling": {"height": [0, 1]}}, "floating bases only"),
+    "height of a bolted robot": ({"sampling": {"height": [0, 1]}}, "are those of floating bases"),
     "unknown default ground": ({"ground": "moon"}, "unknown ground 'moon'; valid: (none)"),
     "unknown ground of data": ({"ground_sampling": {"ground": "moon"}}, "ground_sampling names the unknown ground"),
     "overhanging ground": ({**FLAT, "ground_sampling": {"ground": "flat", "tilt": 2.0}}, "below pi/2"),
@@ -73,6 +73,10 @@ BAD = {
     "gains of nothing": ({"actuated": {}, "gains": GAINS}, "there are none"),
     "reversed gains": ({"gains": {**GAINS, "kp": [2, 1]}}, "kp is [2, 1]"),
     "massless": ({"mass_scale": 0}, "mass_scale is 0"),
+    "density of nothing": ({"densities": {"*": 0}}, "densities: '*' is 0"),
+    "densities of a URDF": ({"densities": {"*": 1000}}, "works for MJCF"),
+    "negative inertia": ({"added_inertia": {"*": -1}}, "added_inertia: '*' is -1"),
+    "rotation of a bolted robot": ({"reset": {"rotation": 0.1}}, "are those of floating bases"),
 }
 
 

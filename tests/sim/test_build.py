@@ -2,6 +2,7 @@
 """Declared robots become Newton models, or one line says why not."""
 
 import sys
+import warnings
 
 import msgspec
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from neurodyn import robots, sim
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import Notice
 from neurodyn.robots import Robot
 from neurodyn.sim.build import build_world
 from neurodyn.sim.engine import import_newton
@@ -131,14 +133,39 @@ def test_massless_moving_link_is_refused(tmp_path):
         sim.build(robot)
 
 
-def test_missing_mesh_is_named_unless_meshes_are_left_out(tmp_path):
+def test_a_missing_mesh_is_left_out_with_a_notice(tmp_path):
     robot = write_robot(tmp_path, chain())
     urdf = tmp_path / "own.urdf"
     mesh = '<visual><geometry><mesh filename="package://own/none.stl"/></geometry></visual></link>'
     urdf.write_text(urdf.read_text().replace("</link>", mesh, 1))
-    with pytest.raises(InputError, match=r"mesh 'package://own/none\.stl' does not exist"):
-        sim.build(robot)
-    assert sim.build(msgspec.structs.replace(robot, meshes=False)).joint_dof_count == 2
+    with pytest.warns(Notice, match=r"own\.urdf: left out: mesh 'package://own/none\.stl' does not exist"):
+        assert sim.build(robot).joint_dof_count == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sim.build(msgspec.structs.replace(robot, meshes=False)).joint_dof_count == 2
+
+
+def test_a_mesh_without_a_reader_is_left_out_with_a_notice(tmp_path, monkeypatch):
+    robot = write_robot(tmp_path, chain())
+    urdf = tmp_path / "own.urdf"
+    (tmp_path / "shell.dae").write_text("")
+    mesh = '<collision><geometry><mesh filename="shell.dae"/></geometry></collision></link>'
+    urdf.write_text(urdf.read_text().replace("</link>", mesh, 1))
+    monkeypatch.setattr("neurodyn.sim.mesh_files.find_spec", lambda name: None if name == "collada" else name)
+    with pytest.warns(Notice, match=r"mesh 'shell\.dae' needs pycollada: pip install 'neurodyn\[sim\]'"):
+        assert sim.build(robot).shape_count == 0
+
+
+def test_missing_meshes_of_an_mjcf_leave_primitives_and_inertials(tmp_path):
+    (tmp_path / "own.xml").write_text(
+        """<mujoco><compiler meshdir="meshes"/><asset><mesh file="shell.stl"/></asset><worldbody><body>
+        <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><joint name="a"/><geom type="mesh" mesh="shell"/>
+        <geom type="sphere" size="0.1"/></body></worldbody></mujoco>"""
+    )
+    data = {"name": "own", "asset": "own.xml", "joints": [{"name": "a", "kind": "revolute"}], "actuated": {"a": 1.0}}
+    robot = from_dict({**data, "dt": 0.01}, Robot).located(tmp_path)
+    with pytest.warns(Notice, match=r"own\.xml: left out: mesh 'shell\.stl' does not exist"):
+        assert sim.build(robot).shape_count == 1
 
 
 def test_robot_without_newton_names_the_extra(cartpole, monkeypatch):
@@ -202,11 +229,10 @@ def test_ant_leaves_its_own_floor_out_and_meets_a_scene_without_margins():
     from neurodyn.core.scene import Plane, Scene
 
     ant = robots.load("ant")
-    light = msgspec.structs.replace(ant, mass_scale=1.0)
-    alone, scene = sim.build(light), sim.build(ant, 2, scene=Scene(shapes=(Plane(),)))
+    alone, scene = sim.build(ant), sim.build(ant, 2, scene=Scene(shapes=(Plane(),)))
     kinds = alone.shape_type.numpy()
     assert (alone.shape_body.numpy() >= 0).all()  # no shape stands still
-    np.testing.assert_allclose(scene.body_mass.numpy()[:9], ant.mass_scale * alone.body_mass.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(scene.body_mass.numpy()[:9], alone.body_mass.numpy(), rtol=1e-6)
     assert scene.shape_count == 2 * (len(kinds) + 1)
     np.testing.assert_allclose(scene.shape_margin.numpy(), 0.0)
     groups = scene.shape_collision_group.numpy()
@@ -240,8 +266,43 @@ def test_only_the_declared_colliders_touch_the_ground():
 
 def test_masses_scale_and_rotor_inertias_do_not():
     robot = robots.load("ant")
-    light = build_world(msgspec.structs.replace(robot, mass_scale=1.0))
-    heavy = build_world(robot)
+    light = build_world(robot)
+    heavy = build_world(msgspec.structs.replace(robot, mass_scale=200.0))
     assert sum(heavy.body_mass) == pytest.approx(200 * sum(light.body_mass))
     np.testing.assert_allclose(heavy.body_inertia, 200 * np.array(light.body_inertia), rtol=1e-6)
     assert heavy.joint_armature == light.joint_armature
+
+
+def test_densities_replace_those_of_an_mjcf_by_name_and_pattern():
+    volume = {"sphere": 4 / 3 * np.pi * 0.25**3, "aux": np.pi * 0.08**2 * (np.hypot(0.2, 0.2) + 4 / 3 * 0.08)}
+    masses = dict(zip(*_body_masses(robots.load("ant")), strict=True))
+    assert masses["torso"] == pytest.approx(5 * volume["sphere"] + 4 * 1000 * volume["aux"], rel=1e-5)
+    assert sum(masses.values()) == pytest.approx(117.05, abs=0.01)  # of the paper's ant
+    lighter = msgspec.structs.replace(robots.load("ant"), densities={"*_leg_geom": 10.0})
+    assert dict(zip(*_body_masses(lighter), strict=True))["torso"] == pytest.approx(96.77605 / 200, rel=1e-5)
+
+
+def _body_masses(robot):
+    builder = build_world(robot)
+    return [label.rsplit("/", 1)[-1] for label in builder.body_label], builder.body_mass
+
+
+def test_inertia_is_added_about_the_centre_of_mass_by_name_and_pattern(tmp_path, arm):
+    plain = build_world(arm)
+    links = [label.rsplit("/", 1)[-1] for label in plain.body_label]
+    heavy = build_world(msgspec.structs.replace(arm, added_inertia={links[0]: 0.5, "*": 0.25}))
+    extra = np.array(heavy.body_inertia).reshape(-1, 3, 3) - np.array(plain.body_inertia).reshape(-1, 3, 3)
+    np.testing.assert_allclose(extra[0], 0.5 * np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(extra[1:], np.broadcast_to(0.25 * np.eye(3), extra[1:].shape), atol=1e-6)
+    assert heavy.body_mass == plain.body_mass
+    with pytest.raises(
+        InputError, match=r"added_inertia names 'wing', which no link of .* matches; valid: patterns of"
+    ):
+        build_world(msgspec.structs.replace(arm, added_inertia={"wing": 1.0}))
+
+
+def test_limits_that_nobody_declares_are_mujocos_own_whatever_the_format():
+    for name in ("ant", "anymal-c"):
+        robot = robots.load(name)
+        solver = import_newton().solvers.SolverMuJoCo(sim.build(robot), disable_contacts=True)
+        np.testing.assert_allclose(np.unique(solver.mjw_model.jnt_solref.numpy()[0, 1:], axis=0), [[0.02, 1.0]])

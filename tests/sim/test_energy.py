@@ -18,7 +18,7 @@ def test_energy_of_the_cartpole_is_the_closed_form():
     q, qd = torch.randn(5, 7, 2), torch.randn(5, 7, 2)
     kinetic, potential = energy(robots.load("cartpole"), q, qd)
     x, t = qd[..., 0].double(), qd[..., 1].double()
-    inertia = 2.5 * (1 + 0.05**2) / 12 + 2.5 * 0.25
+    inertia = 2.5 * (1 + 0.05**2) / 12 + 0.01 + 2.5 * 0.25
     expected = 0.5 * 52.51 * x**2 + 1.25 * torch.cos(q[..., 1].double()) * x * t + 0.5 * (inertia + 0.01) * t**2
     torch.testing.assert_close(kinetic, expected, rtol=1e-5, atol=1e-5)
     height = 2.5 * 9.81 * 0.5 * torch.cos(q[..., 1].double())

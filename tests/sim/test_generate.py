@@ -13,8 +13,10 @@ from neurodyn.data.header import Status
 from neurodyn.data.store import Store
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Ranges
+from neurodyn.robots.plausible import declared_bounds
 from neurodyn.sim.clearance import Clearance
-from neurodyn.sim.generate import early_ends, generate
+from neurodyn.sim.early_ends import Tally, early_ends
+from neurodyn.sim.generate import generate
 from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import TOUCH
 
@@ -136,24 +138,59 @@ def test_trajectories_that_leave_the_declared_range_end_early_and_are_counted(ca
     assert np.abs(store.q[:, 0]).max() <= 4.00001
 
 
-def test_early_ends_tell_apart_reasons_and_lengths(cartpole):
-    robot = msgspec.structs.replace(cartpole, range=Ranges(qd={"hinge": (-10.0, 10.0)}))
+def test_early_ends_tell_apart_reasons_lengths_and_coordinates(cartpole):
+    bounds = declared_bounds(msgspec.structs.replace(cartpole, range=Ranges(qd={"hinge": (-10.0, 10.0)})))
     q, qd = torch.zeros(4, 6, 2), torch.zeros(4, 6, 2)
     q[1, 3:, 0] = torch.nan
     qd[2, 2, 1] = 11.0
     qd[3, 1:, 0] = torch.inf
-    lengths, status = early_ends(robot, q, qd)
-    assert lengths.tolist() == [5, 2, 1, 0]
-    assert status.tolist() == [Status.COMPLETE, Status.NOT_FINITE, Status.OUT_OF_RANGE, Status.NOT_FINITE]
+    ends = early_ends("cartpole", bounds, q, qd)
+    assert ends.lengths.tolist() == [5, 2, 1, 0]
+    assert ends.status.tolist() == [Status.COMPLETE, Status.NOT_FINITE, Status.OUT_OF_RANGE, Status.NOT_FINITE]
+    assert ends.column.tolist() == [-1, 0, 3, 2]
+    assert ends.value[2] == 11.0
 
 
-def test_a_simulator_that_blows_up_leaves_counted_empty_trajectories(cartpole, tmp_path):
+def test_what_left_the_bounds_is_summed_up_by_coordinate(cartpole):
+    robot = msgspec.structs.replace(cartpole, range=Ranges(qd={"hinge": (-10.0, 10.0)}))
+    tally = Tally(robot, declared_bounds(robot), episodes=100)
+    q, qd = torch.zeros(3, 6, 2), torch.zeros(3, 6, 2)
+    qd[:2, 2, 1] = torch.tensor([11.0, -30.0])
+    tally.add(early_ends("cartpole", tally.bounds, q, qd), 3)
+    (departure,) = tally.departures
+    assert departure.words == "qd.hinge reaches -30 (declared range: [-10, 10] rad/s) in 2"
+
+
+def blowing_up(cartpole):
+    """A cartpole that its own effort tears apart: 3e38 N on its cart."""
     ranges = Ranges(**{**msgspec.structs.asdict(cartpole.sampling), "control": {"slider": (1e38, 3e38)}})
-    robot = msgspec.structs.replace(cartpole, sampling=ranges)
-    summary = generate(robot, transitions=100, frames=10, passive_fraction=0.0, out=tmp_path / "a.h5")
-    assert summary.early_ends["not finite"] == summary.episodes == 10
-    assert summary.empty > 0
-    assert np.isfinite(Store.open(tmp_path / "a.h5").frames).all()
+    return msgspec.structs.replace(cartpole, sampling=ranges)
+
+
+def test_a_simulator_that_blows_up_is_refused_and_leaves_what_was_there(cartpole, tmp_path):
+    path = tmp_path / "a.h5"
+    generate(cartpole, transitions=100, frames=10, out=path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"100.0% of the trajectories leave plausible bounds .*slider") as caught:
+        generate(blowing_up(cartpole), transitions=100, frames=10, passive_fraction=0.0, out=path, overwrite=True)
+    assert "neurodyn check cartpole" in str(caught.value)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_range_that_cuts_most_trajectories_is_refused(cartpole, tmp_path):
+    robot = msgspec.structs.replace(cartpole, range=Ranges(qd={"hinge": (-10.0, 10.0)}))
+    with pytest.raises(InputError, match=r"declared range: \[-10, 10\] rad/s.*widen its `range`"):
+        generate(robot, transitions=4000, frames=100, passive_fraction=0.0, out=tmp_path / "a.h5")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_file_is_replaced_only_when_asked_for(cartpole, tmp_path):
+    path = tmp_path / "a.h5"
+    generate(cartpole, transitions=100, frames=10, out=path)
+    with pytest.raises(InputError, match=r"a\.h5 exists; valid: another --out, --resume .* or --overwrite"):
+        generate(cartpole, transitions=200, frames=10, out=path)
+    assert generate(cartpole, transitions=200, frames=10, out=path, overwrite=True).transitions == 200
 
 
 def test_ranges_that_exclude_random_states_are_refused(cartpole, tmp_path):
@@ -189,3 +226,16 @@ def test_more_than_the_disk_holds_is_refused_at_once(cartpole, tmp_path):
     with pytest.raises(InputError, match=r"need .* GB and .* GB are free; give fewer transitions"):
         generate(cartpole, transitions=10**14, out=tmp_path / "data.h5")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ground_and_a_share_of_resets_replace_those_of_the_robot(tmp_path):
+    robot = robots.load("ant")
+    out = tmp_path / "flat.h5"
+    generate(robot, transitions=80, worlds=8, frames=10, out=out, ground="flat", reset_fraction=1.0)
+    store = Store.open(out)
+    assert store.header.scene == robot.grounds["flat"]
+    assert np.abs(store.control).max() == 0.0
+    for wrong, words in (({"ground": "moon"}, "no ground 'moon'"), ({"reset_fraction": 2.0}, "reset_fraction is 2")):
+        with pytest.raises(InputError, match=words):
+            generate(robot, transitions=8, out=tmp_path / "none.h5", **wrong)
+        assert not (tmp_path / "none.h5").exists()

@@ -69,7 +69,7 @@ def test_fixed_joints_are_merged(monkeypatch):
     """A model that keeps them apart gives the same mechanism as one that has merged them when it was built."""
     robot = robots.load("franka")
     merged = mechanism(build(robot), robot)
-    for step in ("_collapse", "_verify"):  # unmerged, it has bodies without mass, which are refused
+    for step in ("_collapse", "_check_bodies", "_verify"):  # unmerged, it has bodies without mass, which are refused
         monkeypatch.setattr(import_module("neurodyn.sim.build"), step, lambda *_: None)
     model = build(robot)
     assert model.body_count > 7

@@ -31,7 +31,7 @@ def acceleration(robot: Robot, q, qd, torque, dt=1e-3) -> np.ndarray:
 
 # --- the cartpole, written down on its own: slider x, pole angle t from upright, turning about +y ---------------
 CART, POLE, HALF, ROTOR = 50.0, 2.5, 0.5, 0.01
-POLE_INERTIA = POLE * (1.0**2 + 0.05**2) / 12 + POLE * HALF**2
+POLE_INERTIA = POLE * (1.0**2 + 0.05**2) / 12 + 0.01 + POLE * HALF**2  # 0.01 as in the paper, see cartpole.urdf
 
 
 def cartpole_mass_matrix(q: np.ndarray) -> np.ndarray:

@@ -2,9 +2,17 @@
 """`neurodyn generate`: a dataset from a simulator."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from neurodyn.data.header import StoreHeader
+    from neurodyn.robots import Robot
+
+_SHOWN = 3
 
 
 def generate(
@@ -14,9 +22,15 @@ def generate(
     worlds: int = 512,
     seed: int = 0,
     passive_fraction: float | None = None,
+    reset_fraction: float | None = None,
+    ground: str | None = None,
+    frames: int | None = None,
     resume: tyro.conf.FlagCreatePairsOff[bool] = False,
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> None:
     """Write a dataset from a robot's analytic solver: random states, random grounds, random torques or controllers.
+
+    Trajectories end where they leave plausible bounds; where too many do, nothing is written.
 
     Args:
         robot: Name of a robot, or the path of a declaration.
@@ -26,7 +40,11 @@ def generate(
         seed: Seed of states, grounds and torques.
         passive_fraction: Fraction of trajectories without torque, or held at the nominal pose where the robot has a
             controller; by default the robot's own.
+        reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
+        ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
+        frames: Length of a trajectory; by default the robot's own.
         resume: Go on from an interrupted run with the same settings.
+        overwrite: Replace a finished file.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -35,22 +53,42 @@ def generate(
     from neurodyn.sim.generate import generate as run
 
     columns = (TextColumn("transitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = terminal(stderr=True)
+    console, declared = terminal(stderr=True), robots.load(robot)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=transitions)
         summary = run(
-            robots.load(robot),
+            declared,
             transitions=transitions,
             out=out,
             worlds=worlds,
             seed=seed,
             passive_fraction=passive_fraction,
+            reset_fraction=reset_fraction,
+            ground=ground,
+            frames=frames,
             resume=resume,
+            overwrite=overwrite,
+            begun=lambda header: _announce(declared, header, console),
             progress=lambda done, _: bar.update(task, completed=done),
         )
+    left = sum(departure.trajectories for departure in summary.departures)
+    if left:
+        worst = "; ".join(departure.words for departure in summary.departures[:_SHOWN])
+        more = "" if len(summary.departures) <= _SHOWN else f"; and {len(summary.departures) - _SHOWN} more coordinates"
+        print(f"{left:,} trajectories end where they leave plausible bounds: {worst}{more}")
     ends = ", ".join(f"{count} {reason}" for reason, count in summary.early_ends.items())
     print(
         f"{summary.transitions:,} transitions in {summary.episodes:,} trajectories (ended early: {ends}; empty: "
         f"{summary.empty}), {summary.seconds:.1f} s, {summary.rate:,.0f} transitions per CPU-second, "
         f"{summary.bytes / 1e6:.1f} MB: {summary.path}"
     )
+
+
+def _announce(robot: "Robot", header: "StoreHeader", console: "Console") -> None:
+    """Say how wide the input of a network for these data is, and warn where that makes training slow."""
+    from neurodyn.learn.neural.inputs import contact_point_advice, network_inputs
+
+    points = 0 if header.contact_points is None else len(header.contact_points.contact_points)
+    console.print(f"{points} contact points, {network_inputs(robot, header.contact_points)} network inputs")
+    if advice := contact_point_advice(header.contact_points):
+        console.print(f"warning: {advice}", soft_wrap=True)

@@ -8,11 +8,13 @@ import inspect
 import io
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
 
 
@@ -40,7 +42,9 @@ class Verb:
 VERBS: Registry[Verb] = Registry(
     "verb",
     demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
+    init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
+    check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),
     generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.generate:generate"),
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
@@ -69,7 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     try:
-        return _dispatch(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
+            return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
@@ -79,6 +85,14 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+
+
+def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Print a notice as one line, and other warnings as Python does."""
+    if issubclass(category, Notice):
+        print(f"neurodyn: note: {message}", file=sys.stderr)
+    else:
+        show(message, category, *where)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -181,6 +181,11 @@ ACTIONS: Registry[Verb] = Registry(
     train=Verb("Train a policy by PPO in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
     play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
     evaluate=Verb("Measure the return of a policy in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
+    **{
+        "import": Verb(
+            "Write a policy that somebody else trained (rl_games) as one of ours.", "neurodyn.cli.policy_import:import_"
+        )
+    },
     log=Verb(
         "Record what several policies of one task do in the simulator, with rewards and ends.",
         "neurodyn.cli.policy_log:log",

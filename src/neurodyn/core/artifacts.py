@@ -7,6 +7,7 @@ file or the new one, never half of one.
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,13 +49,41 @@ def atomic(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder to write into; on success it takes the place of `path`, on failure it vanishes.
+
+    A folder that is there already is replaced.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
+    partial = path.with_name(path.name + ".part")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(partial, path)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{path}: cannot be written ({reason}); give a path with space and permission to write"
+        ) from error
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
 def _remove(path: Path) -> None:
     with suppress(OSError):  # what cannot be removed was never made
         path.unlink()
 
 
 def require_writable(*paths: Path | None) -> None:
-    """Check that files can be written, before work is done whose result would be lost.
+    """Check that files can be written, before work is done whose result would be lost; nothing is left behind.
 
     Raises:
         InputError: A folder cannot be made or written to, or a folder lies where a file should.
@@ -64,13 +93,17 @@ def require_writable(*paths: Path | None) -> None:
             continue
         if path.is_dir():
             raise InputError(f"{path}: is a folder; give the path of a file")
-        trial = path.with_name(path.name + ".probe")
+        trial, made = path.with_name(path.name + ".probe"), [folder for folder in path.parents if not folder.exists()]
         try:
             with atomic(trial) as partial:
                 partial.touch()
+            trial.unlink()
         except InputError as error:
             raise InputError(str(error).replace(str(trial), str(path))) from None
-        trial.unlink()
+        finally:
+            for folder in made:  # the innermost first
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:

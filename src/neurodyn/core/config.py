@@ -121,13 +121,22 @@ def read_config(path: Path, kind: type[T]) -> T:
     Raises:
         InputError: The file is missing, malformed, or does not describe a `kind`.
     """
+    return from_dict(read_plain(path), kind, str(path))
+
+
+def read_plain(path: Path) -> Any:
+    """Read the dictionaries, lists, strings and numbers of a YAML, TOML or JSON file.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: cannot be read ({describe_os_error(error)}); expected a YAML, TOML or JSON file"
         ) from None
-    return from_dict(parse_text(text, path.suffix.lower(), str(path)), kind, str(path))
+    return parse_text(text, path.suffix.lower(), str(path))
 
 
 def to_yaml(config: Any) -> str:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of every kind as files: RUN/model/{model.safetensors, config.json, spec.json}.
 
-config.json holds everything but the weights, spec.json what the model is a model of.
+config.json holds everything but the weights, spec.json what the model is a model of. RUN/robot/ holds a robot that does
+not ship with the package, so that the run can be moved.
 """
 
 from collections.abc import Callable
@@ -9,16 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.notices import notice
+from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.robots import ships
+from neurodyn.robots.bundle import DECLARATION, moved_scene, write_bundle
+
+ROBOT = "robot"
+"""Folder in a run that holds the declaration of a robot that does not ship with the package."""
 
 C = TypeVar("C", bound=Config)
 S = TypeVar("S", bound=Config)
@@ -61,11 +70,15 @@ class Artifact(Generic[C, S, M]):
     restore: Callable[[M, dict[str, Tensor]], None] = load_weights
 
     def save(self, run: Path, model: M) -> None:
-        """Write a model into a run directory; each file replaces its predecessor atomically."""
+        """Write a model into a run directory; each file replaces its predecessor atomically.
+
+        The first time, the declaration of a robot that does not ship with the package is written beside it.
+        """
         folder, (config, spec) = run / "model", self.describe(model)
+        carry_robot(run, model)
         artifacts.write_tensors(folder / "model.safetensors", self.tensors(model))
         artifacts.write_json(folder / "config.json", to_dict(config))
-        artifacts.write_json(folder / "spec.json", to_dict(spec))
+        artifacts.write_json(folder / "spec.json", _without_folder(to_dict(spec), run))
 
     def read(self, run: str | Path) -> tuple[C, S]:
         """Read what a run directory says about its model, without the weights.
@@ -73,14 +86,19 @@ class Artifact(Generic[C, S, M]):
         Raises:
             InputError: There is no such run, its files are malformed, or its model is of another kind.
         """
-        folder = artifacts.resolve_run(run) / "model"
+        run = artifacts.resolve_run(run)
+        folder = run / "model"
         given = artifacts.read_json(folder / "config.json")
         found = given.get("kind") if isinstance(given, dict) else None
         if isinstance(found, str) and found in KINDS and found != self.kind:
             titles = (KINDS[name].title for name in (found, self.kind))
             raise InputError("{}: holds a {}; valid here: a {}".format(folder, *titles))
+        carried = _carried(run)
+        if carried is not None and isinstance(given, dict):
+            given = given | {"robot": str(carried)}
         config = from_dict(given, self.config, str(folder / "config.json"))
-        return config, from_dict(artifacts.read_json(folder / "spec.json"), self.spec, str(folder / "spec.json"))
+        spec = _with_folder(artifacts.read_json(folder / "spec.json"), run)
+        return config, from_dict(spec, self.spec, str(folder / "spec.json"))
 
     def load(self, run: str | Path, *, device: str = "cpu", **options: Any) -> M:
         """Load the model of a run directory, or one that ships with the package, with frozen weights.
@@ -143,12 +161,54 @@ def kind_of(run: str | Path) -> str:
 
 
 def robot_of(run: str | Path) -> str:
-    """Return name or path of the robot that a run's model was made for.
+    """Return name or path of the robot that a run's model was made for: that in the run, where it carries one.
 
     Raises:
         InputError: There is no such run, or its config.json is malformed.
     """
-    return _field(run, "robot")
+    recorded, carried = _field(run, "robot"), _carried(artifacts.resolve_run(run))
+    return recorded if carried is None else str(carried)
+
+
+def carry_robot(run: Path, model: LearnedDynamics) -> None:
+    """Write the declaration of a model's robot, and what it names, into a run that does not have it yet.
+
+    Nothing is written of a robot that ships with the package, or whose declaration is gone. Where the files are too
+    large to be copied, a notice says so.
+    """
+    robot = model.robot
+    if _carried(run) is not None or robot is None or ships(robot):
+        return
+    try:
+        write_bundle(robot, run / ROBOT)
+    except InputError as error:
+        notice(f"{run}: {error}")
+
+
+def _carried(run: Path) -> Path | None:
+    """Return the folder of the robot that a run carries, absolute; None where it carries none."""
+    return (run / ROBOT).resolve() if (run / ROBOT / DECLARATION).is_file() else None
+
+
+def _without_folder(spec: Any, run: Path) -> Any:
+    """Return what spec.json holds, with files of the ground as the run carries them."""
+    carried = _carried(run)
+    if carried is None or not spec.get("scene"):
+        return spec
+    scene = moved_scene(from_dict(spec["scene"], Scene), carried)
+    if scene.folder == str(carried):
+        scene = msgspec.structs.replace(scene, folder="")
+    return spec | {"scene": to_dict(scene)}
+
+
+def _with_folder(spec: Any, run: Path) -> Any:
+    """Return what spec.json holds, with the folder of the ground's files that the run carries."""
+    carried, scene = _carried(run), spec.get("scene") if isinstance(spec, dict) else None
+    if carried is None or not isinstance(scene, dict) or scene.get("folder"):
+        return spec
+    if not any(isinstance(shape, dict) and "file" in shape for shape in scene.get("shapes", ())):
+        return spec
+    return spec | {"scene": scene | {"folder": str(carried)}}
 
 
 def _field(run: str | Path, name: str) -> str:

@@ -12,6 +12,8 @@ from neurodyn.core.lazy import lazy
 from neurodyn.dynamics.kinds import KINDS
 
 if TYPE_CHECKING:
+    from neurodyn.evaluate.checks.records import RobotCheck
+    from neurodyn.evaluate.checks.run import CHECKS, check
     from neurodyn.evaluate.logged import beside_log
     from neurodyn.evaluate.metrics import METRICS, Metric
     from neurodyn.evaluate.records import Evaluation
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from neurodyn.evaluate.world_model import forecast_log
 
 __all__ = [
-    "METRICS", "Evaluation", "Metric", "Scenario", "beside_log", "beside_simulator", "evaluate", "forecast_log",
-    "scenario", "scenarios",
+    "CHECKS", "METRICS", "Evaluation", "Metric", "RobotCheck", "Scenario", "beside_log", "beside_simulator", "check",
+    "evaluate", "forecast_log", "scenario", "scenarios",
 ]  # fmt: skip
 
 KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")

@@ -20,6 +20,9 @@ from neurodyn.learn.plan import Budget
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
 
+MOST_REFUSED = 20
+"""Steps in a row without a finite gradient after which a training is given up."""
+
 _FORMER = {"iteration": "step", "played": "measured", "waited": "stale"}
 
 
@@ -139,6 +142,7 @@ class TrainingLoop:
         self.callbacks, self.last, self.log = callbacks, Step(), None
         self._name, self._record, self._data, self._threads, self._progress = name, record, data, thread_count, progress
         self._validations, self._validate_first, self._patience = validations, validate_first, patience
+        self._refused = 0  # steps in a row whose gradient was not finite
         learner.enter(0)
 
     def resume(self) -> None:
@@ -180,6 +184,7 @@ class TrainingLoop:
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
+            InputError: The loss was not finite for too long.
         """
         if self.folder is not None and self._record is not None:
             artifacts.write_text(self.folder / "config.yaml", to_yaml(self._record))
@@ -221,6 +226,8 @@ class TrainingLoop:
         self.learner.begin(self.state)
         while self.state.phase < len(self.budget.shares):
             self._run_phase()
+        if self.state.step and self.state.skipped == self.state.step:
+            raise self._not_finite(f"in any of {self.state.step} steps")
         self.learner.finish(self.state)
 
     def _run_phase(self) -> None:
@@ -228,6 +235,9 @@ class TrainingLoop:
         while (done := self.budget.done(at)) < 1.0 and not self._exhausted():
             self.last = self.learner.step(done, at)
             at.step, at.phase_step, at.skipped = at.step + 1, at.phase_step + 1, at.skipped + (not self.last.taken)
+            self._refused = 0 if self.last.taken else self._refused + 1
+            if self._refused >= MOST_REFUSED:
+                raise self._not_finite(f"in {self._refused} steps in a row, up to step {at.step}")
             self._clock()
             found = None
             if self.budget.done(at) * checks >= at.measured + 1:
@@ -252,6 +262,13 @@ class TrainingLoop:
             self.learner.enter(at.phase)
         self.save()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def _not_finite(self, when: str) -> InputError:
+        """Return the error of a training from which nothing can come."""
+        return InputError(
+            f"{self.folder or 'training'}: the loss was not finite {when}; look for implausible values in the data "
+            "(neurodyn inspect), and check the simulator that they come from (neurodyn check)"
+        )
 
     def _exhausted(self) -> bool:
         return self._patience is not None and self.state.stale >= self._patience

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from neurodyn.policy.evaluation import evaluate_policy as evaluate
     from neurodyn.policy.export import export_policy
     from neurodyn.policy.play import record_policy
+    from neurodyn.policy.published import import_policy
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
     from neurodyn.policy.starts import LoggedStarts, SampledStarts
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [
     "LoggedStarts", "NetworkSettings", "PolicyEnvironment", "PolicySettings", "SampledStarts",
-    "evaluate", "export_policy", "load_policy", "load_settings", "record_policy", "train",
+    "evaluate", "export_policy", "import_policy", "load_policy", "load_settings", "record_policy", "train",
 ]  # fmt: skip
 
 lazy(__name__)

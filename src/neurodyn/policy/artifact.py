@@ -26,6 +26,7 @@ class PolicyConfig(Config, frozen=True):
         dt: Time between two actions [s].
         network: The network.
         limit: Size beyond which components of an action are cut off.
+        clip: Size beyond which normalised observations are cut off; None for none.
         version: Version of this layout.
     """
 
@@ -38,7 +39,12 @@ class PolicyConfig(Config, frozen=True):
     dt: float
     network: NetworkSettings
     limit: float = 1.0
+    clip: float | None = None
     version: int = VERSION
+
+    def build(self) -> PolicyNetwork:
+        """Return the network with fresh weights."""
+        return PolicyNetwork(len(self.observations), len(self.actions), self.network, self.limit, clip=self.clip)
 
 
 def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
@@ -80,7 +86,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
         raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
     config = from_dict(data, PolicyConfig, str(path))
     require_task(config, load(config.task), str(folder))
-    network = PolicyNetwork(len(config.observations), len(config.actions), config.network, config.limit)
+    network = config.build()
     try:
         network.load_state_dict(artifacts.read_tensors(folder / "policy.safetensors"))
     except RuntimeError as error:

@@ -13,21 +13,30 @@ _ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh, "selu": nn.SELU
 
 
 class PolicyNetwork(nn.Module):
-    """Normalised observation, hidden layers, mean action, cut off at its limit.
+    """Normalised observation, which may be cut off, hidden layers, mean action, cut off at its limit.
 
     Attributes:
         mean: Mean of observations, shape [observations].
         deviation: What they are divided by, shape [observations].
         layers: The network.
         limit: Size beyond which components of an action are cut off.
+        clip: Size beyond which normalised observations are cut off; None for none.
     """
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, observations: int, actions: int, settings: NetworkSettings, limit: float = 1.0) -> None:
+    def __init__(
+        self,
+        observations: int,
+        actions: int,
+        settings: NetworkSettings,
+        limit: float = 1.0,
+        *,
+        clip: float | None = None,
+    ) -> None:
         super().__init__()
-        self.limit = limit
+        self.limit, self.clip = limit, clip
         widths = [observations, *settings.hidden, actions]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
@@ -38,7 +47,10 @@ class PolicyNetwork(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """Return actions, shape [..., actions], for observations, shape [..., observations]."""
-        return self.layers((observation - self.mean) / self.deviation).clamp(-self.limit, self.limit)
+        seen = (observation - self.mean) / self.deviation
+        if self.clip is not None:
+            seen = seen.clamp(-self.clip, self.clip)
+        return self.layers(seen).clamp(-self.limit, self.limit)
 
     @torch.no_grad()
     def take(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:

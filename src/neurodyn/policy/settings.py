@@ -164,10 +164,12 @@ class PolicySettings(Config, frozen=True):
 def load_settings(task: str, path: Path | None = None) -> PolicySettings:
     """Return the settings of a task: those of a file, or the preset; of a task of your own, the defaults.
 
+    A task with other observations (TASK@nerd) has the preset of TASK.
+
     Raises:
         InputError: The file is missing or bad.
     """
-    presets = () if ".py:" in task else (_PRESETS / f"{task}.yaml",)
+    presets = () if ".py:" in task else (_PRESETS / f"{task.partition('@')[0]}.yaml",)
     return load_preset(PolicySettings, path, presets) or PolicySettings()
 
 

@@ -91,7 +91,7 @@ class PolicyLearner(Learner):
     def network(self) -> PolicyNetwork:
         """The present policy."""
         config, actor = self._config, self.runner.alg.get_policy()
-        network = PolicyNetwork(len(config.observations), len(config.actions), config.network, config.limit)
+        network = config.build()
         network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
         return network.to(self._world.device).requires_grad_(False)
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from neurodyn.report.checks import write_check
     from neurodyn.report.identification import write_identification
     from neurodyn.report.recording import Recording, record, record_log, record_run
     from neurodyn.report.recording_files import readme_gif, write_recording
     from neurodyn.report.write import report_path, write_report
 
 __all__ = [
-    "Recording", "readme_gif", "record", "record_log", "record_run", "report_path", "write_identification",
+    "Recording", "readme_gif", "record", "record_log", "record_run", "report_path", "write_check",
+    "write_identification",
     "write_recording", "write_report",
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import ROBOT
 from neurodyn.evaluate.records import Simulated
 from neurodyn.learn.neural.settings import Settings, load_settings
 from neurodyn.report.gather import Material
@@ -48,17 +49,24 @@ def _generate(material: Material) -> list[str]:
         flags += ["--worlds", sampling["worlds"]]
     if sampling.get("passive_fraction"):
         flags += ["--passive-fraction", sampling["passive_fraction"]]
-    return [_command("generate", config.robot, *flags)]
+    return [_command("generate", _robot(material), *flags)]
 
 
 def _train(material: Material) -> list[str]:
     config, kind = material.config, material.result.about.kind
     if config is None or "phases" not in config.settings:  # made in another way than by training alone
         return []
-    verb = ["train", config.robot] if config.base is None else ["finetune", config.base]
+    verb = ["train", _robot(material)] if config.base is None else ["finetune", config.base]
     shares = ["--shares", *config.shares] if config.shares else []
     flags = ["--data", *config.files, *shares, "--out", material.name]
     return [_command(*verb, *flags, *(["--kind", kind] if config.base is None else []), *_settings_flags(material))]
+
+
+def _robot(material: Material) -> str:
+    """Return what a command calls the robot: as it was recorded, or as the run carries it where that is gone."""
+    recorded = "" if material.config is None else material.config.robot
+    carried = material.run / ROBOT
+    return f"{material.name}/{ROBOT}" if carried.is_dir() and not Path(recorded).exists() else recorded
 
 
 def _settings_flags(material: Material) -> list[object]:

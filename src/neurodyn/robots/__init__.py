@@ -4,12 +4,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.core.config import read_config
+from neurodyn.core.config import from_dict, read_plain
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
 from neurodyn.robots.asset import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
+from neurodyn.robots.patterns import expand
 from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROBOTS", "ContactPointSelection", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed",
-    "load", "locate", "names", "open_robot_data",
+    "load", "locate", "names", "open_robot_data", "ships",
 ]  # fmt: skip
 
 lazy(__name__)
@@ -40,10 +41,14 @@ def names() -> list[str]:
 def locate(robot: Robot | str | Path) -> str:
     """Return the name of a robot, or the absolute path of its declaration: what finds it again from any folder."""
     if isinstance(robot, Robot):
-        folder = Path(robot.folder).resolve()
-        return robot.name if _ROOT in folder.parents else str(folder)
+        return robot.name if ships(robot) else str(Path(robot.folder).resolve())
     text = str(robot)
     return text if text in ROBOTS or not Path(text).exists() else str(Path(text).resolve())
+
+
+def ships(robot: Robot) -> bool:
+    """Say whether a robot comes with the package, so that its name finds it on every machine."""
+    return _ROOT in Path(robot.folder).resolve().parents
 
 
 def load(name_or_path: str | Path) -> Robot:
@@ -54,7 +59,7 @@ def load(name_or_path: str | Path) -> Robot:
     """
     text = str(name_or_path)
     path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
-    robot = read_config(path, Robot).located(path.resolve().parent)
+    robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).located(path.resolve().parent)
     if robot.package is None:
         asset_path(robot)
     return robot

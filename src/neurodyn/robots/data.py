@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data of a robot: stores, logs in the layout that it declares, and the ranges that data are meant to cover."""
 
+import dataclasses
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
@@ -10,6 +13,7 @@ from neurodyn.data.readers.column_map import is_log
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.store import Store
 from neurodyn.robots import Robot, load
+from neurodyn.robots.bundle import has_files, moved_scene
 
 _Field = Literal["q", "qd", "control"]
 
@@ -26,7 +30,16 @@ def open_robot_data(robot: Robot, data: str | Path) -> Store:
             f"{path}: robot {robot.name!r} declares no column map for logs; make a store of it with "
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
         )
-    return open_data(path, robot.spec, robot.log_path)
+    return _with_ground(open_data(path, robot.spec, robot.log_path), robot)
+
+
+def _with_ground(store: Store, robot: Robot) -> Store:
+    """Return a store whose ground has its files beside the robot, where they are not where they were any more."""
+    scene = store.header.scene
+    if scene is None or has_files(scene):
+        return store
+    header = msgspec.structs.replace(store.header, scene=moved_scene(scene, Path(robot.folder)))
+    return dataclasses.replace(store, header=header)
 
 
 def open_measured_data(robot: Robot, data: str | Path) -> Store:

@@ -43,8 +43,9 @@ class Joint(Config, OfJointKind, frozen=True):
             modulo 2 pi.
         lower: Least position [rad or m]; None where the joint has no limit.
         upper: Greatest position [rad or m]; None where the joint has no limit.
-        limit_ke: Stiffness of the limits [N m/rad or N/m].
-        limit_kd: Damping of the limits [N m s/rad or N s/m].
+        limit_ke: Stiffness of the limits [N m/rad or N/m]; None for the asset's own, else the simulator's default.
+            MuJoCo makes far softer limits of it than a spring of that stiffness: see `neurodyn check`.
+        limit_kd: Damping of the limits [N m s/rad or N s/m]; likewise.
         armature: Rotor inertia [kg m^2 or kg].
         damping: Viscous friction [N m s/rad or N s/m].
         friction: Coulomb friction [N m or N].
@@ -98,7 +99,11 @@ class Robot(Config, frozen=True):
         simulator: The reference simulator.
         gravity: Gravity in world axes, z up [m/s^2].
         density: Density of links whose asset gives no mass [kg/m^3].
+        densities: Density of the shapes of an MJCF, from which masses and inertias follow, by pattern (of a shell) of
+            their names [kg/m^3]; a name comes before patterns, and what matches none keeps the asset's.
         mass_scale: Factor on all masses and inertias of the asset, rotor inertias left alone.
+        added_inertia: Inertia added to links about all axes through their centres of mass, by pattern (as of a shell)
+            of their names [kg m^2]; links that fixed joints hold together are one, named by the first.
         meshes: Whether meshes are loaded; a robot without contacts builds faster without them.
         sampling: Ranges of random states and torques for data.
         reset: Ranges of initial states for evaluation.
@@ -142,7 +147,9 @@ class Robot(Config, frozen=True):
     simulator: SimulatorConfig = SimulatorConfig()
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
     density: float = 1000.0
+    densities: dict[str, float] = msgspec.field(default_factory=dict)
     mass_scale: float = 1.0
+    added_inertia: dict[str, float] = msgspec.field(default_factory=dict)
     meshes: bool = True
     sampling: Ranges = msgspec.field(default_factory=Ranges)
     reset: Ranges = msgspec.field(default_factory=Ranges)
@@ -188,6 +195,12 @@ class Robot(Config, frozen=True):
         if not (math.isfinite(self.density) and self.density > 0):
             raise ValueError(f"density is {self.density}; valid: a number above 0 [kg/m^3]")
         require(0 < self.mass_scale < math.inf, "mass_scale", self.mass_scale, "a finite number above 0")
+        for name, density in self.densities.items():
+            require(0 < density < math.inf, f"densities: {name!r}", density, "a finite number above 0 [kg/m^3]")
+        for name, inertia in self.added_inertia.items():
+            require(0 <= inertia < math.inf, f"added_inertia: {name!r}", inertia, "at least 0 and finite [kg m^2]")
+        if self.densities and not self.asset.lower().endswith(".xml"):
+            raise ValueError("densities works for MJCF (.xml) only; a URDF or USD gives masses itself")
         if not self.asset.lower().endswith(ASSET_SUFFIXES):
             raise ValueError(f"asset {self.asset!r} is of no known kind; valid: {', '.join(ASSET_SUFFIXES)}")
         if self.locked and not self.asset.lower().endswith((".urdf", ".xml")):
@@ -232,11 +245,14 @@ class Robot(Config, frozen=True):
                     if name not in valid:
                         raise ValueError(f"{what}.{field} names the unknown joint {name!r}; valid: {choices(valid)}")
                     check_interval(f"{what}.{field} of {name!r}", interval)
-            if self.fixed_base and (ranges.height is not None or ranges.tilt):
-                raise ValueError(f"{what}: height and tilt have a meaning for floating bases only; remove them")
+            if self.fixed_base and (ranges.height is not None or ranges.tilt or ranges.rotation is not None):
+                raise ValueError(f"{what}: height, tilt and rotation are those of floating bases; remove them")
             if ranges.height is not None:
                 check_interval(f"{what}.height", ranges.height)
             require(0 <= ranges.tilt <= math.pi, f"{what}.tilt", ranges.tilt, "between 0 and pi [rad]")
+            if ranges.rotation is not None:
+                require(0 <= ranges.rotation <= math.pi, f"{what}.rotation", ranges.rotation, "between 0 and pi [rad]")
+                require(not ranges.tilt, f"{what}.tilt", ranges.tilt, "nothing beside `rotation`, which replaces it")
 
     def _check_grounds(self) -> None:
         if self.ground is not None and self.ground not in self.grounds:

@@ -16,7 +16,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.robots.sections import Interval
 
-LIMIT_SLACK = 0.25
+LIMIT_SLACK = 0.5
 """How far beyond a limit a joint may plausibly be, as a share of its range: limits are springs, if stiff ones."""
 
 _ROUNDING = 1e-6
@@ -61,12 +61,17 @@ class PlausibleBounds:
         lower, upper = (bound[: values.shape[-1]] for bound in self._limits(values))
         return torch.maximum(lower - values, values - upper)
 
+    def relative_excess(self, q: Tensor, qd: Tensor) -> Tensor:
+        """Return the excess over half the width of the bounds, infinite of what is not finite, shape [..., nq + nv]."""
+        bounds = q.new_tensor((*self.q, *self.qd))
+        half = (0.5 * (bounds[:, 1] - bounds[:, 0])).clamp_min(_ROUNDING).nan_to_num(posinf=1.0)
+        return torch.where(torch.cat([q, qd], dim=-1).isfinite(), self.excess(q, qd) / half, math.inf)
+
     def furthest(self, q: Tensor, qd: Tensor) -> tuple[str, float]:
         """Return the name and value of the coordinate that is furthest outside in a batch of states."""
         values = torch.cat([q, qd], dim=-1).flatten(0, -2)
-        excess = self.excess(q, qd).flatten(0, -2).nan_to_num(nan=math.inf)
-        column = int(excess.amax(0).argmax())
-        row = int(excess[:, column].argmax())
+        excess = self.relative_excess(q, qd).flatten(0, -2)
+        row, column = divmod(int(excess.argmax()), excess.shape[1])
         return (*self.q_names, *self.qd_names)[column], float(values[row, column])
 
     def within(self, qd: tuple[Interval, ...]) -> "PlausibleBounds":

@@ -56,6 +56,8 @@ class Ranges(Config, frozen=True):
         control: Torques or forces [N m or N]; only for sampling.
         height: Height of a floating base's origin above the ground below it [m].
         tilt: Greatest angle between a floating base's z axis and the vertical [rad]; its heading is uniform.
+        rotation: Greatest angle by which a floating base is turned about an axis of any direction [rad], in place of
+            `tilt` and heading; None for those.
     """
 
     q: dict[str, Interval] = msgspec.field(default_factory=dict)
@@ -63,6 +65,7 @@ class Ranges(Config, frozen=True):
     control: dict[str, Interval] = msgspec.field(default_factory=dict)
     height: Interval | None = None
     tilt: float = 0.0
+    rotation: float | None = None
 
 
 class Gains(Config, frozen=True):
@@ -197,3 +200,10 @@ def check_interval(what: str, interval: Interval) -> None:
         raise ValueError(f"{what} is [{lower:g}, {upper:g}]; valid: two finite numbers")
     if not lower <= upper:
         raise ValueError(f"{what} is [{lower:g}, {upper:g}]; lower is above upper")
+
+
+def chosen(name: str, values: dict[str, float]) -> float | None:
+    """Return the value of a name, or else of the first pattern (as of a shell) that it matches; None for none."""
+    if name in values:
+        return values[name]
+    return next((value for pattern, value in values.items() if fnmatchcase(name, pattern)), None)

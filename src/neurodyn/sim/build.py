@@ -19,10 +19,12 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
-from neurodyn.robots.sections import Material, matching
+from neurodyn.robots.asset_files import resolve_asset
+from neurodyn.robots.sections import Material, chosen, matching
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
+from neurodyn.sim.inertias import require_possible
 from neurodyn.sim.merge import group_bodies, merged_body
-from neurodyn.sim.mjcf import prepare_mjcf, resolve_asset
+from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 Gravity = Sequence[float] | np.ndarray | Tensor
 
 _ROBOT_GROUP = -1  # Newton: collides with every group but itself
+_NEGLIGIBLE = 1e-6  # of a body's mass and inertia: what the bodies that join its several joints have
 _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
@@ -87,42 +90,124 @@ def gravity_vectors(robot: Robot, worlds: int, gravity: "Gravity | None") -> np.
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot, to which a user may add more; errors as of `build`."""
+    newton, builder = import_newton(), import_asset(robot)
+    for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
+        _override(newton, builder, index, joint, robot)
+    _scale_masses(builder, robot.mass_scale)
+    _add_inertia(builder, robot, asset_path(robot))
+    _prepare_shapes(builder, robot)
+    return builder
+
+
+def import_asset(robot: Robot) -> "newton.ModelBuilder":
+    """Return the builder of one world with the robot as its asset has it, without what the declaration overrides."""
     newton = import_newton()
     path = asset_path(robot)
+    builder = read_asset(
+        path,
+        locked=robot.locked,
+        meshes=robot.meshes,
+        floating=not robot.fixed_base,
+        density=robot.density,
+        densities=robot.densities,
+        mujoco=robot.simulator.solver == "mujoco",
+    )
+    _verify(newton, builder, robot, path)
+    return builder
+
+
+def read_asset(
+    path: Path,
+    *,
+    locked: tuple[str, ...] = (),
+    meshes: bool = True,
+    floating: bool = False,
+    density: float = 1000.0,
+    densities: dict[str, float] | None = None,
+    mujoco: bool = True,
+) -> "newton.ModelBuilder":
+    """Return a builder with what an asset says, before any declaration; bodies that are fixed to each other are one.
+
+    Args:
+        path: A URDF, MJCF or USD.
+        locked: Joints that are held at zero, of a URDF or MJCF.
+        meshes: Whether meshes are loaded.
+        floating: Whether the base of a URDF is free; the other formats say so themselves.
+        density: Density of links whose asset gives no mass [kg/m^3].
+        densities: Density of the shapes of an MJCF by pattern of their names [kg/m^3].
+        mujoco: Whether SolverMuJoCo is to simulate it.
+
+    Raises:
+        InputError: The asset is unsupported or damaged, or a body has no mass, or inertia that no body can have.
+    """
+    newton = import_newton()
     builder = newton.ModelBuilder()
-    builder.default_shape_cfg.density = robot.density
-    if robot.simulator.solver == "mujoco":
+    builder.default_shape_cfg.density = density
+    if mujoco:
         newton.solvers.SolverMuJoCo.register_custom_attributes(builder)
     try:
-        _add_asset(builder, robot, path)
+        _add_asset(builder, path, locked, meshes, floating, densities)
     except InputError:
         raise
     except Exception as error:  # the importers report a bad asset as whatever exception they meet first
         raise InputError(f"{path}: cannot be built: {str(error) or type(error).__name__}") from error
     _collapse(newton, builder)
-    _verify(newton, builder, robot, path)
-    fixed = int(newton.JointType.FIXED)
-    moving = [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
-    for index, joint in zip(moving, robot.joints, strict=True):
-        _override(newton, builder, index, joint, robot.actuated.get(joint.name))
-    _scale_masses(builder, robot.mass_scale)
-    _prepare_shapes(builder, robot)
+    _check_bodies(builder, path)
     return builder
 
 
-def _add_asset(builder: "newton.ModelBuilder", robot: Robot, path: Path) -> None:
+def moving_joints(builder: "newton.ModelBuilder") -> list[int]:
+    """Return the joints of a builder that move, in the order of the declaration."""
+    fixed = int(import_newton().JointType.FIXED)
+    return [index for index, kind in enumerate(builder.joint_type) if int(kind) != fixed]
+
+
+def _add_asset(
+    builder: "newton.ModelBuilder",
+    path: Path,
+    locked: tuple[str, ...],
+    meshes: bool,
+    floating: bool,
+    densities: dict[str, float] | None,
+) -> None:
     suffix = path.suffix.lower()
     if suffix == ".urdf":
-        text = prepare_urdf(path, locked=robot.locked, meshes=robot.meshes)
-        builder.add_urdf(text, floating=not robot.fixed_base)
+        text = prepare_urdf(path, locked=locked, meshes=meshes)
+        builder.add_urdf(text, floating=floating)
     elif suffix == ".xml":
-        text = prepare_mjcf(path, locked=robot.locked)
-        builder.add_mjcf(text, parse_meshes=robot.meshes, path_resolver=partial(resolve_asset, path))
+        prepared = prepare_mjcf(path, locked=locked, meshes=meshes, densities=densities)
+        builder.add_mjcf(prepared.text, parse_meshes=meshes, path_resolver=partial(resolve_asset, path))
+        _set_masses(builder, prepared)
     else:
         for module in ("pxr", "newton_usd_schemas"):
             if find_spec(module) is None:
                 raise InputError(f"{path}: reading USD needs {module}; install it with: pip install 'neurodyn[usd]'")
         builder.add_usd(str(path))
+
+
+def _check_bodies(builder: Any, path: Path) -> None:
+    """Refuse bodies without mass, or with inertia that no body can have."""
+    for label, mass, inertia in zip(builder.body_label, builder.body_mass, builder.body_inertia, strict=True):
+        where = f"{path}: link {short_label(label)!r}"
+        if not mass > 0:
+            raise InputError(f"{where} moves but has no mass; give it an inertial or a shape")
+        require_possible(where, np.array(inertia, dtype=float).reshape(3, 3))
+
+
+def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:
+    """Give bodies that only join two joints a negligible mass, and the robot the mass that its file asks for."""
+    import warp as wp
+
+    bodies = {short_label(label): body for body, label in enumerate(builder.body_label)}
+    if prepared.total_mass is not None:
+        _scale_masses(builder, prepared.total_mass / max(sum(builder.body_mass), 1e-300))
+    for added, owner in prepared.massless.items():
+        mass = builder.body_mass[bodies[owner]]
+        # About the owner's centre of mass, so that the chain's common one is where it was.
+        builder.body_com[bodies[added]] = builder.body_com[bodies[owner]]
+        inertia = float(np.trace(np.array(builder.body_inertia[bodies[owner]]).reshape(3, 3))) / 3
+        builder.body_mass[bodies[added]] = _NEGLIGIBLE * mass
+        builder.body_inertia[bodies[added]] = wp.mat33(*(_NEGLIGIBLE * inertia * np.eye(3)).ravel().tolist())
 
 
 def _collapse(newton: Any, builder: Any) -> None:
@@ -159,6 +244,26 @@ def _scale_masses(builder: Any, factor: float) -> None:
         builder.body_inertia[body] = inertia * factor
 
 
+def _add_inertia(builder: Any, robot: Robot, path: Path) -> None:
+    """Add what the declaration adds to the inertia of links.
+
+    Raises:
+        InputError: A pattern matches no link.
+    """
+    links = [short_label(label) for label in builder.body_label]
+    for pattern in robot.added_inertia:
+        if not any(matching(link, [pattern]) for link in links):
+            raise InputError(
+                f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {path.name} matches; "
+                f"valid: patterns of {choices(links)}"
+            )
+    for body, link in enumerate(links):
+        extra = chosen(link, robot.added_inertia)
+        if extra is not None:
+            diagonal = np.array(builder.body_inertia[body]).reshape(3, 3) + extra * np.eye(3)
+            builder.body_inertia[body] = type(builder.body_inertia[body])(*diagonal.ravel().tolist())
+
+
 def _prepare_shapes(builder: Any, robot: Robot) -> None:
     """Make the robot's shapes collide with everything but the robot, without margins, of the declared material."""
     fields = material_fields(robot.material or Material())
@@ -188,7 +293,7 @@ def _leave_out(builder: Any, robot: Robot) -> None:
     if shapes and not chosen:
         raise InputError(
             f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
-            f"{choices({name for labels in names.values() for name in labels})}"
+            f"{choices({name for labels in names.values() for name in labels if '/' not in name})}"
         )
     for shape in shapes:
         if shape not in chosen:
@@ -197,14 +302,14 @@ def _leave_out(builder: Any, robot: Robot) -> None:
 
 
 def _labels(builder: Any, shape: int) -> set[str]:
-    """Return the short labels of a shape and of the body that carries it."""
+    """Return the labels of a shape and of the body that carries it, with and without prefixes."""
     body = builder.shape_body[shape]
-    labels = {short_label(builder.shape_label[shape])}
-    return labels | {short_label(builder.body_label[body])} if body >= 0 else labels
+    full = [builder.shape_label[shape], *([builder.body_label[body]] if body >= 0 else [])]
+    return {name for label in full for name in (label, short_label(label))}
 
 
 def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
-    """Check that the built articulation has the declared joints, in order, and masses to move."""
+    """Check that the built articulation has the declared joints, in order."""
     kinds = joint_kinds(newton) | {int(newton.JointType.FIXED): "fixed"}
     built: list[tuple[str, str]] = []
     for label, kind in zip(builder.joint_label, builder.joint_type, strict=True):
@@ -226,21 +331,19 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
     for (name, kind), joint in zip(built, robot.joints, strict=True):
         if kind != joint.kind:
             raise InputError(f"robot {robot.name!r}: joint {name!r} of {path.name} is {kind} instead of {joint.kind}")
-    for label, mass in zip(builder.body_label, builder.body_mass, strict=True):
-        if not mass > 0:
-            raise InputError(
-                f"{path}: link {short_label(label)!r} moves but has no mass; give it an inertial or a shape"
-            )
 
 
-def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float | None) -> None:
+def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
     """Override what the asset says about a joint with what the declaration says."""
+    effort = robot.actuated.get(joint.name)
     start = builder.joint_qd_start[index]
     for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:
             value = getattr(joint, field)
             if value is not None:
                 getattr(builder, f"joint_{field}")[dof] = value
+        if _wants_default_limits(robot, joint):
+            builder.joint_limit_ke[dof] = builder.joint_limit_kd[dof] = 0.0
         # Torques drive the robot, so a drive that an asset brings along must not hold it.
         builder.joint_target_ke[dof] = 0.0
         builder.joint_target_kd[dof] = 0.0
@@ -249,3 +352,13 @@ def _override(newton: Any, builder: Any, index: int, joint: Joint, effort: float
             builder.joint_limit_upper[dof] = newton.MAXVAL if joint.upper is None else joint.upper
         if effort is not None:
             builder.joint_effort_limit[dof] = effort
+
+
+def _wants_default_limits(robot: Robot, joint: Joint) -> bool:
+    """Return whether a joint gets the default limits of MuJoCo, which SolverMuJoCo takes zero for.
+
+    The importers of URDF and USD put 1e4 N m/rad and 10 N m s/rad, in MuJoCo limits that yield for a second; that of
+    MJCF keeps what the file says.
+    """
+    imported = robot.asset.lower().endswith(".xml")
+    return robot.simulator.solver == "mujoco" and not imported and joint.limit_ke is None and joint.limit_kd is None

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from neurodyn.core.errors import InputError
 from neurodyn.sim.scene import PREFIX
 
 _ROWS = 4  # constraints of a contact: the edges of a pyramid of friction
@@ -48,7 +49,14 @@ class Capacity:
         return cls(contacts, _ROWS * contacts + 2 * dofs)
 
     def doubled(self) -> "Capacity":
-        """Return twice the capacity."""
+        """Return twice the capacity.
+
+        Raises:
+            InputError: No robot needs that much.
+        """
         if self.contacts > 1 << 20:
-            raise RuntimeError("the contact solver runs out of any capacity; its state is probably not finite")
+            raise InputError(
+                "the contact solver runs out of any capacity, as it does where a simulation has exploded; raise "
+                "simulator.substeps, or ask `neurodyn check` what is wrong with the robot"
+            )
         return Capacity(2 * self.contacts, 2 * self.rows)

@@ -46,7 +46,7 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
     q_rows = q.detach().cpu().float().reshape(-1, spec.nq)
     qd_rows = qd.detach().cpu().float().reshape(-1, spec.nv)
     count = len(q_rows)
-    meter = _Meter(robot, max(1, min(count, _CHUNK)), gravity)
+    meter = EnergyMeter(build(robot, max(1, min(count, _CHUNK)), gravity=gravity))
     parts = [meter.measure(q_rows[i : i + _CHUNK], qd_rows[i : i + _CHUNK]) for i in range(0, count, _CHUNK)]
     if not parts:
         return torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
@@ -54,42 +54,53 @@ def energy(robot: Robot, q: Tensor, qd: Tensor, *, gravity: Gravity | None = Non
     return kinetic, potential
 
 
-class _Meter:
-    """A model of many worlds through which states are passed."""
+class EnergyMeter:
+    """Measures states in the worlds of a model.
 
-    def __init__(self, robot: Robot, worlds: int, gravity: Gravity | None) -> None:
+    Attributes:
+        worlds: Number of worlds, and of states that are measured at once.
+        total_mass: Mass of the robot [kg].
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Take a Newton model of worlds with one robot each; its gravity counts as it is now."""
         import warp as wp
 
-        newton = import_newton()
-        self._wp, self._newton = wp, newton
-        self.worlds = worlds
-        self.model: Any = build(robot, worlds, gravity=gravity)
-        self._state = self.model.state()
-        self._gravity = torch.from_numpy(np.asarray(self.model.gravity.numpy()).reshape(-1, 3)[:worlds]).double()
-        self._mass = wp.to_torch(self.model.body_mass).view(worlds, -1).double()
-        self._com = wp.to_torch(self.model.body_com).view(worlds, -1, 3).double()
+        self._wp, self._newton, self._model = wp, import_newton(), model
+        self.worlds = worlds = max(int(model.world_count), 1)
+        self._state = model.state()
+        self._gravity = torch.from_numpy(np.asarray(model.gravity.numpy()).reshape(-1, 3)[:worlds]).double()
+        self._mass = wp.to_torch(model.body_mass).cpu().view(worlds, -1).double()
+        self._com = wp.to_torch(model.body_com).cpu().view(worlds, -1, 3).double()
+        self.total_mass = float(self._mass[0].sum())
 
     def measure(self, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:
         """Return kinetic and potential energy [J] of up to `worlds` states, shapes [n]."""
-        n, to_torch = len(q), self._wp.to_torch
-        state, model = self._state, self.model
-        to_torch(state.joint_q).view(self.worlds, -1)[:n] = q
-        to_torch(state.joint_qd).view(self.worlds, -1)[:n] = qd
-        self._newton.eval_fk(model, state.joint_q, state.joint_qd, state)
-        mass_matrix = to_torch(self._newton.eval_mass_matrix(model, state))[:n].double()
-        rates = qd.double()
-        kinetic = 0.5 * torch.einsum("ni,nij,nj->n", rates, mass_matrix, rates)
-        pose = to_torch(state.body_q).view(self.worlds, -1, 7).double()
+        rates = qd.cpu().double()
+        kinetic = 0.5 * torch.einsum("ni,nij,nj->n", rates, self.mass_matrix(q), rates)
+        pose = self._wp.to_torch(self._state.body_q).cpu().view(self.worlds, -1, 7).double()
         centre = pose[..., :3] + rotate(pose[..., 3:], self._com)
-        weight = torch.einsum("wb,wbi,wi->w", self._mass, centre, self._gravity)
-        return kinetic, (-weight)[:n] + self._limit_energy(q)
+        weight = torch.einsum("wb,wbi,wi->w", self._mass, centre, self._gravity.expand(self.worlds, 3))
+        return kinetic, -weight[: len(q)] + self._spring_energy(q.cpu())
 
-    def _limit_energy(self, q: Tensor) -> Tensor:
-        if q.shape[1] * self.worlds != self.model.joint_dof_count:
+    def mass_matrix(self, q: Tensor) -> Tensor:
+        """Return the mass matrices of up to `worlds` positions, float64, shape [n, nv, nv]."""
+        state, to_torch = self._state, self._wp.to_torch
+        to_torch(state.joint_q).view(self.worlds, -1)[: len(q)] = q.to(to_torch(state.joint_q))
+        self._newton.eval_fk(self._model, state.joint_q, state.joint_qd, state)
+        return to_torch(self._newton.eval_mass_matrix(self._model, state))[: len(q)].cpu().double()
+
+    def _spring_energy(self, q: Tensor) -> Tensor:
+        """Return the energy of springs in joints and in their limits [J], shape [n]."""
+        model = self._model
+        if q.shape[1] * self.worlds != model.joint_dof_count:
             return torch.zeros(len(q), dtype=torch.float64)  # ball and free joints have no springs
-        lower, upper, stiffness = (
-            self._wp.to_torch(array).view(self.worlds, -1)[: len(q)].double()
-            for array in (self.model.joint_limit_lower, self.model.joint_limit_upper, self.model.joint_limit_ke)
+        arrays = (
+            model.joint_limit_lower, model.joint_limit_upper, model.joint_limit_ke, model.joint_stiffness,
+            model.joint_rest_q,
+        )  # fmt: skip
+        lower, upper, stop, spring, rest = (
+            self._wp.to_torch(array).cpu().view(self.worlds, -1)[: len(q)].double() for array in arrays
         )
         beyond = (q.double() - upper).clamp(min=0) + (lower - q.double()).clamp(min=0)
-        return (0.5 * stiffness * beyond**2).sum(-1)
+        return (0.5 * stop * beyond**2 + 0.5 * spring * (q.double() - rest) ** 2).sum(-1)

@@ -10,18 +10,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
-import torch
-from torch import Tensor
 
 from neurodyn.core.config import Config, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed, generator
-from neurodyn.data.header import Status, dataset
+from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import Interval
+from neurodyn.sim.bounds import plausible_bounds
+from neurodyn.sim.contradictions import require_consistent
+from neurodyn.sim.early_ends import Departure, Tally, early_ends
 from neurodyn.sim.ground_sampling import data_scene
 from neurodyn.sim.recorder import Recorder
 from neurodyn.sim.reference import ReferenceSimulator
@@ -29,10 +30,12 @@ from neurodyn.sim.store_header import simulated_header
 
 VALIDATION_FRACTION = 0.05
 TEST_FRACTION = 0.05
-_SLACK = 1e-6
 
 Progress = Callable[[int, int], None]
 """Called with the transitions simulated so far and the number asked for."""
+
+Begun = Callable[[StoreHeader], None]
+"""Called with the header of the data before anything is simulated."""
 
 
 class Summary(Config, frozen=True):
@@ -43,6 +46,7 @@ class Summary(Config, frozen=True):
         episodes: Trajectories in the file, those of zero length included.
         transitions: Transitions in the file; early ends leave fewer than were asked for.
         early_ends: Trajectories that ended early, by reason.
+        departures: By which coordinates trajectories left plausible bounds in this run, the most frequent first.
         empty: Trajectories that ended before their first transition.
         simulated: Transitions that this run simulated; a resumed one simulates fewer than the file holds.
         seconds: Wall time of this run [s].
@@ -54,6 +58,7 @@ class Summary(Config, frozen=True):
     episodes: int
     transitions: int
     early_ends: dict[str, int]
+    departures: tuple[Departure, ...]
     empty: int
     simulated: int
     seconds: float
@@ -75,10 +80,17 @@ def generate(
     seed: int = 0,
     frames: int | None = None,
     passive_fraction: float | None = None,
+    reset_fraction: float | None = None,
+    ground: str | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    begun: Begun | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Write a data set of a robot from its simulator.
+
+    A trajectory ends before its first state beyond plausible bounds (`sim.bounds`). Where too many do
+    (`sim.early_ends`), nothing is written.
 
     Args:
         robot: The declared robot.
@@ -89,21 +101,29 @@ def generate(
         frames: Length of a trajectory in frames; None for the robot's own.
         passive_fraction: Fraction of trajectories without torque (of robots with gains: held at the nominal
             pose), between 0 and 1; None for the robot's own.
+        reset_fraction: Fraction of trajectories that start from the robot's resets, without torque (or held), between 0
+            and 1; None for the robot's own.
+        ground: Name of one of the robot's grounds, at its declared place; None for those that the robot samples.
         resume: Whether to continue an interrupted run with the same settings.
+        overwrite: Whether a finished file of that name may be replaced.
+        begun: Called before the first batch, with what the data will hold.
         progress: Called after every batch.
 
     Raises:
-        InputError: A setting is out of range, the robot cannot be sampled, or the file cannot be written.
+        InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible
+            bounds, or the file exists or cannot be written.
     """
     frames = robot.frames if frames is None else frames
     passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
-    path = Path(out)
+    path, robot = Path(out), _sampled(robot, ground, reset_fraction)
     _check(path, transitions, worlds, frames, passive_fraction)
+    _check_new(path, resume or overwrite)
     _check_space(robot, path, transitions)
     start = time.perf_counter()
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
     scene = data_scene(robot)
+    require_consistent(robot)
     simulator = ReferenceSimulator(robot, worlds, scene=scene)
     header = simulated_header(
         robot,
@@ -122,61 +142,43 @@ def generate(
             "ground": to_dict(robot.ground_sampling),
         },
     )
+    if begun is not None:
+        begun(header)
     recorder = Recorder(simulator, frames, scene, header.contact_points)
+    bounds = plausible_bounds(robot, simulator.model)
+    tally = Tally(robot, bounds, episodes)
     simulated, cpu_start = 0, time.process_time()
     with StoreWriter(path, header, resume=resume) as writer:
         for batch in range(writer.batches, math.ceil(episodes / worlds)):
             count = min(worlds, episodes - batch * worlds)
             q, qd, control, ground = recorder.record(generator(seed, "generate", batch), passive_fraction)
-            lengths, status = early_ends(robot, q, qd)
+            ends = early_ends(robot.name, bounds, q, qd)
+            tally.add(ends, count)
+            tally.require_few()
             stream = derive_seed(seed, "split", batch)
             split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
             writer.append(
                 q[:count], qd[:count], control[:count],
-                lengths=lengths[:count], status=status[:count], split=split, world=np.arange(count),
+                lengths=ends.lengths[:count], status=ends.status[:count], split=split, world=np.arange(count),
                 ground=None if ground is None else ground[:count],
             )  # fmt: skip
             simulated += count * frames
             if progress is not None:
                 progress(min(transitions, (batch * worlds + count) * frames), transitions)
     cpu_seconds = time.process_time() - cpu_start
-    return _summarise(path, simulated, time.perf_counter() - start, cpu_seconds)
+    return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
 
 
-def early_ends(robot: Robot, q: Tensor, qd: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the valid transitions of each trajectory and how it ended (`data.header.Status`), shapes [E].
-
-    Args:
-        robot: The declared robot, whose range is checked.
-        q: Positions [rad or m], shape [E, T + 1, nq].
-        qd: Velocities [rad/s or m/s], shape [E, T + 1, nv].
-
-    Raises:
-        InputError: A trajectory does not even begin in a valid state.
-    """
-    finite = (q.isfinite().all(-1) & qd.isfinite().all(-1)).numpy()
-    spec = robot.spec
-    inside = _inside(q, spec.q_names, robot.range.q).numpy() & _inside(qd, spec.qd_names, robot.range.qd).numpy()
-    valid = finite & inside
-    if not valid[:, 0].all():
-        raise InputError(
-            f"robot {robot.name!r}: random states lie outside the declared range; keep `sampling` within `range`"
-        )
-    frames = valid.shape[1] - 1
-    first_bad = np.where(valid.all(1), frames + 1, valid.argmin(1))
-    ended_finite = finite[np.arange(len(valid)), np.minimum(first_bad, frames)]
-    early = np.where(ended_finite, Status.OUT_OF_RANGE, Status.NOT_FINITE)
-    status = np.where(first_bad > frames, Status.COMPLETE, early)
-    return first_bad - 1, status.astype(np.int8)
-
-
-def _inside(values: Tensor, names: tuple[str, ...], ranges: dict[str, Interval]) -> Tensor:
-    inside = torch.ones(values.shape[:-1], dtype=torch.bool)
-    for name, (lower, upper) in ranges.items():
-        column = values[..., names.index(name)]
-        slack = _SLACK * max(1.0, abs(lower), abs(upper))  # a state drawn at a bound may be rounded beyond it
-        inside &= (column >= lower - slack) & (column <= upper + slack)
-    return inside
+def _sampled(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
+    """Return a robot with the ground and the share of resets that are asked for in place of its own."""
+    if ground is not None:
+        robot.named_ground(ground)
+        robot = msgspec.structs.replace(robot, ground=ground, ground_sampling=None)
+    if reset_fraction is None:
+        return robot
+    if not 0 <= reset_fraction <= 1:
+        raise InputError(f"reset_fraction is {reset_fraction:g}; valid: between 0 and 1")
+    return msgspec.structs.replace(robot, reset_fraction=reset_fraction)
 
 
 def _check(path: Path, transitions: int, worlds: int, frames: int, passive_fraction: float) -> None:
@@ -186,6 +188,14 @@ def _check(path: Path, transitions: int, worlds: int, frames: int, passive_fract
             raise InputError(f"{name} is {value}; valid: at least 1")
     if not 0 <= passive_fraction <= 1:
         raise InputError(f"passive_fraction is {passive_fraction:g}; valid: between 0 and 1")
+
+
+def _check_new(path: Path, permitted: bool) -> None:
+    """Refuse to replace a finished data set, which may have taken hours."""
+    if path.exists() and not permitted:
+        raise InputError(
+            f"{path} exists; valid: another --out, --resume to complete it with the same settings, or --overwrite"
+        )
 
 
 def _check_space(robot: Robot, path: Path, transitions: int) -> None:
@@ -201,7 +211,7 @@ def _check_space(robot: Robot, path: Path, transitions: int) -> None:
         )
 
 
-def _summarise(path: Path, simulated: int, seconds: float, cpu_seconds: float) -> Summary:
+def _summarise(path: Path, tally: Tally, simulated: int, seconds: float, cpu_seconds: float) -> Summary:
     with open_store_file(path) as file:
         table = dataset(file, "episodes")[()]
     reasons = {Status.NOT_FINITE: "not finite", Status.OUT_OF_RANGE: "out of range"}
@@ -210,6 +220,7 @@ def _summarise(path: Path, simulated: int, seconds: float, cpu_seconds: float) -
         episodes=len(table),
         transitions=int(table["length"].sum()),
         early_ends={word: int((table["status"] == status).sum()) for status, word in reasons.items()},
+        departures=tally.departures,
         empty=int((table["length"] == 0).sum()),
         simulated=simulated,
         seconds=seconds,

@@ -9,6 +9,7 @@ from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.robots import Robot
 from neurodyn.sim.contact_points import carriers, chain_joints, contact_point_layout
 from neurodyn.sim.fingerprint import body_groups
+from neurodyn.sim.limits import limit_springs
 from neurodyn.sim.merge import merged_body
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ _UNLIMITED = 1e9
 def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
     """Return the tree of links in world 0 of a model; bodies that are fixed to each other are one link.
 
-    The stiffness and damping of joint limits are those of the model; simulators that scale them by effective inertia
-    (MuJoCo) mean something else by the same numbers.
+    The stiffness and damping of joint limits are those with which the robot's simulator acts: of Featherstone those of
+    the model, of MuJoCo the springs that its constraints amount to (`sim.limits`).
 
     Args:
         model: A model whose worlds hold the robot and nothing else that moves.
@@ -35,12 +36,15 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
     groups, carrier = body_groups(model), carriers(model, robot)
     leader = {index: body for body, index in carrier.items()}
     joint_of = {int(child): joint for joint, child in enumerate(arrays.joint_child.numpy().tolist())}
+    springs = limit_springs(robot) if robot.simulator.solver == "mujoco" else {}
     links = []
     for index, joint in enumerate(chain_joints(model, robot)):
         total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
         x, y, z = map(float, centre)
         inertias = (float(merged[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))
         passive = _passive(arrays, joint_of[leader[index]]) if joint.scalar else {}
+        if joint.name in springs:
+            passive["limit_stiffness"], passive["limit_damping"] = springs[joint.name]
         links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=tuple(inertias), **passive))  # type: ignore[arg-type]
     points = contact_point_layout(model, robot).contact_points if robot.contact_points is not None else ()
     x, y, z = map(float, np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0])
@@ -55,6 +59,8 @@ def _passive(model: Any, joint: int) -> dict[str, Any]:
         for name, array in (
             ("armature", "armature"), ("damping", "damping"), ("friction", "friction"), ("lower", "limit_lower"),
             ("upper", "limit_upper"), ("limit_stiffness", "limit_ke"), ("limit_damping", "limit_kd"),
+            ("stiffness", "stiffness"),
         )
     }  # fmt: skip
+    values["rest"] = float(model.joint_rest_q.numpy()[int(model.joint_q_start.numpy()[joint])])
     return {name: value for name, value in values.items() if abs(value) < _UNLIMITED}

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec
 from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.rotation import exponential
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
 from neurodyn.sim.build import build
@@ -93,12 +95,19 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
     interval = robot.reset_interval if reset else robot.sampling_interval
     rates = [interval("qd", name) for name in robot.spec.qd_names]
     scalars = {j.name: interval("q", j.name) for j in robot.spec.joints if j.scalar}
-    height, tilt = robot.sampling.height if ranges.height is None else ranges.height, ranges.tilt
+    height = robot.sampling.height if ranges.height is None else ranges.height
     if not robot.fixed_base and height is None:
         raise InputError(
             f"robot {robot.name!r}: no range to draw the base's height from; declare it as "
             "sampling: {height: [lower, upper]}"
         )
+
+    def orientation(count: int) -> Tensor:
+        if ranges.rotation is not None:
+            axis = normalize(torch.from_numpy(rng.standard_normal((count, 3), dtype=np.float32)), dim=-1)
+            return exponential(_uniform([(0.0, ranges.rotation)], (count,), rng) * axis)
+        turns = [(-math.pi, math.pi), (-math.pi, math.pi), (0.0, ranges.tilt)]  # heading, direction of the tilt, tilt
+        return tilted_rotation(*_uniform(turns, (count,), rng).T)
 
     def position(joint: JointSpec, count: int, floor: Tensor) -> Tensor:
         if joint.kind == "ball":
@@ -106,9 +115,7 @@ def _drawer(robot: Robot, reset: bool, rng: np.random.Generator) -> _Draw:
             return quaternion / quaternion.norm(dim=1, keepdim=True)
         if joint.kind == "free":
             z = floor + _uniform([height or (0.0, 0.0)], (count,), rng)[:, 0]
-            turns = [(-math.pi, math.pi), (-math.pi, math.pi), (0.0, tilt)]  # heading, direction of the tilt, tilt
-            rotation = tilted_rotation(*_uniform(turns, (count,), rng).T)
-            return torch.cat([torch.zeros(count, 2), z[:, None], rotation], 1)
+            return torch.cat([torch.zeros(count, 2), z[:, None], orientation(count)], 1)
         return _uniform([scalars[joint.name]], (count,), rng)
 
     def draw(count: int, floor: Tensor) -> tuple[Tensor, Tensor]:

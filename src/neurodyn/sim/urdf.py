@@ -5,6 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
 
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
@@ -15,7 +16,8 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
     Args:
         path: The URDF.
         locked: Joints that are turned into fixed ones.
-        meshes: Whether meshes stay; without them, primitives and given inertias remain.
+        meshes: Whether meshes stay; without them, primitives and given inertias remain. One that cannot be loaded is
+            left out with a notice.
 
     Raises:
         InputError: The file is no URDF, has joints of an unsupported type, or lacks a locked joint.
@@ -32,17 +34,28 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
             for child in [child for child in joint if child.tag in ("axis", "limit", "mimic", "dynamics")]:
                 joint.remove(child)
         _check_joint(path, joint, links)
+    _prepare_meshes(path, root, meshes)
+    _add_missing_masses(root)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _prepare_meshes(path: Path, root: ElementTree.Element, keep: bool) -> None:
+    """Give meshes their absolute paths, or remove their shapes."""
+    reasons = []
     for link in root.findall("link"):
-        for shape in [*link.findall("visual"), *link.findall("collision")]:
+        for shape in [*link.findall("collision"), *link.findall("visual")]:
             mesh = shape.find("geometry/mesh")
             if mesh is None:
                 continue
-            if meshes:
-                mesh.set("filename", _mesh_path(path, mesh.get("filename", "")))
-            else:
+            if not keep:
                 link.remove(shape)
-    _add_missing_masses(root)
-    return ElementTree.tostring(root, encoding="unicode")
+                continue
+            try:
+                mesh.set("filename", find_mesh(path, mesh.get("filename", "")))
+            except MissingMeshError as missing:
+                reasons.append(str(missing))
+                link.remove(shape)
+    leave_out(path, reasons)
 
 
 def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
@@ -106,20 +119,3 @@ def _check_axis(path: Path, name: str | None, text: str) -> None:
         axis = []
     if len(axis) != 3 or not 0 < sum(value * value for value in axis) < float("inf"):
         raise InputError(f"{path}: axis of joint {name!r} is {text!r}; valid: three numbers, not all 0")
-
-
-def _mesh_path(path: Path, name: str) -> str:
-    """Return the absolute path of a mesh; package://PACKAGE/REST is looked for above the URDF."""
-    if name.startswith(("package://", "model://")):
-        relative = name.split("://", 1)[1]
-        # The package folder itself may or may not repeat its name, so both readings are tried at each level.
-        candidates = [relative, relative.split("/", 1)[-1]]
-        for folder in path.resolve().parents:
-            for candidate in candidates:
-                if (folder / candidate).is_file():
-                    return str(folder / candidate)
-    else:
-        file = path.resolve().parent / name.removeprefix("file://")
-        if file.is_file():
-            return str(file)
-    raise InputError(f"{path}: mesh {name!r} does not exist; put it in place, or declare `meshes: false`")

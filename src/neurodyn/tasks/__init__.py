@@ -23,9 +23,14 @@ TASKS: Registry[Callable[[], Task]] = Registry(
         "cartpole-swingup": "neurodyn.tasks.cartpole:CartpoleSwingUp",
         "franka-position": "neurodyn.tasks.franka:FrankaPosition",
         "franka-torque": "neurodyn.tasks.franka:FrankaTorque",
+        "ant-run@nerd": "neurodyn.tasks.nerd:NerdAntRun",
+        "ant-spin@nerd": "neurodyn.tasks.nerd:NerdAntSpin",
+        "ant-spin-track@nerd": "neurodyn.tasks.nerd:NerdAntSpinTrack",
+        "anymal-forward@nerd": "neurodyn.tasks.nerd:NerdAnymalForward",
+        "anymal-side@nerd": "neurodyn.tasks.nerd:NerdAnymalSide",
     },
 )
-"""Classes of tasks by name."""
+"""Classes of tasks by name; TASK@nerd is TASK with the observations and actions of published policies."""
 
 
 def names() -> list[str]:

@@ -21,7 +21,8 @@ def reset_states(robot: Robot, worlds: int, generator: torch.Generator, *, headi
         robot: The declared robot; its ball joints start at rest.
         worlds: Number of states.
         generator: Random numbers; its device is that of the states.
-        heading: Range of the angle of a floating base about the vertical [rad].
+        heading: Range of the angle of a floating base about the vertical [rad]; of robots whose resets give no
+            `rotation`.
     """
     q: list[Tensor] = []
     qd: list[Tensor] = []
@@ -43,10 +44,16 @@ def uniform(interval: Interval, worlds: int, generator: torch.Generator) -> Tens
 
 
 def _pose(robot: Robot, worlds: int, generator: torch.Generator, heading: Interval) -> Tensor:
-    """Draw poses of a floating base: lifted, turned about the vertical, and tilted in any direction."""
+    """Draw poses of a floating base: lifted, and turned about any axis, or about the vertical and then tilted."""
     place = torch.zeros(worlds, 3, device=generator.device)
     if robot.reset.height is not None:
         place[:, 2] = uniform(robot.reset.height, worlds, generator)
+    if robot.reset.rotation is not None:
+        axis = torch.nn.functional.normalize(
+            torch.randn(worlds, 3, generator=generator, device=generator.device), dim=-1
+        )
+        angle = uniform((0.0, robot.reset.rotation), worlds, generator)
+        return torch.cat([place, rotation.exponential(angle[:, None] * axis)], dim=-1)
     turn = place.new_zeros(worlds, 3)
     turn[:, 2] = uniform(heading, worlds, generator)
     towards = uniform(_ANYWHERE, worlds, generator)

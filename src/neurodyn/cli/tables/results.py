@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _WIDTH = 120
 _MOST_ROWS = 24  # of a table by group
 _PAGES_ONLY = ("p10 – p90",)
-_LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE_HEAD, "pad_edge": False}
+LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE_HEAD, "pad_edge": False}
+"""Options of all tables on the terminal."""
 
 
 def print_evaluation(result: Evaluation) -> None:
@@ -53,7 +54,7 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
     for table in tables:
         if table.rows:
             kept = [i for i, name in enumerate(table.head) if name not in _PAGES_ONLY]
-            shown = RichTable(*(table.head[i] for i in kept), title=table.title, **_LOOK)
+            shown = RichTable(*(table.head[i] for i in kept), title=table.title, **LOOK)
             shown.columns[0].no_wrap = True
             for row in table.rows:
                 shown.add_row(*(row[i] for i in kept))

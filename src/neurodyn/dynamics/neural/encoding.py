@@ -402,3 +402,22 @@ def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
 def _quantile(values: Tensor, share: float = 0.999, most: int = 100_000) -> Tensor:
     step = max(1, values.shape[0] // most)
     return torch.quantile(values[::step].float(), share, dim=0)
+
+
+def count_inputs(
+    spec: StateSpec,
+    layout: ContactPointLayout | None = None,
+    *,
+    invariant: tuple[int, ...] = (),
+    velocity_products: bool = True,
+    free_motion: bool = False,
+) -> int:
+    """Return how many network inputs an encoding has, which takes no data to know; arguments as of `fit_encoding`."""
+    config = EncodingConfig(
+        invariant=invariant,
+        limits=_limits(spec, torch.zeros(1, spec.nv)),
+        kappa=(0.0,) * spec.nv,
+        velocity_products=velocity_products,
+        contact=None if layout is None else ContactConfig(margins=default_margins(layout, None)),
+    )
+    return Encoding(spec, config, layout).inputs + (spec.nv if free_motion else 0)

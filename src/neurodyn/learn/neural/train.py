@@ -30,6 +30,7 @@ from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
+from neurodyn.learn.neural.inputs import invariant_columns
 from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.trainer import NeuralLearner
@@ -102,7 +103,7 @@ def train(
             dqd,
             free_motion=substeps,
             mechanism=header.mechanism,
-            invariant=_invariant(robot),
+            invariant=invariant_columns(robot),
             velocity_products=settings.velocity_products,
             base_com=_base_com(header),
             layout=header.contact_points,
@@ -175,10 +176,6 @@ def require_data(robot: Robot, store: Store) -> None:
 def read_run_config(run: str | Path) -> RunConfig:
     """Read how a run was made."""
     return read_config(artifacts.resolve_run(run) / "config.yaml", RunConfig)
-
-
-def _invariant(robot: Robot) -> tuple[int, ...]:
-    return tuple(robot.spec.q_names.index(name) for name in robot.invariant_joints)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn init`: a declaration from an asset."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def init(
+    asset: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="ASSET")],
+    /,
+    *,
+    out: Path | None = None,
+    name: str | None = None,
+    fixed_base: bool = False,
+    floating: bool = False,
+    dt: float = 0.01,
+    lock: tuple[str, ...] = (),
+    points: int | None = None,
+    force: bool = False,
+) -> None:
+    """Write a complete declaration of a robot (robot.yaml) beside a copy of its URDF, MJCF or USD.
+
+    What the asset does not say is chosen, tried in the simulator, and printed with its reason: contact points, a pose
+    to stand in, ranges of states, gains, rotor inertias, substeps.
+
+    Args:
+        asset: URDF, MJCF (.xml) or USD.
+        out: Folder to write; by default one named after the robot.
+        name: Name of the robot; by default that of the asset.
+        fixed_base: The base of a URDF is bolted to the world; by default guessed.
+        floating: The base of a URDF is free; by default guessed.
+        dt: Length of a frame [s].
+        lock: Joints to hold at zero, beside mimic joints and grippers.
+        points: Most contact points; by default 44.
+        force: Replace robot.yaml and the asset in an existing folder.
+    """
+    from neurodyn.cli.console import terminal
+    from neurodyn.cli.tables.decisions import print_decisions
+    from neurodyn.core.errors import InputError
+    from neurodyn.sim.declare.contact import BUDGET
+    from neurodyn.sim.declare.declare import declare
+
+    if fixed_base and floating:
+        raise InputError("--fixed-base and --floating contradict each other; valid: one of them, or none to guess")
+    with terminal(stderr=True).status("reading") as status:
+        declaration = declare(
+            asset, out, name=name, floating=True if floating else False if fixed_base else None, dt=dt, lock=lock,
+            budget=BUDGET if points is None else points, force=force, progress=status.update,
+        )  # fmt: skip
+    print_decisions(declaration.decisions)
+    print(f"{declaration.path} written; next: neurodyn check {declaration.path.parent}")
+    print(f"then: neurodyn generate {declaration.path.parent} --transitions 100000 --out {declaration.robot.name}.h5")

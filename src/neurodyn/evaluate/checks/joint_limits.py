@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether joint limits hold: each driven joint is pressed against each of its limits with full effort.
+
+Without gravity and ground, from the middle of its range and at rest, so that it arrives with all that its drive can
+give it. A floating base is not held: the torque acts between two bodies, and pushes it back.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Environment, State
+from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
+from neurodyn.evaluate.records import Result
+from neurodyn.robots import Joint, Robot
+from neurodyn.robots.plausible import LIMIT_SLACK
+
+SECONDS = 2.0
+"""Time for which a joint is pressed against its limit [s]."""
+
+WARNS = 0.2
+"""Share of its range by which a joint may overshoot; beyond `LIMIT_SLACK` data end."""
+
+BAND = 0.02
+"""Share of its range within which a joint has settled."""
+
+_LAST = 0.5  # at the end, over which a joint that has settled is still [s]
+
+
+class LimitTest(Result, frozen=True):
+    """One joint under full effort against one limit.
+
+    Attributes:
+        joint: Name of the joint.
+        side: "lower" or "upper".
+        effort: Torque or force [N m or N].
+        range: Range of the joint [rad or m].
+        overshoot: How far it passes the limit at most [rad or m]; None where it is not finite.
+        settled_s: Time from first touching the limit until it stays within `BAND` [s]; None where it does not.
+        swing: Peak to peak in the last half second [rad or m]; None where it is not finite.
+        reached: Whether it reaches the limit at all.
+    """
+
+    joint: str
+    side: str
+    effort: float
+    range: float
+    overshoot: float | None
+    settled_s: float | None
+    swing: float | None
+    reached: bool
+
+
+class JointLimits(Figures, frozen=True):
+    """All limits of driven joints."""
+
+    tests: list[LimitTest]
+
+
+@dataclass(frozen=True)
+class _Press:
+    joint: Joint
+    control: int
+    column: int
+    side: int
+    effort: float
+    limit: float
+    width: float
+
+
+def check_joint_limits(subject: Subject) -> CheckResult:
+    """Press every driven joint against its limits."""
+    presses = _presses(subject.robot)
+    if not presses:
+        what = "no driven joint has limits"
+        return CheckResult(findings=[Finding(what=what, verdict="ok")])
+    tests = [
+        test
+        for first in range(0, len(presses), subject.few)
+        for test in _pressed(subject, presses[first : first + subject.few])
+    ]
+    worst = max(tests, key=lambda test: or_infinite(test.overshoot) / test.range)
+    slow = max(tests, key=lambda test: or_infinite(test.swing) / test.range)
+    findings = [_overshoot(subject, worst), _settling(subject, slow)]
+    return CheckResult(findings=findings, figures=JointLimits(tests=tests))
+
+
+def _presses(robot: Robot) -> list[_Press]:
+    joints, q_names = {joint.name: joint for joint in robot.joints}, robot.spec.q_names
+    found = []
+    for control, (name, effort) in enumerate(robot.actuated.items()):
+        joint = joints[name]
+        if joint.lower is not None and joint.upper is not None:
+            for side, limit in ((-1, joint.lower), (1, joint.upper)):
+                width = joint.upper - joint.lower
+                found.append(_Press(joint, control, q_names.index(name), side, effort, limit, width))
+    return found
+
+
+def _pressed(subject: Subject, presses: list[_Press]) -> list[LimitTest]:
+    robot, worlds = subject.robot, subject.few
+    frames = math.ceil(SECONDS / robot.dt)
+    start, torque = subject.resting(worlds), torch.zeros(worlds, frames, robot.spec.nu)
+    for world, press in enumerate(presses):
+        start.q[world, press.column] = press.limit - press.side * 0.5 * press.width
+        torque[world, :, press.control] = press.side * press.effort
+    path = subject.free.rollout(State(start.q, start.qd), torque, Environment(gravity=torch.zeros(3)))
+    return [_measured(press, path.q[world, :, press.column], robot.dt) for world, press in enumerate(presses)]
+
+
+def _measured(press: _Press, q: Tensor, dt: float) -> LimitTest:
+    beyond, last = press.side * (q.double() - press.limit), max(2, round(_LAST / dt))
+    end = beyond[-last:]
+    away = (beyond - end.mean()).abs() > BAND * press.width
+    swing = float(end.max() - end.min())
+    touched = int((beyond > 0).int().argmax()) if bool((beyond > 0).any()) else None
+    settled = None
+    if touched is not None and swing <= BAND * press.width:
+        settled = dt * max(0, int(away.nonzero().max()) + 1 - touched if bool(away.any()) else 0)
+    return LimitTest(
+        joint=press.joint.name, side="upper" if press.side > 0 else "lower", effort=press.effort, range=press.width,
+        overshoot=finite(max(0.0, float(beyond.max()))) if bool(beyond.isfinite().all()) else None, settled_s=settled,
+        swing=finite(swing), reached=touched is not None,
+    )  # fmt: skip
+
+
+def _overshoot(subject: Subject, worst: LimitTest) -> Finding:
+    unit = _unit(subject.robot, worst.joint)
+    share = None if worst.overshoot is None else worst.overshoot / worst.range
+    return judged(
+        "overshoot at a joint limit",
+        share,
+        (WARNS, LIMIT_SLACK),
+        unit=unit,
+        scale=worst.range,
+        note=f"{worst.joint} {worst.side}, {worst.effort:g} {'N m' if unit == 'rad' else 'N'}",
+        advice=_soft_advice(subject.robot) or _stiffer(subject, worst.joint, or_infinite(share) / WARNS),
+    )
+
+
+def _settling(subject: Subject, slow: LimitTest) -> Finding:
+    return judged(
+        f"swing at a limit after {SECONDS:g} s",
+        None if slow.swing is None else slow.swing / slow.range,
+        (BAND, math.inf),
+        unit=_unit(subject.robot, slow.joint),
+        scale=slow.range,
+        note=f"{slow.joint} {slow.side}",
+        advice=_soft_advice(subject.robot) or _damped(subject, slow.joint),
+    )
+
+
+def _unit(robot: Robot, name: str) -> str:
+    return robot.spec.q_units[robot.spec.q_names.index(name)]
+
+
+def _soft_advice(robot: Robot) -> str | None:
+    """Return what to do about springs that MuJoCo scales by inertia; None where nothing of that kind is declared."""
+    springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
+    if robot.simulator.solver != "mujoco" or not springs:
+        return None
+    return f"remove limit_ke and limit_kd of {some(springs)}: MuJoCo's own limits are stiff and damped"
+
+
+def _stiffer(subject: Subject, name: str, factor: float) -> str:
+    """Return how to make a limit hold that is passed by so many times too much."""
+    robot = subject.robot
+    if robot.simulator.solver == "mujoco":
+        return f"{more_substeps(robot)}, declare the armature of {name}, or lower its effort"
+    stiffness = _spring(subject, name)[0]
+    return f"raise limit_ke of {name} from {stiffness:.3g} to {stiffness * factor**2:.3g}, and {_damped(subject, name)}"
+
+
+def _damped(subject: Subject, name: str) -> str:
+    """Return how to keep a joint from bouncing off its limit."""
+    robot = subject.robot
+    if robot.simulator.solver == "mujoco":
+        return f"{more_substeps(robot)}, or declare the armature of {name}"
+    stiffness, damping, inertia = _spring(subject, name)
+    critical = 2.0 * math.sqrt(stiffness * inertia)
+    return f"raise limit_kd of {name} from {damping:.3g} to about {critical:.3g} (critical damping)"
+
+
+def _spring(subject: Subject, name: str) -> tuple[float, float, float]:
+    """Return stiffness and damping of the limits of a joint, and the inertia that it moves."""
+    from neurodyn.sim.energy import EnergyMeter
+
+    link = next(link for link in subject.mechanism.links if link.joint.name == name)
+    inverse = torch.linalg.inv(EnergyMeter(subject.model).mass_matrix(subject.resting(1).q)[0])
+    dof = subject.robot.spec.qd_names.index(name)
+    return link.limit_stiffness, link.limit_damping, 1.0 / float(inverse[dof, dof])

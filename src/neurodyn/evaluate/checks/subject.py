@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The robot that is checked, with the simulators and recordings that checks share."""
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.seeds import generator
+from neurodyn.dynamics.analytic.model import AnalyticDynamics
+from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.interface import Control, Environment, State, Trajectory
+from neurodyn.evaluate.engine import Drive
+from neurodyn.evaluate.scenario import Scenario, driven_at_random, scenario
+from neurodyn.robots import Robot
+from neurodyn.robots.plausible import PlausibleBounds
+
+FEW = 32
+"""Worlds of checks that need no statistics."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Simulated motion, and the torques that repeat it.
+
+    Attributes:
+        path: States, shape [worlds, frames + 1, ...].
+        torque: Applied torques, within the efforts [N m or N], shape [worlds, frames, nu].
+        environment: What the worlds were in.
+        seconds: Wall time [s].
+        cpu_seconds: Processor time [s].
+    """
+
+    path: Trajectory
+    torque: Tensor
+    environment: Environment
+    seconds: float
+    cpu_seconds: float
+
+    def replayed(self, dynamics: AnalyticDynamics, frames: int) -> Trajectory:
+        """Return what other dynamics do under the same torques, from the same starts."""
+        start = State(self.path.q[:, 0], self.path.qd[:, 0])
+        return dynamics.rollout(start, self.torque[:, :frames], self.environment)
+
+    def until(self, frame: int) -> Trajectory:
+        """Return the states of the first frames."""
+        return Trajectory(self.path.q[:, : frame + 1], self.path.qd[:, : frame + 1])
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A robot under examination.
+
+    Attributes:
+        robot: The declared robot.
+        ground: Name or file of the ground that was asked for; None for the robot's own.
+        worlds: Worlds under random control.
+        frames: Frames under random control.
+        seed: Seed of states and torques.
+        device: Warp device.
+    """
+
+    robot: Robot
+    ground: str | None
+    worlds: int
+    frames: int
+    seed: int
+    device: str = "cpu"
+    _finer: dict[int, AnalyticDynamics] = field(default_factory=dict)
+
+    @property
+    def few(self) -> int:
+        """Worlds of checks that need no statistics."""
+        return min(self.worlds, FEW)
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The ground, with starts from resets."""
+        return scenario(self.robot, self.ground)
+
+    @cached_property
+    def dynamics(self) -> AnalyticDynamics:
+        """The simulator as declared."""
+        return AnalyticDynamics(self.robot, device=self.device)
+
+    def finer(self, factor: int) -> AnalyticDynamics:
+        """Return the simulator at a fraction of the step."""
+        if factor not in self._finer:
+            substeps = factor * self.robot.simulator.substeps
+            self._finer[factor] = AnalyticDynamics(self.robot, substeps=substeps, device=self.device)
+        return self._finer[factor]
+
+    @cached_property
+    def free(self) -> AnalyticDynamics:
+        """The simulator as declared, of which checks in free space take few worlds: one build for all of them."""
+        return AnalyticDynamics(self.robot, device=self.device)
+
+    @cached_property
+    def model(self) -> Any:
+        """A Newton model of few worlds in free space, which nobody steps."""
+        from neurodyn.sim.build import build
+
+        return build(self.robot, self.few)
+
+    @cached_property
+    def layout(self) -> ContactPointLayout | None:
+        """The robot's contact points; None where it has none."""
+        if self.robot.contact_points is None:
+            return None
+        from neurodyn.sim.contact_points import contact_point_layout
+
+        return contact_point_layout(self.model, self.robot)
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The robot's tree of links."""
+        from neurodyn.sim.mechanism import mechanism
+
+        return mechanism(self.model, self.robot)
+
+    @cached_property
+    def bounds(self) -> PlausibleBounds:
+        """The bounds of plausible states."""
+        from neurodyn.sim.bounds import plausible_bounds
+
+        return plausible_bounds(self.robot, self.model)
+
+    @cached_property
+    def driven(self) -> Recording:
+        """Motion under random control from random states, on the grounds of data."""
+        from neurodyn.sim.ground_sampling import data_scene
+
+        where = replace(self.scenario, starts="sampling")
+        if self.ground is None:
+            where = Scenario("data", data_scene(self.robot), starts="sampling", poses="sampling")
+        rng = generator(self.seed, "check", "driven")
+        start, environment = where.begin(self.robot, self.worlds, rng)
+        return self.record(start, environment, driven_at_random(self.robot, self.worlds, self.frames, rng))
+
+    @torch.no_grad()
+    def record(self, start: State, environment: Environment, drive: Drive) -> Recording:
+        """Simulate as driven, with torques within the efforts."""
+        spec, dynamics = self.robot.spec, self.dynamics
+        effort = start.q.new_tensor(list(self.robot.actuated.values()))
+        carry, state = dynamics.begin(start, environment), start
+        begin = time.perf_counter(), time.process_time()
+        q, qd, torques = [start.q], [start.qd], []
+        for frame in range(drive.frames):
+            torque = frame_torque(spec, state, drive.at(frame))
+            torque = torque if drive.target is None else torque.clamp(-effort, effort)
+            carry, step = dynamics.step(carry, state, Control(torque=torque))
+            state = step.state
+            q.append(state.q)
+            qd.append(state.qd)
+            torques.append(torque)
+        seconds, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
+        return Recording(Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), torch.stack(torques, 1), environment,
+                         seconds, cpu)  # fmt: skip
+
+    def resting(self, worlds: int) -> State:
+        """Return the nominal pose at rest: joints without one in the middle of their range, a base 1 m up."""
+        q: list[float] = []
+        for joint in self.robot.joints:
+            if joint.kind == "free":
+                q += [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+            elif joint.kind == "ball":
+                q += [0.0, 0.0, 0.0, 1.0]
+            else:
+                middle = 0.0 if joint.lower is None or joint.upper is None else 0.5 * (joint.lower + joint.upper)
+                q.append(self.robot.nominal.get(joint.name, middle))
+        return State(q=torch.tensor(q).repeat(worlds, 1), qd=torch.zeros(worlds, self.robot.spec.nv))
+
+    def draw(self, name: str, worlds: int) -> State:
+        """Draw states in free space from the sampling ranges, for a purpose."""
+        from neurodyn.sim.sampling import sample_states
+
+        return State(*sample_states(self.robot, worlds, generator(self.seed, "check", name)))
+
+
+def more_substeps(robot: Robot) -> str:
+    """Return the advice to halve the step."""
+    return f"raise simulator.substeps from {robot.simulator.substeps} to {2 * robot.simulator.substeps}"
+
+
+def some(names: list[str]) -> str:
+    """Return the first names of a list."""
+    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a check: verdicts, what to change, and the figures behind them."""
+
+from pathlib import Path
+
+from neurodyn.core.artifacts import write_text
+from neurodyn.evaluate.checks.convergence import Convergence
+from neurodyn.evaluate.checks.joint_limits import JointLimits
+from neurodyn.evaluate.checks.records import Finding, RobotCheck
+from neurodyn.evaluate.checks.rest import AtRest
+from neurodyn.evaluate.metrics import shown
+from neurodyn.report.numbers import MISSING, digits, quantity, share, span
+from neurodyn.report.page import Table, page, paragraph, section, tables
+from neurodyn.report.words import capital
+
+_VERDICTS = {
+    "ok": "can be learned from",
+    "warning": "can be learned from, with warnings",
+    "fails": "cannot be trusted",
+}
+
+
+def write_check(path: Path, result: RobotCheck) -> Path:
+    """Write the page of a check, atomically.
+
+    Args:
+        path: File to write.
+        result: What `evaluate.check` returned.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    write_text(Path(path), render_check(result))
+    return Path(path)
+
+
+def render_check(result: RobotCheck) -> str:
+    """Return the page as HTML."""
+    rows = [[*row(finding), finding.note, finding.advice] for finding in result.findings]
+    head = ["Check", "Measured", "Bound", "Verdict", "Of", "What to change"]
+    body = [
+        f"<header><h1>Check of {result.robot}</h1></header>",
+        paragraph(lead(result)),
+        section("Verdicts", Table("Verdicts", head, rows, strong=3).html()),
+        section("Convergence", *tables(_convergence(result)), lead=_CONVERGENCE),
+        section("Joint limits", *tables(_limits(result)), lead=_LIMITS),
+        section("At rest", *tables(_rest(result)), lead="Medians over worlds, in the last half second of three."),
+    ]
+    return page(f"{result.robot}: check", body)
+
+
+def lead(result: RobotCheck) -> str:
+    """Return the verdict in a sentence."""
+    options = result.simulator
+    ground = "in free space" if result.ground is None else f"on {result.ground}"
+    return (
+        f"{result.robot} {ground}: the reference simulator ({options['solver']}, {options['substeps']} substeps in a "
+        f"frame of {span(result.dt)}) {_VERDICTS[result.verdict]}."
+    )
+
+
+def row(finding: Finding) -> tuple[str, str, str, str]:
+    """Return what was measured, its value, its bound and the verdict."""
+    value = "not finite" if finding.value is None and finding.unit else _value(finding, finding.value)
+    return finding.what, value, _value(finding, finding.bound), finding.verdict
+
+
+def advice(result: RobotCheck) -> list[str]:
+    """Return what to change, a line for each row that is not ok."""
+    lines = []
+    for finding in result.findings:
+        if finding.verdict != "ok":
+            of = f" ({finding.note})" if finding.note else ""
+            lines.append(f"{finding.verdict}: {finding.what}{of}: {finding.advice}".removesuffix(": "))
+    return lines
+
+
+def _value(finding: Finding, value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if not finding.unit else quantity(value, finding.unit)
+
+
+_CONVERGENCE = (
+    "The simulator beside itself at a quarter of the step, under the same torques: medians over worlds of the mean "
+    "error up to a horizon. Motion: how far the robot moves. Beyond a few dozen frames contacts make any simulator "
+    "part from itself, so that the verdict is on the shortest horizon."
+)
+_LIMITS = (
+    "Each driven joint, pressed with its full effort for two seconds from the middle of its range, without gravity and "
+    "ground."
+)
+
+
+def _convergence(result: RobotCheck) -> list[Table]:
+    figures = result.checks["convergence"].figures if "convergence" in result.checks else None
+    if not isinstance(figures, Convergence):
+        return []
+    found = []
+    for words, errors in (("random control", figures.driven), ("from resets", figures.settling)):
+        rows = [
+            [f"{metric.title}, {horizon} frames",
+             *(quantity(table[horizon].median(name), metric.unit)
+               for table in (errors.declared, errors.half, errors.motion))]
+            for horizon, summary in errors.declared.items()
+            for name, metric in shown(summary).items()
+        ]  # fmt: skip
+        found.append(Table(capital(words), ["Error", "Declared step", "Half the step", "Motion"], rows))
+    return found
+
+
+def _limits(result: RobotCheck) -> list[Table]:
+    figures = result.checks["joint_limits"].figures if "joint_limits" in result.checks else None
+    if not isinstance(figures, JointLimits):
+        return []
+    rows = [
+        [
+            f"{test.joint}, {test.side}", digits(test.effort), quantity(test.overshoot, ""),
+            share(None if test.overshoot is None else test.overshoot / test.range),
+            MISSING if test.settled_s is None else span(test.settled_s), quantity(test.swing, ""),
+        ]
+        for test in figures.tests
+    ]  # fmt: skip
+    head = ["Joint", "Effort", "Overshoot [rad or m]", "of its range", "Settled after", "Swing at the end"]
+    return [Table("Limits", head, rows)]
+
+
+def _rest(result: RobotCheck) -> list[Table]:
+    figures = result.checks["rest"].figures if "rest" in result.checks else None
+    if not isinstance(figures, AtRest):
+        return []
+    rows = [
+        [name, quantity(rest.depth, "m"), quantity(rest.jitter, ""), rest.coordinate, quantity(rest.speed, "")]
+        for name, rest in figures.grounds.items()
+    ]
+    return [Table("Grounds", ["Ground", "Depth", "Jitter [rad/s or m/s]", "of", "Greatest mean speed"], rows)]

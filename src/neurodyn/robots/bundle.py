@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot in one folder: its declaration with everything that it names, so that the folder can be moved.
+
+A file keeps its place relative to the declaration where it lies beside or below it, and is put below `outside/`
+otherwise; names in the copies are rewritten where that is necessary. Assets of installed packages stay there.
+"""
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
+
+import msgspec
+import yaml
+
+from neurodyn.core.artifacts import atomic_folder
+from neurodyn.core.config import to_dict
+from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Heightfield, Mesh, Scene
+from neurodyn.robots.asset import asset_path
+from neurodyn.robots.asset_files import fits_meshes, relocate_mjcf, relocate_urdf
+from neurodyn.robots.declaration import Robot
+
+LARGEST = 200_000_000
+"""Size of a bundle's files above which none is written [bytes]."""
+
+DECLARATION = "robot.yaml"
+
+_PRESETS = ("train-*", "world-model-*", "finetune", "identify", "blueprint")
+_SUFFIXES = (".yaml", ".yml", ".toml", ".json")
+
+
+def write_bundle(robot: Robot, folder: Path) -> None:
+    """Write a robot's declaration, and all files that it needs, into a folder; it appears whole or not at all.
+
+    The copied declaration is resolved, so that it means the same where defaults change. Meshes are left out where the
+    robot loads none. Files that are missing stay missing.
+
+    Raises:
+        InputError: The files are larger than `LARGEST`, or the folder cannot be written.
+    """
+    files = _Files(Path(robot.folder))
+    declared = _carry_declaration(robot, files)
+    size = sum(source.stat().st_size for source in files.copies.values()) + sum(map(len, files.texts.values()))
+    if size > LARGEST:
+        raise InputError(
+            f"robot {robot.name!r}: its files have {size / 1e6:.0f} MB and are not copied (at most {LARGEST / 1e6:.0f} "
+            f"MB); keep {robot.folder} where it is"
+        )
+    with atomic_folder(folder) as partial:
+        files.texts[DECLARATION] = yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, width=110).encode()
+        for name, text in files.texts.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).write_bytes(text)
+        for name, source in files.copies.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, partial / name)
+
+
+def moved_scene(scene: Scene, folder: Path) -> Scene:
+    """Return a scene with its files in a bundle of its robot; unchanged where the bundle does not hold them."""
+    home = Path(scene.folder)
+    names = {shape.file: bundled_name(home, home / shape.file) for shape in _with_file(scene)}
+    if not names or not all((folder / name).is_file() for name in names.values()):
+        return scene
+    return msgspec.structs.replace(_renamed(scene, names.__getitem__), folder=str(folder))
+
+
+def has_files(scene: Scene) -> bool:
+    """Return whether the files of a scene are where it says."""
+    return all((Path(scene.folder) / shape.file).is_file() for shape in _with_file(scene))
+
+
+def bundled_name(home: Path, file: Path) -> str:
+    """Return where a bundle holds a file, relative to it.
+
+    Args:
+        home: Folder of the declaration.
+        file: The file.
+    """
+    home, file = home.resolve(), file.resolve()
+    if home in file.parents:
+        return file.relative_to(home).as_posix()
+    # Files of one folder stay together, since some (.obj, .gltf) name others beside them.
+    return f"outside/{zlib.crc32(str(file.parent).encode()):08x}/{file.name}"
+
+
+class _Files:
+    """What a bundle holds.
+
+    Attributes:
+        home: Folder of the declaration.
+        copies: Files that are copied, by name in the bundle.
+        texts: Contents of files that are written anew, by name in the bundle.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.copies: dict[str, Path] = {}
+        self.texts: dict[str, bytes] = {}
+
+    def copy(self, source: Path) -> str:
+        """Take a file with those that it cannot be read without, and return its name in the bundle."""
+        name = bundled_name(self.home, source)
+        if name in self.texts or name in self.copies or not source.is_file():
+            return name
+        self.copies[name] = source
+        for other in _buffers(source):
+            self.copy(other)
+        return name
+
+    def beside(self, path: Path) -> Callable[[Path], str]:
+        """Return a function that takes a file and returns its name relative to that of `path`."""
+        folder = PurePosixPath(bundled_name(self.home, path)).parent
+        return lambda source: os.path.relpath(self.copy(source), folder).replace(os.sep, "/")
+
+    def inside(self, path: Path) -> bool:
+        """Return whether a file lies beside or below the declaration."""
+        return self.home.resolve() in path.resolve().parents
+
+    def write(self, path: Path, root: ElementTree.Element) -> None:
+        """Take an XML file whose contents may have changed."""
+        name, before = bundled_name(self.home, path), _parse(path)
+        if before is not None and ElementTree.tostring(before) == ElementTree.tostring(root):
+            self.copy(path)
+            return
+        self.copies.pop(name, None)
+        self.texts[name] = ElementTree.tostring(root, encoding="utf-8")
+
+
+def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
+    """Take all files of a robot, and return its declaration with their names in the bundle."""
+    home = Path(robot.folder)
+
+    def renamed(file: str) -> str:
+        return files.copy(home / file)
+
+    for source in _presets(home):
+        files.copy(source)
+    grounds = {name: _renamed(scene, renamed) for name, scene in robot.grounds.items()}
+    robot = msgspec.structs.replace(
+        robot,
+        asset=robot.asset if robot.package is not None else _carry_asset(robot, files),
+        grounds=grounds,
+        log=None if robot.log is None else renamed(robot.log),
+        rows=None if robot.rows is None else renamed(robot.rows),
+    )
+    declared = to_dict(robot)
+    del declared["folder"]
+    return declared
+
+
+def _carry_asset(robot: Robot, files: _Files) -> str:
+    """Take the asset and what it names, and return its name in the bundle."""
+    path = asset_path(robot)
+    suffix = path.suffix.lower()
+    if suffix == ".urdf":
+        return _carry_urdf(path, files, meshes=robot.meshes)
+    if suffix == ".xml":
+        return _carry_mjcf(path, files, meshes=robot.meshes)
+    return _carry_usd(path, files)
+
+
+def _carry_urdf(path: Path, files: _Files, *, meshes: bool) -> str:
+    root = _parse(path)
+    if root is not None and meshes:
+        relocate_urdf(path, root, files.beside(path))
+        files.write(path, root)
+    return files.copy(path)
+
+
+def _carry_mjcf(main: Path, files: _Files, *, meshes: bool) -> str:
+    parsed = _included(main)
+    meshes = meshes or any(fits_meshes(root) for root in parsed.values())
+    for path, root in parsed.items():
+        relocate_mjcf(main, path, root, files.beside(path), meshes=meshes)
+        files.write(path, root)
+    return files.copy(main)
+
+
+def _carry_usd(path: Path, files: _Files) -> str:
+    try:
+        from pxr import Usd, UsdUtils  # pyright: ignore[reportMissingImports]
+    except ImportError:  # then nothing reads what it is made of either
+        return files.copy(path)
+    layers, assets, _ = UsdUtils.ComputeAllDependencies(str(path))  # pyright: ignore[reportAttributeAccessIssue]
+    sources = [Path(layer.realPath) for layer in layers] + [Path(asset) for asset in assets]
+    if all(files.inside(source) for source in sources):
+        for source in sources:
+            files.copy(source)
+        return files.copy(path)
+    name = PurePosixPath(bundled_name(files.home, path)).with_suffix(".usda").as_posix()
+    stage = Usd.Stage.Open(str(path))  # pyright: ignore[reportAttributeAccessIssue]
+    files.texts[name] = stage.Flatten().ExportToString().encode()
+    return name
+
+
+def _included(main: Path) -> dict[Path, ElementTree.Element]:
+    """Return the contents of an MJCF and of all files that it includes, by path; of those that can be read."""
+    found: dict[Path, ElementTree.Element] = {}
+    waiting = [main.resolve()]
+    while waiting:
+        path = waiting.pop()
+        root = None if path in found else _parse(path)
+        if root is not None:
+            found[path] = root
+            trial = ElementTree.fromstring(ElementTree.tostring(root))
+            waiting += relocate_mjcf(main, path, trial, str, meshes=True)
+    return found
+
+
+def _parse(path: Path) -> ElementTree.Element | None:
+    """Return the contents of an XML file; None where it is none, which whoever builds the robot says."""
+    try:
+        return ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError, UnicodeDecodeError):
+        return None
+
+
+def _buffers(path: Path) -> list[Path]:
+    """Return the files beside a glTF that hold its numbers."""
+    if path.suffix.lower() != ".gltf":
+        return []
+    try:
+        uris = [buffer.get("uri", "") for buffer in json.loads(path.read_text(encoding="utf-8")).get("buffers", [])]
+    except (OSError, ValueError, AttributeError):
+        return []
+    return [path.parent / uri for uri in uris if uri and not uri.startswith("data:")]
+
+
+def _presets(home: Path) -> Iterable[Path]:
+    """Return the settings that lie beside a declaration."""
+    for stem in _PRESETS:
+        for suffix in _SUFFIXES:
+            yield from sorted(home.glob(stem + suffix))
+
+
+def _renamed(scene: Scene, rename: Callable[[str], str]) -> Scene:
+    shapes = tuple(
+        msgspec.structs.replace(shape, file=rename(shape.file)) if isinstance(shape, Mesh | Heightfield) else shape
+        for shape in scene.shapes
+    )
+    return msgspec.structs.replace(scene, shapes=shapes, folder="")
+
+
+def _with_file(scene: Scene) -> list[Mesh | Heightfield]:
+    return [shape for shape in scene.shapes if isinstance(shape, Mesh | Heightfield)]

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a declaration contradicts its asset: limits that it leaves out, torques that the actuator does not have."""
+
+from dataclasses import dataclass
+
+from neurodyn.core.errors import InputError
+from neurodyn.robots import Robot
+from neurodyn.sim.build import import_asset, moving_joints
+
+_UNLIMITED = 1e6
+"""What importers give joints whose asset says nothing."""
+
+_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """One contradiction.
+
+    Attributes:
+        joint: Name of the joint.
+        what: What contradicts the asset.
+        value: What is declared; None where nothing is.
+        bound: What the asset has.
+        unit: Unit of both.
+        advice: What to change in the declaration.
+        fatal: Whether data of such a robot are refused.
+    """
+
+    joint: str
+    what: str
+    value: float | None
+    bound: float
+    unit: str
+    advice: str
+    fatal: bool = True
+
+
+def contradictions(robot: Robot) -> list[Contradiction]:
+    """Return what a robot's declaration says against its asset.
+
+    A joint that is declared `continuous` is meant to turn without end, whatever its asset says.
+
+    Raises:
+        InputError: The asset cannot be read.
+    """
+    builder, spec = import_asset(robot), robot.spec
+    found = []
+    for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
+        if not joint.scalar:
+            continue
+        dof = builder.joint_qd_start[index]
+        lower, upper = (float(getattr(builder, f"joint_limit_{end}")[dof]) for end in ("lower", "upper"))
+        unit = spec.q_units[spec.q_names.index(joint.name)]
+        if joint.lower is None and not joint.continuous and abs(lower) < _UNLIMITED and abs(upper) < _UNLIMITED:
+            turning = ", or continuous: true where it turns without end" if joint.kind == "revolute" else ""
+            found.append(
+                Contradiction(
+                    joint.name,
+                    "limits of the asset left out",
+                    None,
+                    upper,
+                    unit,
+                    f"declare lower: {lower:g}, upper: {upper:g} for {joint.name}{turning}",
+                )
+            )
+        most = float(builder.joint_effort_limit[dof])
+        if 0 < most < _UNLIMITED:
+            found += _too_strong(robot, joint.name, most, "N m" if unit == "rad" else "N")
+    return found
+
+
+def require_consistent(robot: Robot) -> None:
+    """Refuse a declaration that contradicts its asset.
+
+    Raises:
+        InputError: It does, in a way that is fatal.
+    """
+    found = [one for one in contradictions(robot) if one.fatal]
+    if found:
+        first, more = found[0], "" if len(found) == 1 else f" ({len(found) - 1} more: see `neurodyn check`)"
+        raise InputError(f"robot {robot.name!r}: joint {first.joint!r}: {first.what}; {first.advice}{more}")
+
+
+def _too_strong(robot: Robot, name: str, most: float, unit: str) -> list[Contradiction]:
+    """Return where the torque of a joint is beyond its actuator's."""
+    if name not in robot.actuated:
+        return []
+    effort = robot.actuated[name]
+    if effort > most * (1 + _ROUNDING):
+        advice = f"declare actuated: {{{name}: {most:g}}}, or mend the asset's effort"
+        return [Contradiction(name, "torque beyond the actuator", effort, most, unit, advice)]
+    drawn = max(map(abs, robot.sampling_interval("control", name)))
+    if drawn > most * (1 + _ROUNDING):
+        advice = f"keep sampling.control of {name} within {most:g} {unit}"
+        return [Contradiction(name, "sampled torque beyond the actuator", drawn, most, unit, advice, fatal=False)]
+    return []

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contact points within a budget: the ends of limbs first, then the base, then what hangs lowest.
+
+Every contact point adds inputs to a network, and few of a robot's shapes ever touch a ground. Shapes of one kind and
+size (the feet; the shanks) are taken together or not at all, so that a selection is as symmetric as the robot.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.errors import InputError
+from neurodyn.robots import ContactPointSelection, Robot
+from neurodyn.sim.build import build
+from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.declare.pose import point_positions
+
+BUDGET = 44
+"""Most contact points that a selection has; four feet, four shanks of eight corners, and a trunk."""
+
+_VERTICES = (16, 8, 4)
+
+
+@dataclass(frozen=True)
+class ChosenPoints:
+    """A selection of contact points.
+
+    Attributes:
+        selection: For the declaration; None where no shape can touch anything.
+        layout: Its points on the built robot.
+        shapes: The chosen shapes and the joints that move them.
+        left_out: Number of shapes that are left out.
+    """
+
+    selection: ContactPointSelection | None
+    layout: ContactPointLayout | None
+    shapes: dict[str, str]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class _Shape:
+    name: str
+    joint: int
+    count: int
+    size: tuple[float, ...]
+    lowest: float
+
+
+def choose_contact_points(robot: Robot, q: np.ndarray, budget: int = BUDGET) -> ChosenPoints:
+    """Choose the contact points of a robot.
+
+    Args:
+        robot: The robot without contact points.
+        q: The pose in which it stands, shape [nq].
+        budget: Most points.
+    """
+    for vertices in _VERTICES:
+        whole = msgspec.structs.replace(
+            robot, contact_points=ContactPointSelection(vertices=vertices, distinct=True), colliders=("*",)
+        )
+        try:
+            model = build(whole)
+            layout = contact_point_layout(model, whole)
+        except InputError as error:
+            if "match no collision shape" in str(error):
+                return ChosenPoints(None, None, {}, 0)
+            raise
+        shapes = _shapes(layout, point_positions(model, whole, layout, q[None])[0])
+        chosen, complete = _choose(shapes, layout, budget)
+        if complete:
+            break
+    names = tuple(_pattern(shape.name) for shape in chosen)
+    selection = ContactPointSelection(
+        shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True
+    )
+    final = msgspec.structs.replace(robot, contact_points=selection, colliders=selection.shapes)
+    layout = contact_point_layout(build(final), final)
+    joints = {shape.name: robot.joints[shape.joint].name for shape in chosen}
+    return ChosenPoints(selection, layout, joints, len(shapes) - len(chosen))
+
+
+def _pattern(name: str) -> str:
+    """Return a pattern of a shape's label: names that bodies share come as BODY/SHAPE."""
+    return f"*{name}" if "/" in name else name
+
+
+def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[_Shape]:
+    """Return the shapes of a layout; `positions` are its points in the world [m], shape [points, 3]."""
+    by_name: dict[str, list[int]] = {}
+    for index, point in enumerate(layout.contact_points):
+        by_name.setdefault(point.name.rpartition("/")[0].partition("#")[0], []).append(index)
+    shapes = []
+    for name, indices in by_name.items():
+        points = [layout.contact_points[index] for index in indices]
+        places = np.array([point.point for point in points])
+        spread = np.linalg.norm(places - places.mean(0), axis=1)
+        size = (len(points), round(float(spread.max()), 3), round(max(point.radius for point in points), 4))
+        lowest = min(positions[index, 2] - layout.contact_points[index].radius for index in indices)
+        shapes.append(_Shape(name, points[0].joint, len(points), size, float(lowest)))
+    return shapes
+
+
+def _choose(shapes: list[_Shape], layout: ContactPointLayout, budget: int) -> tuple[list[_Shape], bool]:
+    """Return chosen shapes in their order, and whether all ends of limbs and the base are among them."""
+    parents = {joint.parent for joint in layout.joints}
+    ends = sorted({shape.joint for shape in shapes} - parents)
+    feet = [min((s for s in shapes if s.joint == end), key=lambda s: s.lowest) for end in ends]
+    first = min(shape.joint for shape in shapes)
+    base = max((s for s in shapes if s.joint == first), key=lambda s: s.size[1:])
+    groups: dict[tuple[float, ...], list[_Shape]] = {}
+    for shape in shapes:
+        key = (*shape.size, shape.joint in ends, shape.joint == first)
+        groups.setdefault(key, []).append(shape)
+    wanted = {shape.name for shape in (*feet, base)}
+
+    def rank(group: list[_Shape]) -> tuple[int, float]:
+        names = {shape.name for shape in group}
+        importance = 0 if names & {foot.name for foot in feet} else 1 if base.name in names else 2
+        return importance, min(shape.lowest for shape in group)
+
+    chosen: set[str] = set()
+    used = 0
+    for group in sorted(groups.values(), key=rank):
+        points = sum(shape.count for shape in group)
+        if used + points <= budget:
+            chosen |= {shape.name for shape in group}
+            used += points
+        elif (needed := [shape for shape in group if shape.name in wanted]) and used + sum(
+            shape.count for shape in needed
+        ) <= budget:
+            chosen |= {shape.name for shape in needed}
+            used += sum(shape.count for shape in needed)
+    if not chosen:  # one shape is better than none, whatever it has
+        chosen = {feet[0].name if feet else base.name}
+    return [shape for shape in shapes if shape.name in chosen], wanted <= chosen

@@ -1,0 +1,486 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an asset to a complete declaration, with a reason for every decision."""
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from neurodyn.core import artifacts
+from neurodyn.core.config import from_dict
+from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.errors import InputError
+from neurodyn.multibody.pd import pd_torque
+from neurodyn.robots import ContactPointSelection, Robot, load
+from neurodyn.sim.build import build
+from neurodyn.sim.declare.assets import copy_asset
+from neurodyn.sim.declare.contact import BUDGET, ChosenPoints, choose_contact_points
+from neurodyn.sim.declare.facts import AssetFacts, AssetJoint, read_facts
+from neurodyn.sim.declare.pose import bend_legs, full_position, lowest_point, rest_position
+from neurodyn.sim.declare.text import declaration_text
+from neurodyn.sim.declare.trial import Trial, run_trial
+from neurodyn.sim.energy import EnergyMeter
+from neurodyn.sim.reference import ReferenceSimulator
+
+_SUBSTEPS = (2, 4, 8, 16)
+_ARMATURES = (1.0, 2.0, 4.0)
+_FRAMES_TO_RATED_SPEED = 2
+"""Full effort may not take a joint to its rated speed in fewer frames."""
+
+_ABOUT_NOMINAL = 0.5  # rad; positions of data lie so far about the nominal pose of a robot that stands
+_STILL = 0.5  # rad/s; joints of a robot that stands are slower
+_RATE = {"revolute": 5.0, "prismatic": 1.0}  # of data, where the asset says nothing [rad/s, m/s]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One line of what was decided.
+
+    Attributes:
+        what: What it is about.
+        value: What was decided.
+        why: Where it comes from.
+    """
+
+    what: str
+    value: str
+    why: str
+
+
+@dataclass
+class Declaration:
+    """A declaration that was written.
+
+    Attributes:
+        path: The file.
+        robot: The robot.
+        decisions: What was decided, and why.
+        trial: The last trial of its simulator.
+    """
+
+    path: Path
+    robot: Robot
+    trial: Trial
+    decisions: list[Decision] = field(default_factory=list)
+
+
+Say = Callable[[str], None]
+
+
+def declare(
+    asset: str | Path,
+    out: str | Path | None = None,
+    *,
+    name: str | None = None,
+    floating: bool | None = None,
+    dt: float = 0.01,
+    lock: tuple[str, ...] = (),
+    budget: int = BUDGET,
+    force: bool = False,
+    progress: Say | None = None,
+) -> Declaration:
+    """Write a complete declaration of a robot, and a copy of its asset, to a folder.
+
+    Args:
+        asset: A URDF, MJCF or USD.
+        out: Folder to write; None for one named after the robot.
+        name: Name of the robot; None for that of the asset.
+        floating: Whether the base of a URDF is free; None to guess.
+        dt: Length of a frame [s].
+        lock: Joints to hold at zero, beside mimics and grippers.
+        budget: Most contact points.
+        force: Whether to replace the files of an existing folder.
+        progress: Told what is being done, in a line.
+
+    Raises:
+        InputError: The asset is bad, the folder exists, or no simulator of the robot can be learned from.
+    """
+    path = Path(asset)
+    facts = read_facts(path, floating=floating, lock=lock)
+    robot_name = name or path.stem.replace("_", "-").lower()
+    folder = Path(out) if out is not None else Path(robot_name)
+    if folder.exists() and not force:
+        raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
+    if not (math.isfinite(dt) and dt > 0):
+        raise InputError(f"dt is {dt}; valid: the length of a frame in seconds, above 0")
+    draft = _Draft(facts, robot_name, dt, budget, progress or (lambda _: None))
+    tree = draft.complete()
+    existed = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        tree["asset"] = copy_asset(path, folder, meshes=facts.meshes or draft.meshes)
+        comments = {decision.what: decision for decision in draft.decisions}
+        artifacts.write_text(folder / "robot.yaml", declaration_text(tree, comments))
+        robot = load(folder)
+        build(robot)  # the copy builds as the asset did
+    except BaseException:
+        if not existed:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Declaration(folder / "robot.yaml", robot, draft.trial, draft.decisions)
+
+
+class _Draft:
+    """A declaration in the making: plain data, and the decisions that led to it."""
+
+    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, say: Say) -> None:
+        self.facts, self.budget, self.say, self.meshes = facts, budget, say, facts.meshes
+        self.decisions: list[Decision] = []
+        self.trial: Trial
+        self.scalars = [joint for joint in facts.joints if joint.scalar]
+        self.stands = facts.floating or facts.has_floor
+        self.tree: dict[str, Any] = {
+            "name": name,
+            "description": f"{name}, from {facts.path.name}",
+            "asset": str(facts.path.resolve()),
+            "joints": [_joint_entry(joint) for joint in facts.joints],
+            "actuated": {joint.name: joint.effort for joint in self.scalars if joint.effort is not None},
+            "dt": dt,
+            "fixed_base": not facts.floating,
+            "locked": list(facts.locked),
+            "simulator": {"solver": "mujoco", "substeps": 4, "integrator": "implicitfast"},
+            "meshes": facts.meshes,
+        }
+
+    def complete(self) -> dict[str, Any]:
+        """Make all decisions and return the plain data."""
+        facts = self.facts
+        self._decide("fixed_base", "floating" if facts.floating else "fixed", facts.why_floating)
+        for note in facts.notes:
+            self._decide("note", note, "")
+        limited = sum(joint.lower is not None for joint in self.scalars)
+        driven = len(self.tree["actuated"])
+        self._decide("joints", f"{len(self.scalars)}, {limited} with limits, {driven} driven", "the asset")
+        if not driven:
+            self._decide("actuated", "nothing", "the asset gives no efforts; add `actuated: {JOINT: effort}` yourself")
+        self.tree["nominal"] = (
+            {joint.name: round(rest_position(joint), 3) for joint in self.scalars} if self.stands else {}
+        )
+        if self.stands:
+            self._stand()
+        self._ranges()
+        self._armatures()
+        if facts.floating and driven:
+            self._gains()
+        self._simulator()
+        return self.tree
+
+    def robot(self, **change: Any) -> Robot:
+        """Return the robot as drafted so far."""
+        tree = {key: value for key, value in (self.tree | change).items() if not key.startswith("_")}
+        return from_dict(tree, Robot)
+
+    def _decide(self, what: str, value: str, why: str) -> None:
+        self.decisions.append(Decision(what, value, why))
+        self.say(f"{what}: {value}")
+
+    def _stand(self) -> None:
+        """Choose contact points, the nominal pose, grounds, and the height at which the robot stands."""
+        nominal = self.tree["nominal"]
+        chosen = self._points(nominal)
+        if chosen.layout is None:
+            self.tree["nominal"] = {}
+            self.stands = False
+            self._decide("contact_points", "none", "no shape of the asset can touch a ground")
+            return
+        if self.facts.floating:
+            everything = self.robot(contact_points={}, colliders=["*"])
+            model = build(everything)
+            nominal = bend_legs(model, self.robot(), chosen.layout, self.facts.joints, nominal)
+            self.tree["nominal"] = nominal
+            chosen = self._points(nominal)
+        self.layout = self._contact(chosen)
+        model = build(self.robot())
+        q = full_position(self.robot(), nominal)
+        self.height = -float(lowest_point(model, self.robot(), self.layout, q[None])[0])
+        if self.facts.floating:
+            self._decide("nominal", f"base {self.height:.2f} m above the ground", "legs bent, feet below the hips")
+        else:
+            self._decide("nominal", "near zero", "well within the limits")
+
+    def _points(self, nominal: dict[str, float]) -> ChosenPoints:
+        robot = self.robot()
+        q = full_position(robot, nominal)
+        chosen = choose_contact_points(robot, q, self.budget)
+        if chosen.layout is None and not self.meshes and self.facts.path.suffix.lower() in (".urdf", ".xml"):
+            self.tree["meshes"] = self.meshes = True  # no primitive touches anything
+            chosen = choose_contact_points(self.robot(), q, self.budget)
+        return chosen
+
+    def _contact(self, chosen: ChosenPoints) -> ContactPointLayout:
+        """Declare the chosen contact points, and the grounds that they can touch."""
+        selection, layout = chosen.selection, chosen.layout
+        assert selection is not None
+        assert layout is not None
+        points = {"shapes": list(selection.shapes), "vertices": selection.vertices, "distinct": selection.distinct}
+        default = ContactPointSelection()
+        self.tree["contact_points"] = {
+            key: value for key, value in points.items() if value != getattr(default, key) and value != ["*"]
+        }
+        if selection.shapes != ("*",):
+            self.tree["colliders"] = list(selection.shapes)
+        plane = [{"kind": "plane"}]
+        self.tree["grounds"] = {"flat": {"shapes": plane}}
+        self.tree["ground"] = "flat"
+        if self.facts.floating:
+            self.tree["grounds"]["tilted"] = {"shapes": [{**plane[0], "rotation": [0.0, 0.0871557, 0.0, 0.9961947]}]}
+            rough = {"kind": "terrain", "style": "rough", "seed": 1, "cell": 0.1, "amplitude": 0.05, "feature": 0.6}
+            self.tree["grounds"]["rough"] = {"shapes": [rough]}
+            self.tree["ground_sampling"] = {"ground": "flat", "height": [-0.2, 0.2], "tilt": 0.15, "absent": 0.03}
+            self.tree["material"] = {"friction": 0.8}
+        on = ", ".join(f"{shape} ({joint})" for shape, joint in chosen.shapes.items())
+        self._decide(
+            "contact_points", f"{len(layout.contact_points)} on {on}",
+            f"ends of limbs first, at most {self.budget}; {chosen.left_out} shapes left out",
+        )  # fmt: skip
+        return layout
+
+    def _ranges(self) -> None:
+        """Ranges of states for data and for evaluation."""
+        nominal, stands = self.tree["nominal"], self.stands
+        q: dict[str, list[float]] = {}
+        lifted = self._vertical() if stands and not self.facts.floating else None
+        for joint in self.scalars:
+            reach = math.pi if joint.kind == "revolute" else 1.0
+            low, high = (_least(joint), _most(joint)) if joint.lower is not None else (-reach, reach)
+            if stands:
+                about, reach = nominal[joint.name], _ABOUT_NOMINAL if joint.kind == "revolute" else min(reach, 0.5)
+                low, high = max(low, about - reach), min(high, about + reach)
+            elif joint.lower is not None or joint.kind == "revolute":
+                continue  # limits, or a whole turn
+            q[joint.name] = [_floor(low), -_floor(-high)] if joint.lower is None else [_up(low), -_up(-high)]
+        rates = {joint.name: _symmetric(self._rate(joint)) for joint in self.scalars}
+        reset_q = {
+            joint.name: [round(max(nominal[joint.name] - 0.1, _least(joint)), 3),
+                         round(min(nominal[joint.name] + 0.1, _most(joint)), 3)]
+            for joint in self.scalars
+        } if stands else {}  # fmt: skip
+        base = next((joint.name for joint in self.facts.joints if joint.kind == "free"), None)
+        if base is not None:
+            rates = {**{f"{base}.v{axis}": [-0.5, 0.5] for axis in "xyz"},
+                     **{f"{base}.w{axis}": [-1.0, 1.0] for axis in "xyz"}, **rates}  # fmt: skip
+        self.tree["sampling"] = {"q": q, "qd": rates}
+        quiet = {name: _symmetric(0.1) for name in rates}
+        self.tree["reset"] = {"q": reset_q, "qd": quiet} if stands else {"qd": quiet}
+        if stands:
+            self._heights(lifted)
+
+    def _heights(self, lifted: str | None) -> None:
+        """Heights such that random poses are about clear of the ground."""
+        for section, tilt, fraction, over in (("sampling", 0.4, 0.1, 0.5), ("reset", 0.1, 0.5, 0.05)):
+            needed = self._clear_heights(section, tilt if lifted is None else 0.0, lifted)
+            low = float(np.quantile(needed, fraction))
+            high = max(float(needed.max()), self.height * (1 + over))
+            if lifted is not None:
+                shift = self.height
+                high = max(float(needed.max()), shift + over * 0.6)
+                self.tree[section]["q"][lifted] = [round(low, 3), round(high, 3)]
+            else:
+                self.tree[section] |= {"height": [round(low, 3), round(high, 3)], "tilt": tilt}
+        height = self.tree["reset"]["q"][lifted] if lifted is not None else self.tree["reset"]["height"]
+        self._decide(
+            "reset", f"{height[0]:g} to {height[1]:g} m", "poses about the nominal one just clear of the ground"
+        )
+
+    def _clear_heights(self, section: str, tilt: float, lifted: str | None, count: int = 200) -> np.ndarray:
+        """Return how high the base must be for random poses to be clear of a flat ground [m], shape [count]."""
+        rng, robot = np.random.default_rng(0), self.robot(sampling={}, reset={})
+        model, ranges = build(robot), self.tree[section]["q"]
+        rows = []
+        for _ in range(count):
+            pose = {name: rng.uniform(*interval) for name, interval in ranges.items()}
+            if lifted is not None:
+                pose[lifted] = 0.0
+            q = full_position(robot, pose)
+            if self.facts.floating:
+                angle, heading = rng.uniform(0, tilt), rng.uniform(0, 2 * math.pi)
+                half = math.sin(angle / 2)
+                q[3:7] = [half * math.cos(heading), half * math.sin(heading), 0.0, math.cos(angle / 2)]
+            rows.append(q)
+        return -lowest_point(model, robot, self.layout, np.array(rows))
+
+    def _vertical(self) -> str | None:
+        """Return the sliding joint without limits that lifts a robot whose base is guided, if it has one."""
+        for joint, chain in zip(self.facts.joints, self.layout.joints, strict=True):
+            if joint.kind == "prismatic" and joint.lower is None and abs(chain.axis[2]) > 0.99:
+                return joint.name
+        return None
+
+    def _rate(self, joint: AssetJoint) -> float:
+        """Return the greatest velocity of a joint's first states in data."""
+        if joint.velocity is None:
+            return _RATE[joint.kind] if not self.stands or joint.lower is not None else 1.0
+        return _round(0.3 * joint.velocity if self.stands else min(joint.velocity, 2 * math.pi))
+
+    def _armatures(self) -> None:
+        """Give rotor inertias where the asset has none and full effort would make the rated speed in two frames."""
+        self.needed: dict[str, float] = {}
+        if any(joint.armature > 0 for joint in self.scalars):
+            self._decide("armature", "as in the asset", "it has rotor inertias")
+            return
+        model = build(self.robot())
+        q = torch.tensor(full_position(self.robot(), self.tree["nominal"])).float()[None]
+        mobility = torch.linalg.inv(EnergyMeter(model).mass_matrix(q))[0].diagonal()
+        offset = 6 if self.facts.floating else 0
+        groups: dict[tuple[float, float], float] = {}
+        for index, joint in enumerate(self.scalars):
+            if joint.effort is not None and joint.velocity is not None:
+                least = _FRAMES_TO_RATED_SPEED * self.tree["dt"] * joint.effort / joint.velocity
+                missing = max(0.0, least - 1.0 / float(mobility[offset + index]))
+                key = (joint.effort, joint.velocity)
+                groups[key] = max(groups.get(key, 0.0), missing)
+        for joint in self.scalars:
+            value = groups.get((joint.effort or 0.0, joint.velocity or 0.0), 0.0)
+            if value > 0:
+                self.needed[joint.name] = _round(value)
+        self._set_armature(1.0)
+        if self.needed:
+            values = sorted(set(self.needed.values()))
+            self._decide(
+                "armature", f"{', '.join(f'{value:g}' for value in values)} kg m^2 (or kg)",
+                "the asset has none, and full effort would pass the rated speed within two frames",
+            )  # fmt: skip
+
+    def _set_armature(self, factor: float) -> None:
+        for entry in self.tree["joints"]:
+            if entry["name"] in self.needed:
+                entry["armature"] = _round(factor * self.needed[entry["name"]])
+
+    def _gains(self) -> None:
+        """A PD controller that holds the nominal pose although its torque is held for a frame."""
+        model, robot, dt = build(self.robot()), self.robot(), self.tree["dt"]
+        q = torch.tensor(full_position(robot, self.tree["nominal"])).float()[None]
+        inertia = 1.0 / torch.linalg.inv(EnergyMeter(model).mass_matrix(q))[0].diagonal()
+        least = float(inertia[list(robot.spec.control_dofs)].min())
+        effort = float(np.median(list(self.tree["actuated"].values())))
+        kp = min(1.2 * effort, 0.3 * least / dt**2)
+        kd = min(0.3 * least / dt, 1.4 * math.sqrt(kp * least))
+        tried = [
+            (_round(more * kp), _round(damped * kd)) for more in (1.0, 1.5, 2.0, 3.0) for damped in (1.0, 2.0, 4.0)
+        ]
+        height, upright, speed = self._hold(tried)
+        stands = (upright > 0.9) & (height > 0.7 * self.height)
+        best = next(iter(torch.nonzero(stands & (speed < _STILL)).flatten().tolist()), None)
+        best = int((stands * height).argmax()) if best is None else best
+        kp, kd = tried[best]
+        self.tree["gains"] = {
+            "kp": [_round(0.3 * kp), kp], "kd": [_round(0.2 * kd), kd], "spread": 0.5, "hold": [kp, kd],
+        }  # fmt: skip
+        self.tree["passive_fraction"] = 0.33
+        after = f"base at {float(height[best]):.2f} of {self.height:.2f} m"
+        self._decide(
+            "gains", f"kp {kp:g}, kd {kd:g}",
+            f"{'hold' if bool(stands[best]) else 'do not hold'} the nominal pose for 2 s: {after}",
+        )  # fmt: skip
+
+    def _hold(self, gains: list[tuple[float, float]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Hold the nominal pose on flat ground for two seconds with several gains.
+
+        Returns:
+            Height of the base [m], cosine of its tilt, and greatest velocity of a joint, shapes [gains].
+        """
+        robot, worlds = self.robot(), len(gains)
+        q = torch.tensor(full_position(robot, self.tree["nominal"])).float().expand(worlds, -1).clone()
+        q[:, 2], qd = self.height, torch.zeros(worlds, robot.spec.nv)
+        simulator = ReferenceSimulator(robot, worlds, scene=robot.named_ground("flat"))
+        target, effort = torch.tensor(robot.nominal_q()), torch.tensor(list(robot.actuated.values()))
+        kp, kd = torch.tensor(gains)[:, :1], torch.tensor(gains)[:, 1:]
+        for _ in range(round(2.0 / robot.dt)):
+            torque = pd_torque(robot.spec, q, qd, target.expand(worlds, -1), kp, kd)
+            q, qd = simulator.step(q, qd, torch.clamp(torque, -effort, effort))
+        upright = 1.0 - 2.0 * (q[:, 3] ** 2 + q[:, 4] ** 2)
+        return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
+
+    def _simulator(self) -> None:
+        """Raise substeps, then armatures, until the simulator passes a trial; then set velocity bounds by it."""
+        factors = _ARMATURES if self.needed else (1.0,)
+        self.trial = self._first_passing(factors)
+        trial = self.trial
+        if not trial.passed:
+            raise InputError(
+                f"{self.facts.path}: no simulator can be learned from: with {trial.substeps} substeps {trial.text}; "
+                "give another --dt, or check masses, efforts and limits of the asset"
+            )
+        self._decide("simulator", f"MuJoCo, {trial.substeps} substeps", trial.text)
+        names, rated = self.robot().spec.qd_names, {joint.name: joint.velocity for joint in self.scalars}
+        kinds = {joint.name: joint.kind for joint in self.scalars}
+        speed = dict(zip(names, trial.speed.tolist(), strict=True))
+        groups: dict[Any, float] = {}
+        for name in names:
+            key = (_sort(name, rated), kinds.get(name))
+            groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated.get(name) or 0.0))
+        self.tree["range"] = {
+            "qd": {name: _symmetric(_whole(groups[_sort(name, rated), kinds.get(name)])) for name in names}
+        }
+        fastest = max(speed[joint.name] for joint in self.scalars) if self.scalars else 0.0
+        self._decide(
+            "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, and three times the rated speed"
+        )
+
+    def _first_passing(self, factors: tuple[float, ...]) -> Trial:
+        trial = None
+        for factor in factors:
+            self._set_armature(factor)
+            for substeps in _SUBSTEPS:
+                self.tree["simulator"]["substeps"] = substeps
+                trial = run_trial(self.robot())
+                self.say(f"trial with {substeps} substeps: {trial.text}")
+                if trial.passed:
+                    if factor != 1.0:
+                        self._decide("armature", f"{factor:g} times as much", "16 substeps were not enough without")
+                    return trial
+        assert trial is not None
+        return trial
+
+
+def _joint_entry(joint: AssetJoint) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": joint.name, "kind": joint.kind}
+    if joint.lower is not None and joint.upper is not None:
+        entry |= {"lower": round(joint.lower, 6), "upper": round(joint.upper, 6)}
+    elif joint.kind == "revolute":
+        entry["continuous"] = True
+    return entry
+
+
+def _sort(name: str, rated: dict[str, float | None]) -> Any:
+    """Return what coordinates share a velocity bound: the base's linear, its angular, and joints of one rated speed."""
+    return rated[name] if name in rated else name.rpartition(".")[2][0]
+
+
+def _least(joint: AssetJoint) -> float:
+    return -math.inf if joint.lower is None else joint.lower
+
+
+def _most(joint: AssetJoint) -> float:
+    return math.inf if joint.upper is None else joint.upper
+
+
+def _symmetric(value: float) -> list[float]:
+    return [-value, value]
+
+
+def _floor(value: float) -> float:
+    return math.floor(100 * value) / 100
+
+
+def _up(value: float) -> float:
+    """Round up to a hundredth, so that a range stays within a limit."""
+    return math.ceil(100 * value - 1e-9) / 100
+
+
+def _round(value: float) -> float:
+    """Return a value with two significant digits."""
+    return float(f"{value:.2g}")
+
+
+def _whole(value: float) -> float:
+    """Round a bound up: to whole numbers, from 20 on to tens."""
+    return float(math.ceil(value / 10) * 10) if value > 20 else float(max(1, math.ceil(value)))
+
+
+__all__ = ["Decision", "Declaration", "declare"]

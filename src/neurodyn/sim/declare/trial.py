@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a drafted simulator can be learned from: random control for a short while, beside itself at half the step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from neurodyn.core.seeds import generator
+from neurodyn.robots import Robot
+from neurodyn.sim.bounds import plausible_bounds
+from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.ground_sampling import data_scene
+from neurodyn.sim.recorder import Recorder
+from neurodyn.sim.reference import ReferenceSimulator
+
+WORST_ERROR = 0.05
+"""Greatest error beside half the step, as a share of the motion itself (median over worlds, ten frames)."""
+
+WILD = 3.0
+"""Velocities beyond this many times those of the robot's energy budget count as an explosion."""
+
+_WORLDS = 48
+_FRAMES = 50
+_COMPARED = 10
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial showed.
+
+    Attributes:
+        substeps: Solver steps in one frame.
+        finite: Share of worlds that stayed finite.
+        outside: Share of worlds that left plausible bounds.
+        error: Error beside half the step, as a share of the motion.
+        speed: Greatest velocity of each coordinate in worlds within the bounds [rad/s or m/s], shape [nv].
+    """
+
+    substeps: int
+    finite: float
+    outside: float
+    error: float
+    speed: np.ndarray
+
+    @property
+    def passed(self) -> bool:
+        """Whether the simulator can be learned from."""
+        return self.finite == 1.0 and self.outside == 0.0 and self.error <= WORST_ERROR
+
+    @property
+    def text(self) -> str:
+        """What was measured, in a line."""
+        return (
+            f"{self.finite:.0%} of worlds finite, {self.outside:.0%} beyond plausible speeds, "
+            f"{self.error:.1%} error beside half the step"
+        )
+
+
+def run_trial(robot: Robot) -> Trial:
+    """Simulate random motion of a robot, as for data, and again at half the step."""
+    scene = data_scene(robot)
+    simulator = ReferenceSimulator(robot, _WORLDS, scene=scene)
+    layout = None if robot.contact_points is None else contact_point_layout(simulator.model, robot)
+    q, qd, control, ground = Recorder(simulator, _FRAMES, scene, layout).record(generator(0, "trial"), 0.0)
+    finite = q.isfinite().all(-1).all(-1) & qd.isfinite().all(-1).all(-1)
+    bounds = plausible_bounds(robot, simulator.model)
+    wild = torch.tensor([WILD * max(map(abs, interval)) for interval in bounds.qd])
+    outside = ~finite | (qd.abs() > wild).any(-1).any(-1)
+    fine = ReferenceSimulator(robot, _WORLDS, scene=scene, substeps=2 * robot.simulator.substeps)
+    fine.set_ground(None if ground is None else torch.as_tensor(ground))
+    compared, _ = fine.rollout(q[:, 0], qd[:, 0], control[:, :_COMPARED])
+    error = (compared - q[:, : _COMPARED + 1]).abs().mean((1, 2))
+    motion = (compared - compared[:, :1]).abs().mean((1, 2)).clamp_min(1e-6)
+    kept = qd[~outside] if bool((~outside).any()) else qd
+    return Trial(
+        substeps=robot.simulator.substeps,
+        finite=float(finite.double().mean()),
+        outside=float(outside.double().mean()),
+        error=float((error / motion).nan_to_num(nan=np.inf).median()),
+        speed=kept.nan_to_num().abs().amax((0, 1)).numpy().astype(float),
+    )

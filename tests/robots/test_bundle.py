@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot in one folder: the copy means and builds the same after everything else is gone."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Mesh, Scene
+from neurodyn.robots import bundle, load, ships
+from neurodyn.robots.bundle import bundled_name, has_files, moved_scene, write_bundle
+from tests.robots.own_robots import write_arm
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("form", ["urdf", "mjcf"])
+def test_a_bundle_builds_the_same_robot_elsewhere(form, tmp_path):
+    pytest.importorskip("newton")
+    from neurodyn.sim.build import build
+    from neurodyn.sim.contact_points import contact_point_layout
+    from neurodyn.sim.fingerprint import fingerprint
+
+    robot = load(write_arm(tmp_path / "made", form))
+    model = build(robot, worlds=1)
+    wanted = fingerprint(model), contact_point_layout(model, robot)
+    write_bundle(robot, tmp_path / "bundle")
+    shutil.rmtree(tmp_path / "made")
+    shutil.move(tmp_path / "bundle", tmp_path / "moved")
+    again = load(tmp_path / "moved")
+    model = build(again, worlds=1)
+    assert (fingerprint(model), contact_point_layout(model, again)) == wanted
+    ground = again.grounds["block"]
+    assert has_files(ground)
+    assert ground.shapes == robot.grounds["block"].shapes
+    own = {"asset": robot.asset, "folder": robot.folder, "grounds": robot.grounds}
+    assert msgspec.structs.replace(again, **own) == robot
+    assert again.asset == "arm.xml" or form == "urdf"
+
+
+def test_only_what_is_needed_is_copied(tmp_path):
+    home = write_arm(tmp_path, "mjcf")
+    write_bundle(load(home), tmp_path / "all")
+    kept = {
+        "robot.yaml",
+        "arm.xml",
+        "parts/assets.xml",
+        "grounds/block.obj",
+        "train-small.yaml",
+        "world-model-small.yaml",
+    }
+    assert files(tmp_path / "all") == kept | {"shapes/fore.obj"}
+    write_bundle(msgspec.structs.replace(load(home), meshes=False), tmp_path / "bare")
+    assert files(tmp_path / "bare") == kept
+    urdf = load(write_arm(tmp_path, "urdf"))
+    write_bundle(msgspec.structs.replace(urdf, meshes=False), tmp_path / "urdf")
+    assert not [name for name in files(tmp_path / "urdf") if name.endswith("fore.obj")]
+
+
+def test_a_mesh_that_a_primitive_is_fitted_to_is_needed_without_meshes(tmp_path):
+    home = write_arm(tmp_path, "mjcf")
+    asset = home / "arm.xml"
+    asset.write_text(asset.read_text().replace('type="mesh" mesh', 'type="box" mesh'))
+    write_bundle(msgspec.structs.replace(load(home), meshes=False), tmp_path / "bundle")
+    assert "shapes/fore.obj" in files(tmp_path / "bundle")
+
+
+def test_the_asset_of_a_package_stays_there(tmp_path):
+    robot = msgspec.structs.replace(load("ant"), folder=str(tmp_path), log=None, rows=None)
+    assert robot.package is not None
+    assert not ships(robot)
+    assert ships(load("ant"))
+    write_bundle(robot, tmp_path / "bundle")
+    assert files(tmp_path / "bundle") == {"robot.yaml"}
+    again = load(tmp_path / "bundle")
+    assert msgspec.structs.replace(again, folder="") == msgspec.structs.replace(robot, folder="")
+
+
+def test_files_that_are_missing_stay_missing(tmp_path):
+    home = write_arm(tmp_path, "urdf")
+    shutil.rmtree(tmp_path / "arm" / "meshes")
+    write_bundle(load(home), tmp_path / "bundle")
+    assert sum(name.endswith("fore.obj") for name in files(tmp_path / "bundle")) == 1
+
+
+def test_files_that_are_too_large_are_refused_and_leave_nothing(tmp_path, monkeypatch):
+    home = write_arm(tmp_path, "urdf")
+    monkeypatch.setattr(bundle, "LARGEST", 1000)
+    with pytest.raises(InputError, match="MB and are not copied"):
+        write_bundle(load(home), tmp_path / "bundle")
+    assert files(tmp_path) == {f"arm/{name}" for name in files(tmp_path / "arm")}
+
+
+def test_a_bundle_of_a_bundle_is_the_same(tmp_path):
+    write_bundle(load(write_arm(tmp_path, "urdf")), tmp_path / "first")
+    write_bundle(load(tmp_path / "first"), tmp_path / "second")
+    assert files(tmp_path / "first") == files(tmp_path / "second")
+    first, second = (yaml.safe_load((tmp_path / name / "robot.yaml").read_text()) for name in ("first", "second"))
+    assert first == second
+
+
+def test_files_outside_get_names_by_their_folders(tmp_path):
+    names = [bundled_name(tmp_path / "home", tmp_path / name) for name in ("home/a/b.obj", "x/b.obj", "y/b.obj")]
+    assert names[0] == "a/b.obj"
+    assert len(set(names)) == 3
+    assert all(name.endswith("/b.obj") for name in names)
+
+
+def test_a_scene_is_found_where_its_robot_moved_to(tmp_path):
+    scene = Scene(shapes=(Mesh(file="block.obj"),), folder=str(tmp_path / "gone"))
+    assert moved_scene(scene, tmp_path) == scene
+    (tmp_path / "block.obj").write_text("")
+    moved = moved_scene(scene, tmp_path)
+    assert (moved.shapes, moved.folder) == (scene.shapes, str(tmp_path))
+    assert has_files(moved)
+    assert not has_files(scene)
+
+
+def test_a_usd_with_layers_elsewhere_becomes_one_file(tmp_path):
+    pytest.importorskip("pxr")
+    home = write_arm(tmp_path, "mjcf")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "link.usda").write_text('#usda 1.0\ndef Xform "link" {}\n')
+    (home / "arm.usda").write_text('#usda 1.0\n(subLayers = [@../../parts/link.usda@])\ndef Xform "base" {}\n')
+    write_bundle(msgspec.structs.replace(load(home), asset="arm.usda"), tmp_path / "bundle")
+    text = (tmp_path / "bundle" / "arm.usda").read_text()
+    assert '"link"' in text
+    assert '"base"' in text
+    assert "subLayers" not in text

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns of joints, and joints that share an entry."""
+
+import pytest
+import yaml
+
+from neurodyn import robots
+from neurodyn.core.config import from_dict, to_dict
+from neurodyn.core.errors import InputError
+from neurodyn.robots import Robot
+from neurodyn.robots.patterns import expand
+
+LEGS = ["LF", "RF", "LH", "RH"]
+SHORT = {
+    "name": "dog",
+    "asset": "dog.urdf",
+    "fixed_base": False,
+    "joints": [
+        {"name": "base", "kind": "free"},
+        {"names": [f"{leg}_{part}" for leg in LEGS for part in ("HAA", "KFE")], "kind": "revolute", "armature": 0.1},
+    ],
+    "actuated": {"*": 80.0, "RF_KFE": 40.0},
+    "dt": 0.02,
+    "nominal": {"?F_KFE": -0.8, "?H_KFE": 0.8},
+    "sampling": {"height": [0.5, 0.6], "q": {"*_HAA": [-0.2, 0.2], "LF_HAA": [-0.1, 0.1]}, "control": {"*": [-1, 1]}},
+    "reset": {"qd": {"base.v?": [-0.1, 0.1], "base.w[xy]": [-0.2, 0.2], "*E": [-1, 1]}},
+    "range": {"qd": {"*": [-40, 40], "base.*": [-10, 10], "base.vz": [-5, 5]}},
+}
+
+
+def test_patterns_stand_for_the_joints_that_they_match_in_order():
+    robot = from_dict(expand(SHORT, "dog.yaml"), Robot)
+    names = [f"{leg}_{part}" for leg in LEGS for part in ("HAA", "KFE")]
+    assert [joint.name for joint in robot.joints] == ["base", *names]
+    assert all(joint.armature == 0.1 for joint in robot.joints[1:])
+    assert list(robot.actuated.items()) == [(name, 40.0 if name == "RF_KFE" else 80.0) for name in names]
+    assert robot.nominal == {"LF_KFE": -0.8, "RF_KFE": -0.8, "LH_KFE": 0.8, "RH_KFE": 0.8}
+    assert robot.sampling.q == dict.fromkeys(names[::2], (-0.2, 0.2)) | {"LF_HAA": (-0.1, 0.1)}
+    assert list(robot.sampling.control) == names
+    assert list(robot.reset.qd) == ["base.vx", "base.vy", "base.vz", "base.wx", "base.wy", *names[1::2]]
+    assert robot.range.qd["base.vx"] == (-10, 10)  # a later pattern overrides an earlier one
+    assert robot.range.qd["base.vz"] == (-5, 5)
+    assert robot.range.qd["LH_HAA"] == (-40, 40)
+
+
+def test_a_plain_name_overrides_a_pattern_wherever_it_stands():
+    for table in ({"*": 80.0, "RF_KFE": 40.0}, {"RF_KFE": 40.0, "*": 80.0}):
+        assert expand({**SHORT, "actuated": table}, "dog.yaml")["actuated"]["RF_KFE"] == 40.0
+
+
+@pytest.mark.parametrize("name", robots.names())
+def test_written_out_declarations_stay_as_they_are(name):
+    whole = to_dict(robots.load(name))
+    assert expand(whole, name) == whole
+
+
+def test_a_shipped_robot_reads_the_same_in_short(tmp_path):
+    whole = to_dict(robots.load("anymal-c"))
+    base, *legs = whole["joints"]
+    shared = {key: value for key, value in legs[0].items() if key not in ("name", "lower", "upper")}
+    short = {
+        **whole,
+        "folder": "",
+        "joints": [base, *({"names": [x["name"]], "lower": x["lower"], "upper": x["upper"], **shared} for x in legs)],
+        "actuated": {"*": 80.0},
+        "range": {"qd": {"base.v?": [-10, 10], "base.w?": [-20, 20], "*_*": [-40, 40]}},
+    }
+    rates = {"base.v?": [-0.1, 0.1], "base.w?": [-0.25, 0.25], "*_???": [-0.25, 0.25]}
+    short["sampling"] = {**whole["sampling"], "qd": rates}
+    (tmp_path / "robot.yaml").write_text(yaml.safe_dump(short, sort_keys=False))
+    assert to_dict(robots.load(tmp_path)) | {"folder": whole["folder"]} == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"actuated": {"*_HFE": 80.0}}, "dog.yaml: actuated: the pattern '*_HFE' matches nothing; valid: .*LF_HAA"),
+        ({"nominal": {"base*": 0.1}}, "nominal: the pattern 'base\\*' matches nothing"),
+        ({"reset": {"qd": {"base.u?": [0, 1]}}}, "reset.qd: the pattern 'base.u\\?' matches nothing; valid: .*base.vx"),
+        ({"sampling": {"control": {"base*": [0, 1]}}}, "sampling.control: the pattern 'base\\*' matches nothing"),
+        ({"joints": [{"name": "a", "names": ["b"], "kind": "revolute"}]}, "one of `name: JOINT` and `names:"),
+        ({"joints": [{"names": "b", "kind": "revolute"}]}, "one of `name: JOINT` and `names:"),
+    ],
+)
+def test_bad_short_forms_are_refused(change, said):
+    with pytest.raises(InputError, match=said.replace("'*_", "'\\*_")):
+        expand({**SHORT, **change}, "dog.yaml")
+
+
+def test_what_is_no_declaration_is_left_to_the_checks_that_follow():
+    for data in (None, [], {"joints": 3}, {"joints": [3, {"name": "a", "kind": ["x"]}], "actuated": 3, "range": 3}):
+        assert expand(data, "x") == data
