@@ -18,6 +18,7 @@ def init(
     dt: float = 0.01,
     lock: tuple[str, ...] = (),
     points: int | None = None,
+    check: bool = True,
     force: bool = False,
 ) -> None:
     """Write a complete declaration of a robot (robot.yaml) beside a copy of its URDF, MJCF or USD.
@@ -34,11 +35,13 @@ def init(
         dt: Length of a frame [s].
         lock: Joints to hold at zero, beside mimic joints and grippers.
         points: Most contact points; by default 44.
+        check: Raise substeps until `neurodyn check` passes, in few worlds; without it a short trial decides alone.
         force: Replace robot.yaml and the asset in an existing folder.
     """
     from neurodyn.cli.console import terminal
     from neurodyn.cli.tables.decisions import print_decisions
     from neurodyn.core.errors import InputError
+    from neurodyn.evaluate.checks.accept import why_refused
     from neurodyn.sim.declare.contact import BUDGET
     from neurodyn.sim.declare.declare import declare
 
@@ -47,7 +50,8 @@ def init(
     with terminal(stderr=True).status("reading") as status:
         declaration = declare(
             asset, out, name=name, floating=True if floating else False if fixed_base else None, dt=dt, lock=lock,
-            budget=BUDGET if points is None else points, force=force, progress=status.update,
+            budget=BUDGET if points is None else points, force=force,
+            accept=why_refused if check else None, progress=status.update,
         )  # fmt: skip
     print_decisions(declaration.decisions)
     print(f"{declaration.path} written; next: neurodyn check {declaration.path.parent}")

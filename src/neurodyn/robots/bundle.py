@@ -52,12 +52,15 @@ def write_bundle(robot: Robot, folder: Path) -> None:
         )
     with atomic_folder(folder) as partial:
         files.texts[DECLARATION] = yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, width=110).encode()
-        for name, text in files.texts.items():
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            (partial / name).write_bytes(text)
-        for name, source in files.copies.items():
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, partial / name)
+        files.put(partial)
+
+
+def copy_asset(robot: Robot, folder: Path) -> str:
+    """Copy a robot's asset, and the files that it needs, into a folder that exists; return its name there."""
+    files = _Files(asset_path(robot).parent)
+    name = _carry_asset(robot, files)
+    files.put(folder)
+    return name
 
 
 def moved_scene(scene: Scene, folder: Path) -> Scene:
@@ -120,6 +123,16 @@ class _Files:
     def inside(self, path: Path) -> bool:
         """Return whether a file lies beside or below the declaration."""
         return self.home.resolve() in path.resolve().parents
+
+    def put(self, folder: Path) -> None:
+        """Write everything into a folder."""
+        for name, text in self.texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(text)
+        for name, source in self.copies.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if not ((folder / name).exists() and (folder / name).samefile(source)):
+                shutil.copyfile(source, folder / name)
 
     def write(self, path: Path, root: ElementTree.Element) -> None:
         """Take an XML file whose contents may have changed."""

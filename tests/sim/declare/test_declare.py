@@ -15,6 +15,7 @@ from neurodyn.robots.asset import package_folder
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.declare.contact import BUDGET
 from neurodyn.sim.declare.declare import declare
+from neurodyn.sim.declare.facts import read_facts
 
 GYMNASIUM = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 ASSETS = {
@@ -39,8 +40,7 @@ def test_an_asset_leads_to_a_model_in_three_calls(declared, tmp_path):
     assert summary.transitions > 900  # hardly a trajectory ends early
     end = neurodyn.learn.train(declared.path.parent, data, run, steps=6, seed=0)
     assert end.skipped < end.step
-    with Store.open(data) as store:
-        assert store.header.spec == robot.spec
+    assert Store.open(data).header.spec == robot.spec
     model = neurodyn.load(run)
     state = neurodyn.State(q=torch.tensor([_at(robot)]), qd=torch.zeros(1, robot.spec.nv))
     path = model.rollout(state, torch.zeros(1, 3, robot.spec.nu))
@@ -88,3 +88,74 @@ def test_a_quadruped_stands(declared):
     calves = [value for name, value in robot.nominal.items() if name.endswith("calf_joint")]
     np.testing.assert_allclose(calves, calves[0])
     assert calves[0] < -0.9
+
+
+INERTIA = '<inertia ixx="{0}" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>'
+ARM = """<robot name="arm"><link name="base"/><link name="fore">{inertial}</link>
+<joint name="elbow" type="revolute"><parent link="base"/><child link="fore"/><axis xyz="0 1 0"/>
+<limit lower="-1" upper="2" effort="5" velocity="4"/></joint></robot>"""
+BAD = {
+    "no mass": (
+        "arm.urdf",
+        ARM.format(inertial=""),
+        "link 'fore' moves but has no mass; give it an inertial or a shape",
+    ),
+    "impossible inertia": (
+        "arm.urdf",
+        ARM.format(inertial='<inertial><mass value="1"/>' + INERTIA.format(3) + "</inertial>"),
+        "link 'fore': principal moments of inertia are 1, 1, 3 kg m\\^2, which no body has",
+    ),
+    "no XML": ("arm.urdf", "<robot", "arm.urdf: not readable as URDF"),
+    "no robot": ("arm.urdf", "<mujoco/>", "not a URDF: its root is <mujoco> instead of <robot>"),
+    "nothing moves": ("arm.xml", "<mujoco><worldbody/></mujoco>", "nothing moves"),
+    "unknown suffix": ("arm.step", "", r"unknown kind of asset '.step'; valid: .urdf, .xml, .usd"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_bad_assets_are_one_line_and_leave_nothing_behind(case, tmp_path):
+    name, text, said = BAD[case]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=said) as caught:
+        declare(tmp_path / name, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="there is no such asset"):
+        declare(tmp_path / "none.urdf", tmp_path / "out")
+
+
+def test_a_base_floats_where_several_chains_stand_on_it(tmp_path):
+    inertial = '<inertial><mass value="1"/>' + INERTIA.format(1) + "</inertial>"
+    links = "".join(f'<link name="{name}">{inertial}</link>' for name in ("trunk", "left", "right", "finger", "thumb"))
+    joint = (
+        '<joint name="{0}" type="{3}"><parent link="{1}"/><child link="{2}"/><axis xyz="0 0 1"/>'
+        '<limit lower="0" upper="0.1" effort="5" velocity="4"/>{4}</joint>'
+    )
+    legs = joint.format("a", "trunk", "left", "revolute", "") + joint.format("b", "trunk", "right", "revolute", "")
+    (tmp_path / "legs.urdf").write_text(f'<robot name="legs">{links.replace("finger", "x")}{legs}</robot>')
+    arm = (
+        joint.format("a", "trunk", "left", "revolute", "")
+        + joint.format("grip", "left", "finger", "prismatic", "")
+        + joint.format("mimic", "left", "thumb", "prismatic", '<mimic joint="grip"/>')
+    )
+    (tmp_path / "arm.urdf").write_text(f'<robot name="arm">{links}{arm}</robot>')
+    legged, armed = (read_facts(tmp_path / f"{name}.urdf") for name in ("legs", "arm"))
+    assert (legged.floating, [joint.kind for joint in legged.joints]) == (True, ["free", "revolute", "revolute"])
+    assert not read_facts(tmp_path / "legs.urdf", floating=False).floating
+    assert (armed.floating, [joint.name for joint in armed.joints]) == (False, ["a"])
+    assert set(armed.locked) == {"grip", "mimic"}
+    assert any("mimics another joint" in note for note in armed.notes)
+    (only,) = armed.joints
+    assert (only.lower, only.upper, only.effort, only.velocity) == pytest.approx((0.0, 0.1, 5.0, 4.0))
+
+
+def test_efforts_of_an_mjcf_are_those_of_its_actuators():
+    hopper = read_facts(GYMNASIUM / "hopper.xml")
+    assert {joint.name: joint.effort for joint in hopper.joints if joint.effort} == {
+        "thigh_joint": 200.0, "leg_joint": 200.0, "foot_joint": 200.0,
+    }  # fmt: skip
+    assert hopper.has_floor
+    cheetah = read_facts(GYMNASIUM / "half_cheetah.xml")
+    assert [joint.effort for joint in cheetah.joints] == [None, None, None, 120.0, 90.0, 60.0, 120.0, 60.0, 30.0]
+    assert any("settotalmass" in note for note in cheetah.notes)
+    assert not Path("MUJOCO_LOG.TXT").exists()

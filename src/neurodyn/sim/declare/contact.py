@@ -58,20 +58,33 @@ def choose_contact_points(robot: Robot, q: np.ndarray, budget: int = BUDGET) -> 
         budget: Most points.
     """
     for vertices in _VERTICES:
-        whole = msgspec.structs.replace(
-            robot, contact_points=ContactPointSelection(vertices=vertices, distinct=True), colliders=("*",)
-        )
-        try:
-            model = build(whole)
-            layout = contact_point_layout(model, whole)
-        except InputError as error:
-            if "match no collision shape" in str(error):
-                return ChosenPoints(None, None, {}, 0)
-            raise
-        shapes = _shapes(layout, point_positions(model, whole, layout, q[None])[0])
+        candidates = _candidates(robot, q, vertices)
+        if candidates is None:
+            return ChosenPoints(None, None, {}, 0)
+        layout, shapes = candidates
         chosen, complete = _choose(shapes, layout, budget)
-        if complete:
-            break
+        if complete or vertices == _VERTICES[-1]:
+            return _chosen(robot, shapes, chosen, vertices)
+    raise AssertionError
+
+
+def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPointLayout, list[_Shape]] | None:
+    """Return all shapes that could touch a ground; None where there is none."""
+    whole = msgspec.structs.replace(
+        robot, contact_points=ContactPointSelection(vertices=vertices, distinct=True), colliders=("*",)
+    )
+    try:
+        model = build(whole)
+        layout = contact_point_layout(model, whole)
+    except InputError as error:
+        if "match no collision shape" in str(error):
+            return None
+        raise
+    return layout, _shapes(layout, point_positions(model, whole, layout, q[None])[0])
+
+
+def _chosen(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
+    """Return a selection of shapes as a robot has it."""
     names = tuple(_pattern(shape.name) for shape in chosen)
     selection = ContactPointSelection(
         shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True

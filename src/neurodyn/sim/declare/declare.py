@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
+from neurodyn.robots.bundle import copy_asset
+from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.build import build
-from neurodyn.sim.declare.assets import copy_asset
 from neurodyn.sim.declare.contact import BUDGET, ChosenPoints, choose_contact_points
 from neurodyn.sim.declare.facts import AssetFacts, AssetJoint, read_facts
 from neurodyn.sim.declare.pose import bend_legs, full_position, lowest_point, rest_position
@@ -28,11 +29,12 @@ from neurodyn.sim.energy import EnergyMeter
 from neurodyn.sim.reference import ReferenceSimulator
 
 _SUBSTEPS = (2, 4, 8, 16)
-_ARMATURES = (1.0, 2.0, 4.0)
+_ARMATURES = (1.0, 2.0, 4.0, 8.0)
 _FRAMES_TO_RATED_SPEED = 2
 """Full effort may not take a joint to its rated speed in fewer frames."""
 
 _ABOUT_NOMINAL = 0.5  # rad; positions of data lie so far about the nominal pose of a robot that stands
+_SHARE_OF_SLACK = 0.6  # beyond which limits yield so much that positions get bounds of their own
 _STILL = 0.5  # rad/s; joints of a robot that stands are slower
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # of data, where the asset says nothing [rad/s, m/s]
 
@@ -70,6 +72,7 @@ class Declaration:
 
 
 Say = Callable[[str], None]
+Judge = Callable[[Robot], str | None]
 
 
 def declare(
@@ -82,6 +85,7 @@ def declare(
     lock: tuple[str, ...] = (),
     budget: int = BUDGET,
     force: bool = False,
+    accept: Judge | None = None,
     progress: Say | None = None,
 ) -> Declaration:
     """Write a complete declaration of a robot, and a copy of its asset, to a folder.
@@ -95,6 +99,7 @@ def declare(
         lock: Joints to hold at zero, beside mimics and grippers.
         budget: Most contact points.
         force: Whether to replace the files of an existing folder.
+        accept: Asked whether a simulator that passed the trial is good enough; returns why not, None if it is.
         progress: Told what is being done, in a line.
 
     Raises:
@@ -108,12 +113,12 @@ def declare(
         raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
     if not (math.isfinite(dt) and dt > 0):
         raise InputError(f"dt is {dt}; valid: the length of a frame in seconds, above 0")
-    draft = _Draft(facts, robot_name, dt, budget, progress or (lambda _: None))
+    draft = _Draft(facts, robot_name, dt, budget, progress or (lambda _: None), accept or (lambda _: None))
     tree = draft.complete()
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        tree["asset"] = copy_asset(path, folder, meshes=facts.meshes or draft.meshes)
+        tree["asset"] = copy_asset(draft.robot(), folder)
         comments = {decision.what: decision for decision in draft.decisions}
         artifacts.write_text(folder / "robot.yaml", declaration_text(tree, comments))
         robot = load(folder)
@@ -128,8 +133,8 @@ def declare(
 class _Draft:
     """A declaration in the making: plain data, and the decisions that led to it."""
 
-    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, say: Say) -> None:
-        self.facts, self.budget, self.say, self.meshes = facts, budget, say, facts.meshes
+    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, say: Say, accept: Judge) -> None:
+        self.facts, self.budget, self.say, self.accept, self.meshes = facts, budget, say, accept, facts.meshes
         self.decisions: list[Decision] = []
         self.trial: Trial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
@@ -137,7 +142,7 @@ class _Draft:
         self.tree: dict[str, Any] = {
             "name": name,
             "description": f"{name}, from {facts.path.name}",
-            "asset": str(facts.path.resolve()),
+            "asset": facts.path.name,
             "joints": [_joint_entry(joint) for joint in facts.joints],
             "actuated": {joint.name: joint.effort for joint in self.scalars if joint.effort is not None},
             "dt": dt,
@@ -172,8 +177,7 @@ class _Draft:
 
     def robot(self, **change: Any) -> Robot:
         """Return the robot as drafted so far."""
-        tree = {key: value for key, value in (self.tree | change).items() if not key.startswith("_")}
-        return from_dict(tree, Robot)
+        return from_dict(self.tree | change, Robot).located(self.facts.path.resolve().parent)
 
     def _decide(self, what: str, value: str, why: str) -> None:
         self.decisions.append(Decision(what, value, why))
@@ -224,7 +228,7 @@ class _Draft:
         }
         if selection.shapes != ("*",):
             self.tree["colliders"] = list(selection.shapes)
-        plane = [{"kind": "plane"}]
+        plane: list[dict[str, Any]] = [{"kind": "plane"}]
         self.tree["grounds"] = {"flat": {"shapes": plane}}
         self.tree["ground"] = "flat"
         if self.facts.floating:
@@ -320,7 +324,10 @@ class _Draft:
     def _armatures(self) -> None:
         """Give rotor inertias where the asset has none and full effort would make the rated speed in two frames."""
         self.needed: dict[str, float] = {}
+        self.from_asset = False
         if any(joint.armature > 0 for joint in self.scalars):
+            self.needed = {joint.name: joint.armature for joint in self.scalars if joint.effort and joint.armature > 0}
+            self.from_asset = True
             self._decide("armature", "as in the asset", "it has rotor inertias")
             return
         model = build(self.robot())
@@ -347,8 +354,10 @@ class _Draft:
             )  # fmt: skip
 
     def _set_armature(self, factor: float) -> None:
+        """Declare rotor inertias, unless they are just those of the asset."""
         for entry in self.tree["joints"]:
-            if entry["name"] in self.needed:
+            entry.pop("armature", None)
+            if entry["name"] in self.needed and not (self.from_asset and factor == 1.0):
                 entry["armature"] = _round(factor * self.needed[entry["name"]])
 
     def _gains(self) -> None:
@@ -397,45 +406,80 @@ class _Draft:
         return q[:, 2].nan_to_num(), upright.nan_to_num(), qd[:, 6:].abs().amax(1).nan_to_num(nan=math.inf)
 
     def _simulator(self) -> None:
-        """Raise substeps, then armatures, until the simulator passes a trial; then set velocity bounds by it."""
-        factors = _ARMATURES if self.needed else (1.0,)
-        self.trial = self._first_passing(factors)
-        trial = self.trial
-        if not trial.passed:
-            raise InputError(
-                f"{self.facts.path}: no simulator can be learned from: with {trial.substeps} substeps {trial.text}; "
-                "give another --dt, or check masses, efforts and limits of the asset"
-            )
-        self._decide("simulator", f"MuJoCo, {trial.substeps} substeps", trial.text)
-        names, rated = self.robot().spec.qd_names, {joint.name: joint.velocity for joint in self.scalars}
-        kinds = {joint.name: joint.kind for joint in self.scalars}
-        speed = dict(zip(names, trial.speed.tolist(), strict=True))
-        groups: dict[Any, float] = {}
-        for name in names:
-            key = (_sort(name, rated), kinds.get(name))
-            groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated.get(name) or 0.0))
-        self.tree["range"] = {
-            "qd": {name: _symmetric(_whole(groups[_sort(name, rated), kinds.get(name)])) for name in names}
-        }
-        fastest = max(speed[joint.name] for joint in self.scalars) if self.scalars else 0.0
-        self._decide(
-            "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, and three times the rated speed"
+        """Raise substeps until the simulator passes the trial, then both until whoever else judges it accepts."""
+        for substeps in _SUBSTEPS:
+            if self._try(1.0, substeps).passed:
+                break
+        else:
+            self._refuse()
+        first, refused = self.trial.substeps, self._refusal()
+        for factor in _ARMATURES if refused else ():
+            if self._try(factor, min(2 * first, _SUBSTEPS[-1])).passed and not (refused := self._refusal()):
+                break
+        else:
+            if refused:  # nothing helped: as it was
+                self._try(1.0, first)
+            factor = 1.0
+        self._settled(factor, self._bounds(self.trial))
+        if refused:
+            self._decide("check", f"fails: {refused}", "neither substeps nor armatures mend it; see `neurodyn check`")
+
+    def _refusal(self) -> str:
+        """Return why the simulator that passed the trial is not good enough; empty if it is."""
+        self._bounds(self.trial)
+        refused = self.accept(self.robot()) or ""
+        if refused:
+            self.say(refused)
+        return refused
+
+    def _try(self, factor: float, substeps: int) -> Trial:
+        """Run the trial with so many substeps and so much more armature."""
+        self._set_armature(factor)
+        self.tree["simulator"]["substeps"] = substeps
+        self.tree.pop("range", None)
+        self.trial = run_trial(self.robot())
+        self.say(f"trial with {substeps} substeps: {self.trial.text}")
+        return self.trial
+
+    def _refuse(self) -> NoReturn:
+        raise InputError(
+            f"{self.facts.path}: no simulator can be learned from: with {self.trial.substeps} substeps "
+            f"{self.trial.text}; give another --dt, or check masses, efforts and limits of the asset"
         )
 
-    def _first_passing(self, factors: tuple[float, ...]) -> Trial:
-        trial = None
-        for factor in factors:
-            self._set_armature(factor)
-            for substeps in _SUBSTEPS:
-                self.tree["simulator"]["substeps"] = substeps
-                trial = run_trial(self.robot())
-                self.say(f"trial with {substeps} substeps: {trial.text}")
-                if trial.passed:
-                    if factor != 1.0:
-                        self._decide("armature", f"{factor:g} times as much", "16 substeps were not enough without")
-                    return trial
-        assert trial is not None
-        return trial
+    def _settled(self, factor: float, fastest: float) -> None:
+        """Say which simulator it became."""
+        if self.needed and factor > 1.0:
+            self._decide("armature", f"{factor:g} times as much", "more substeps alone do not pass the check")
+        self._decide("simulator", f"MuJoCo, {self.trial.substeps} substeps", self.trial.text)
+        self._decide(
+            "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
+        )
+
+    def _bounds(self, trial: Trial) -> float:
+        """Set bounds of states by what a trial reached; return the greatest velocity of a joint in it."""
+        spec, joints = self.robot().spec, {joint.name: joint for joint in self.scalars}
+        speed = dict(zip(spec.qd_names, trial.speed.tolist(), strict=True))
+        groups: dict[Any, float] = {}
+        for name in spec.qd_names:
+            rated = joints[name].velocity if name in joints else None
+            key = _sort(name, joints)
+            groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated or 0.0))
+        beyond: dict[Any, float] = {}
+        for name, (low, high) in zip(spec.q_names, trial.reach.tolist(), strict=True):
+            joint = joints.get(name)
+            if joint is not None and joint.lower is not None and joint.upper is not None:
+                passed = max(joint.lower - low, high - joint.upper)
+                if passed > _SHARE_OF_SLACK * LIMIT_SLACK * (joint.upper - joint.lower):
+                    beyond[joint.lower, joint.upper] = max(beyond.get((joint.lower, joint.upper), 0.0), passed)
+        q = {
+            joint.name: [_floor(_least(joint) - 2 * passed), -_floor(-_most(joint) - 2 * passed)]
+            for joint in self.scalars
+            if (passed := beyond.get((joint.lower, joint.upper))) is not None
+        }
+        rates = {name: _symmetric(_whole(groups[_sort(name, joints)])) for name in spec.qd_names}
+        self.tree["range"] = {"q": q, "qd": rates} if q else {"qd": rates}
+        return max((speed[name] for name in joints), default=0.0)
 
 
 def _joint_entry(joint: AssetJoint) -> dict[str, Any]:
@@ -447,9 +491,11 @@ def _joint_entry(joint: AssetJoint) -> dict[str, Any]:
     return entry
 
 
-def _sort(name: str, rated: dict[str, float | None]) -> Any:
-    """Return what coordinates share a velocity bound: the base's linear, its angular, and joints of one rated speed."""
-    return rated[name] if name in rated else name.rpartition(".")[2][0]
+def _sort(name: str, joints: dict[str, AssetJoint]) -> Any:
+    """Return what coordinates share a velocity bound: the base's linear, its angular, joints of a kind and speed."""
+    if name in joints:
+        return joints[name].kind, joints[name].velocity
+    return name.rpartition(".")[2][0]
 
 
 def _least(joint: AssetJoint) -> float:

@@ -3,6 +3,7 @@
 
 import math
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -244,8 +245,7 @@ def _with_effort(joint: AssetJoint, effort: float | None) -> AssetJoint:
 
 def _mjcf_efforts(path: Path, notes: list[str]) -> dict[str, float]:
     """Return the greatest torque or force of each driven joint of an MJCF, as MuJoCo compiles it."""
-    import mujoco
-
+    mujoco: Any = import_module("mujoco")  # has no types
     mujoco.set_mju_user_warning(notes.append)  # otherwise it writes a file wherever it runs
     try:
         model = mujoco.MjModel.from_xml_path(str(path))

@@ -34,7 +34,8 @@ class Trial:
         finite: Share of worlds that stayed finite.
         outside: Share of worlds that left plausible bounds.
         error: Error beside half the step, as a share of the motion.
-        speed: Greatest velocity of each coordinate in worlds within the bounds [rad/s or m/s], shape [nv].
+        speed: Greatest velocity of each coordinate in worlds that did not explode [rad/s or m/s], shape [nv].
+        reach: Least and greatest position of each coordinate in those [rad or m], shape [nq, 2].
     """
 
     substeps: int
@@ -42,6 +43,7 @@ class Trial:
     outside: float
     error: float
     speed: np.ndarray
+    reach: np.ndarray
 
     @property
     def passed(self) -> bool:
@@ -72,11 +74,13 @@ def run_trial(robot: Robot) -> Trial:
     compared, _ = fine.rollout(q[:, 0], qd[:, 0], control[:, :_COMPARED])
     error = (compared - q[:, : _COMPARED + 1]).abs().mean((1, 2))
     motion = (compared - compared[:, :1]).abs().mean((1, 2)).clamp_min(1e-6)
-    kept = qd[~outside] if bool((~outside).any()) else qd
+    kept = ~outside if bool((~outside).any()) else torch.ones_like(outside)
+    reach = torch.stack([q[kept].amin((0, 1)), q[kept].amax((0, 1))], -1)
     return Trial(
         substeps=robot.simulator.substeps,
         finite=float(finite.double().mean()),
         outside=float(outside.double().mean()),
         error=float((error / motion).nan_to_num(nan=np.inf).median()),
-        speed=kept.nan_to_num().abs().amax((0, 1)).numpy().astype(float),
+        speed=qd[kept].nan_to_num().abs().amax((0, 1)).numpy().astype(float),
+        reach=reach.nan_to_num().numpy().astype(float),
     )
