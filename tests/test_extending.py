@@ -158,6 +158,12 @@ def test_a_metric(plugin, plant_store):
     assert Compared(load("cartpole"), fast, truth).summary(3).means["speed_error"] == 0.5
 
 
+def test_a_check(plugin, capsys):
+    pytest.importorskip("newton")
+    assert run(["check", "cartpole", "--worlds", "2", "--frames", "10"]) == 0
+    assert "mass on the bench 52.5 kg 60.0 kg ok" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_verb(plugin, capsys):
     assert run(["weigh", "cartpole", "--density", "500"]) == 0
     assert capsys.readouterr().out == "2 joints at 500 kg/m^3\n"
@@ -184,7 +190,7 @@ def test_a_kind_of_dynamics(plugin, tmp_path, capsys):
 
 def test_what_is_taken_out_is_gone(plugin):
     registries = [value for value in vars(plugin).values() if isinstance(value, registry.Registry)]
-    assert len(registries) == 11
+    assert len(registries) == 12
     before = [set(names) for names in registries]
     exec(BLOCKS[-1], vars(plugin))
     after = [set(names) for names in registries]

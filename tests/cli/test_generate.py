@@ -30,3 +30,15 @@ def test_unknown_robot_leaves_nothing(tmp_path):
     with pytest.raises(InputError, match="unknown robot"):
         generate("nosuch", 1000, tmp_path / "data.h5")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_contact_points_and_inputs_are_told_before_data_are_made(tmp_path, capsys):
+    generate("pendulum", 100, tmp_path / "data.h5", worlds=1)
+    assert "4 contact points, 85 network inputs" in capsys.readouterr().out
+
+
+def test_what_left_plausible_bounds_is_explained(tmp_path, capsys, cartpole):
+    generate("anymal-c", 3200, tmp_path / "data.h5", worlds=32, passive_fraction=0.0)
+    out = capsys.readouterr().out
+    assert "trajectories end where they leave plausible bounds: qd." in out
+    assert "rad/s) in" in out

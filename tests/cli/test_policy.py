@@ -28,7 +28,7 @@ def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
     found = json.loads(path.read_text())
     assert [result["dynamics"] for result in found["results"]] == ["analytic", "pretrained:cartpole"]
     for result in found["results"]:
-        assert {"dynamics", "return", "return_std", "length", "episodes", "success"} <= set(result)
+        assert {"dynamics", "return", "return_std", "length", "episodes", "implausible", "success"} <= set(result)
         assert result["episodes"] == 6
     # One frame more or less before a failure is a few percent; other starts would be tens of percent.
     assert found["reward_error"][0]["relative"] < 0.05
@@ -47,6 +47,8 @@ def test_a_recording_is_written(policy, tmp_path):
         (["fly"], "unknown policy action 'fly'; valid: evaluate"),
         (["train", "hover", "--dynamics", "analytic", "--out", "x"], "unknown task 'hover'"),
         (["train", "cartpole-swingup", "--dynamics", "moon", "--out", "x"], "'moon': no such dynamics"),
+        (["train", "ant-run", "--dynamics", "pretrained:cartpole", "--out", "x"],
+         "task 'ant-run' is not for these dynamics of 'cartpole': controls are"),
         (["train", "cartpole-swingup", "--dynamics", "analytic", "--out", "x", "--penalty", "-1"],
          "penalty is -1.0; valid: at least 0"),
         (["train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", "x", "--penalty", "1"],

@@ -11,12 +11,13 @@ def finetune(
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     /,
     *,
-    data: str,
+    data: tuple[str, ...],
     out: Path,
     size: str = "finetune",
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
+    shares: tuple[float, ...] | None = None,
     device: str = "cpu",
     resume: bool = False,
 ) -> None:
@@ -24,12 +25,13 @@ def finetune(
 
     Args:
         run: Run directory, or pretrained:NAME.
-        data: HDF5 store, or an npz log that the robot declares.
+        data: HDF5 store, or an npz log that the robot declares; or several files.
         out: Run directory to write.
         size: Settings: finetune, or the path of a settings file.
         minutes: Time budget; by default that of the settings.
         steps: Optimiser steps instead of a time budget.
         seed: Seed of the batches.
+        shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         resume: Go on with a fine-tuning that was stopped.
     """
@@ -38,7 +40,7 @@ def finetune(
 
     with TrainingBar(f"fine-tuning {run}") as bar:
         end = finetune_model(
-            run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
-            progress=bar,
+            run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares, device=device,
+            resume=resume, progress=bar,
         )  # fmt: skip
     report_training(out, end)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from neurodyn.data.header import StoreHeader
     from neurodyn.robots import Robot
 
@@ -68,7 +66,7 @@ def generate(
             frames=frames,
             resume=resume,
             overwrite=overwrite,
-            begun=lambda header: _announce(declared, header, console),
+            begun=lambda header: _announce(declared, header),
             progress=lambda done, _: bar.update(task, completed=done),
         )
     left = sum(departure.trajectories for departure in summary.departures)
@@ -84,11 +82,11 @@ def generate(
     )
 
 
-def _announce(robot: "Robot", header: "StoreHeader", console: "Console") -> None:
+def _announce(robot: "Robot", header: "StoreHeader") -> None:
     """Say how wide the input of a network for these data is, and warn where that makes training slow."""
     from neurodyn.learn.neural.inputs import contact_point_advice, network_inputs
 
     points = 0 if header.contact_points is None else len(header.contact_points.contact_points)
-    console.print(f"{points} contact points, {network_inputs(robot, header.contact_points)} network inputs")
+    print(f"{points} contact points, {network_inputs(robot, header.contact_points)} network inputs")
     if advice := contact_point_advice(header.contact_points):
-        console.print(f"warning: {advice}", soft_wrap=True)
+        print(f"warning: {advice}")

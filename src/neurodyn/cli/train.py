@@ -14,7 +14,7 @@ def train(
     robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
     /,
     *,
-    data: str,
+    data: tuple[str, ...],
     out: Path,
     kind: str = "neural",
     size: str = "small",
@@ -22,6 +22,7 @@ def train(
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
+    shares: tuple[float, ...] | None = None,
     device: str = "cpu",
     resume: bool = False,
 ) -> None:
@@ -29,7 +30,8 @@ def train(
 
     Args:
         robot: Name of a robot, or the path of your own declaration.
-        data: HDF5 store of `neurodyn generate` or `neurodyn import`, or an npz log that the robot declares.
+        data: HDF5 store of `neurodyn generate`, `import` or `policy log`, or an npz log that the robot declares; or
+            several files of one robot, each on its own ground.
         out: Run directory to write.
         kind: Kind of dynamics: "neural" predicts the state of a simulator; "world-model" is an ensemble that predicts
             what the data measure, and how uncertain that is.
@@ -38,6 +40,7 @@ def train(
         minutes: Time budget; by default that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches.
+        shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         resume: Go on with a run that was stopped.
     """
@@ -46,7 +49,7 @@ def train(
 
     with TrainingBar(f"training {robot} ({kind})") as bar:
         end = train_model(
-            robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed, device=device,
-            resume=resume, progress=bar,
+            robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
+            shares=shares, device=device, resume=resume, progress=bar,
         )  # fmt: skip
     report_training(out, end)

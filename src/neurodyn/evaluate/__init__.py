@@ -12,7 +12,7 @@ from neurodyn.core.lazy import lazy
 from neurodyn.dynamics.kinds import KINDS
 
 if TYPE_CHECKING:
-    from neurodyn.evaluate.checks.records import RobotCheck
+    from neurodyn.evaluate.checks.records import CheckResult, Finding, RobotCheck
     from neurodyn.evaluate.checks.run import CHECKS, check
     from neurodyn.evaluate.logged import beside_log
     from neurodyn.evaluate.metrics import METRICS, Metric
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from neurodyn.evaluate.world_model import forecast_log
 
 __all__ = [
-    "CHECKS", "METRICS", "Evaluation", "Metric", "RobotCheck", "Scenario", "beside_log", "beside_simulator", "check",
-    "evaluate", "forecast_log", "scenario", "scenarios",
+    "CHECKS", "METRICS", "CheckResult", "Evaluation", "Finding", "Metric", "RobotCheck", "Scenario", "beside_log",
+    "beside_simulator", "check", "evaluate", "forecast_log", "scenario", "scenarios",
 ]  # fmt: skip
 
 KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")

@@ -9,7 +9,7 @@ import msgspec
 
 from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.config import Config, read_config
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.interface import Dynamics
@@ -147,16 +147,18 @@ def open_measured(run: str | Path, data: str | None = None) -> Store:
 
 
 class _MadeFrom(Config, frozen=True, forbid_unknown_fields=False):
-    data: str
+    data: str | tuple[str, ...]
 
 
 def training_log(run: str | Path) -> str:
     """Return the path of the log that a run was trained on.
 
     Raises:
-        InputError: It is gone.
+        InputError: It is gone, or there are several.
     """
     data = read_config(resolve_run(run) / "config.yaml", _MadeFrom).data
+    if not isinstance(data, str):
+        raise InputError(f"{run}: was trained on several files; name one with --data; valid: {choices(data)}")
     if not Path(data).exists():
         raise InputError(f"{run}: was trained on the log {data}, which is gone; name one with --data")
     return data

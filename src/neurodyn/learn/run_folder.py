@@ -142,7 +142,7 @@ def open_mixture(data: Data, shares: Sequence[float] | None, read: Callable[[str
 def place_of(data: Mixture | Store | str | Path) -> str | tuple[str, ...]:
     """Return where data came from, for the record."""
     if isinstance(data, Mixture):
-        return data.names if len(data.names) > 1 else data.names[0]
+        return data.names if len(data.names) > 1 else "".join(data.names)
     return "" if isinstance(data, Store) else str(data)
 
 

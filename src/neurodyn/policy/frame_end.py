@@ -23,8 +23,9 @@ LIKELY = 0.5
 TRAINING_MARGIN = 0.5
 """How far beyond the range of its training data a model is believed, as a share of that range, to either side.
 
-A policy drives a robot somewhat faster than random torques do, and a model must be allowed to say so; one that has
-broken down goes on to any speed.
+A policy may drive a robot faster than the data did, and a model must be allowed to say so; one that has broken down
+goes on to any speed. In `pretrained:cartpole`, whose data reach 15 m/s and 36 rad/s, nothing is cut: random actions and
+swing-up stay within 9 m/s and 11 rad/s.
 """
 
 

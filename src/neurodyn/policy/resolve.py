@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
@@ -147,7 +147,7 @@ def _training_log(run: str) -> str:
     """Return the log that a world model was trained on.
 
     Raises:
-        InputError: It is not where it was.
+        InputError: It is not where it was, or there are several.
     """
     import yaml
 
@@ -156,6 +156,8 @@ def _training_log(run: str) -> str:
         log = yaml.safe_load(path.read_text(encoding="utf-8")).get("data")
     except (OSError, AttributeError, yaml.YAMLError):
         log = None
+    if isinstance(log, list):
+        raise InputError(f"{run}: was trained on several logs; name one with --starts; valid: {choices(log)}")
     if not isinstance(log, str) or not Path(log).is_file():
         raise InputError(
             f"{run}: the log {log!r} that it was trained on is not there, and episodes start after its windows; give "

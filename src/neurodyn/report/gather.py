@@ -16,7 +16,7 @@ from neurodyn.core.artifacts import PRETRAINED, pretrained_names, resolve_run
 from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader, dataset, read_header
-from neurodyn.data.writer import open_store_file
+from neurodyn.data.writer import SUFFIXES, open_store_file
 from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.recorded import chosen_split
@@ -39,17 +39,24 @@ class RunFacts(Config, frozen=True, forbid_unknown_fields=False):
 
     Attributes:
         robot: Name or path of the robot's declaration.
-        data: Path of the training data.
+        data: Path of the training data; of several files all.
+        shares: Share of each file.
         base: Run that it started from; None for one from scratch.
         settings: Resolved settings.
         versions: Versions of the packages that made it.
     """
 
     robot: str = ""
-    data: str = ""
+    data: str | tuple[str, ...] = ""
+    shares: tuple[float, ...] = ()
     base: str | None = None
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of the training data."""
+        return (self.data,) if isinstance(self.data, str) else self.data
 
 
 @dataclass
@@ -95,7 +102,7 @@ class Material:
         """Where the log of the evaluation may be."""
         result = self.result
         own, notes = ("", {}) if isinstance(result, Simulated) else (result.data or "", result.notes)
-        named = [self.data or own, self.config.data if self.config else "", *(notes.get("files") or [])[:1]]
+        named = [self.data or own, *(self.config.files if self.config else ()), *(notes.get("files") or [])[:1]]
         return [name for name in named if name]
 
 
@@ -116,7 +123,7 @@ def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | No
     if path.is_file():
         material.config_text = path.read_text(encoding="utf-8")
         material.config = read_config(path, RunFacts)
-        _read_data_header(material, material.config.data)
+        _read_data_headers(material, material.config.files)
     try:
         material.robot = load_robot(robot)
         _add_samples(result, material, material.robot)
@@ -162,16 +169,24 @@ def _short(recording: Recording) -> Recording:
     return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
 
 
-def _read_data_header(material: Material, data: str) -> None:
-    path = _first_file([data, str(material.run.parent / data)])
-    if path is None or path.suffix.lower() not in {".h5", ".hdf5"}:
+def _read_data_headers(material: Material, files: tuple[str, ...]) -> None:
+    """Read the header of the first file, and the transitions of all."""
+    found = [_first_file([data, str(material.run.parent / data)]) for data in files]
+    paths = [path for path in found if path is not None and path.suffix.lower() in SUFFIXES]
+    if len(paths) < len(files):
         return
     try:
-        with open_store_file(path) as file:
-            material.header = read_header(file, str(path))
-            material.transitions = int(dataset(file, "episodes")["length"].astype(np.int64).sum())
+        headers, transitions = zip(*map(_data_header, paths), strict=True)
     except InputError as error:
         material.remarks.append(str(error))
+        return
+    material.header, material.transitions = headers[0], sum(transitions)
+
+
+def _data_header(path: Path) -> tuple[StoreHeader, int]:
+    """Return the header and the number of transitions of a store."""
+    with open_store_file(path) as file:
+        return read_header(file, str(path)), int(dataset(file, "episodes")["length"].astype(np.int64).sum())
 
 
 def _first_file(names: list[str]) -> Path | None:

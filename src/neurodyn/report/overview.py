@@ -149,7 +149,7 @@ def _limits(material: Material) -> str:
 def _data(material: Material) -> str:
     if material.config is None:
         return ""
-    source, header = material.config.data, material.header
+    source, header = ", ".join(material.config.files), material.header
     if header is None:
         return source
     size = f"{material.transitions:,} transitions" if material.transitions else ""

@@ -31,12 +31,20 @@ def _generate(material: Material) -> list[str]:
     header, config = material.header, material.config
     if header is None or config is None:
         return []
+    listed = ", ".join(config.files)
     if header.source != "teacher":
-        return [f"# {config.data} was made from logs with `neurodyn import`; see the recordings above"]
+        return [f"# {listed} was made from logs with `neurodyn import`; see the recordings above"]
     sampling = (header.simulator or {}).get("sampling", {})
-    if "episodes" not in sampling:
+    if "episodes" not in sampling or len(config.files) > 1:
         return []
-    flags = ["--transitions", sampling["episodes"] * sampling["frames"], "--out", config.data, "--seed", header.seed]
+    flags = [
+        "--transitions",
+        sampling["episodes"] * sampling["frames"],
+        "--out",
+        listed,
+        "--seed",
+        header.seed,
+    ]
     if sampling["worlds"] != _STANDARD_WORLDS:
         flags += ["--worlds", sampling["worlds"]]
     if sampling.get("passive_fraction"):
@@ -49,7 +57,8 @@ def _train(material: Material) -> list[str]:
     if config is None or "phases" not in config.settings:  # made in another way than by training alone
         return []
     verb = ["train", _robot(material)] if config.base is None else ["finetune", config.base]
-    flags = ["--data", config.data, "--out", material.name]
+    shares = ["--shares", *config.shares] if config.shares else []
+    flags = ["--data", *config.files, *shares, "--out", material.name]
     return [_command(*verb, *flags, *(["--kind", kind] if config.base is None else []), *_settings_flags(material))]
 
 
@@ -107,8 +116,10 @@ def _remarks(material: Material) -> list[str]:
             f"With a time budget the number of steps depends on the machine; this one took {steps:,}. With --steps "
             "everything depends on the seed alone, on one version of torch and one kind of processor."
         )
-    if not (Path(config.data).is_file() or material.header):
-        found.append(f"The training data ({config.data}) no longer lie where they were; their seed is not shown.")
+    if not (all(Path(file).is_file() for file in config.files) or material.header):
+        found.append(
+            f"The training data ({', '.join(config.files)}) no longer lie where they were; their seed is not shown."
+        )
     return [paragraph(text, "note") for text in found]
 
 

@@ -151,7 +151,7 @@ def generate(
     with StoreWriter(path, header, resume=resume) as writer:
         for batch in range(writer.batches, math.ceil(episodes / worlds)):
             count = min(worlds, episodes - batch * worlds)
-            q, qd, control, ground = recorder.record(generator(seed, "generate", batch), passive_fraction)
+            q, qd, control, poses = recorder.record(generator(seed, "generate", batch), passive_fraction)
             ends = early_ends(robot.name, bounds, q, qd)
             tally.add(ends, count)
             tally.require_few()
@@ -160,7 +160,7 @@ def generate(
             writer.append(
                 q[:count], qd[:count], control[:count],
                 lengths=ends.lengths[:count], status=ends.status[:count], split=split, world=np.arange(count),
-                ground=None if ground is None else ground[:count],
+                ground=None if poses is None else poses[:count],
             )  # fmt: skip
             simulated += count * frames
             if progress is not None:

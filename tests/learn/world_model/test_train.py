@@ -12,9 +12,12 @@ import torch
 from neurodyn import load
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.errors import InputError
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
+from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.evaluate.run import training_log
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings, load_world_settings
 from neurodyn.learn.world_model.train import require_log, train_world_model
@@ -188,3 +191,26 @@ def test_positive_labels_weigh_the_root_of_how_rare_they_are(robot: Robot):
 
 def test_settings_that_come_with_a_robot_are_taken_before_the_general_ones():
     assert load_world_settings(load_robot("dfki-c1"), "small").context == 16
+
+
+def test_several_logs_train_one_model_and_their_ranges_are_joined(robot: Robot, tmp_path: Path):
+    calm, rough = worlds.make_store(failures=False), worlds.make_store(seed=5, noise=0.05)
+    mixture = Mixture.of([calm, rough], [0.5, 0.5], ["calm.h5", "rough.h5"])
+    settings = msgspec.structs.replace(QUICK, steps=12, validations=2)
+    train_world_model(robot, "spring", mixture.names, mixture, tmp_path / "run", settings)
+    model = WORLD_MODEL.load(tmp_path / "run")
+    assert model.terminates  # one of the logs knows failures
+    joined, own = model.training_range, training_range(calm)
+    assert joined is not None
+    assert joined == own.joined(training_range(rough))
+    assert joined != own
+    assert len(joined.channels) == model.spec.nx == 1
+    with pytest.raises(InputError, match=r"was trained on several files; name one with --data; valid: calm.h5, rough"):
+        training_log(tmp_path / "run")
+    with pytest.raises(Stopped):
+        train_world_model(
+            robot, "spring", mixture.names, mixture, tmp_path / "half", settings, callbacks=[StopAt(7)]
+        )  # fmt: skip
+    train_world_model(robot, "spring", mixture.names, mixture, tmp_path / "half", settings, resume=True)
+    whole, half = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "half"))
+    assert whole == half

@@ -24,8 +24,7 @@ JUDGED = 10
 WARNS, FAILS = 0.1, 0.3
 """Error of the declared step over the motion in the same frames: a model learns the error instead of the robot."""
 
-_STILL = {"m": 1e-3, "rad": 1e-3}
-"""Motion that errors are at least compared with: of a robot that stands, any error is large [m or rad]."""
+_STILL = 1e-3  # motion that errors are at least compared with, as those of a robot that stands [m or rad]
 
 
 class Errors(Result, frozen=True):
@@ -59,7 +58,7 @@ def check_convergence(subject: Subject) -> CheckResult:
 
 
 def _errors(subject: Subject, recording: Recording, frames: int) -> Errors:
-    half, truth = (recording.replayed(subject.finer(factor), frames) for factor in (2, 4))
+    half, truth = (recording.replayed(subject.finer(factor)) for factor in (2, 4))
     still = Trajectory(truth.q[:, :1].expand_as(truth.q), truth.qd[:, :1].expand_as(truth.qd))
     marks = [mark for mark in HORIZONS if mark <= frames]
     declared, halved, moved = (
@@ -81,7 +80,7 @@ def _row(subject: Subject, what: str, errors: Errors) -> Finding:
                 note="not finite in any world",
                 advice=more_substeps(subject.robot),
             )
-        share = error / max(motion, _STILL[unit])
+        share = error / max(motion, _STILL)
         if share >= worst:
             worst, note = share, f"{METRICS[name].title.lower()} {error:.2g} {unit}, half step {half:.2g}"
             advice = f"{more_substeps(subject.robot)}: error falls from {error:.2g} to {half:.2g} {unit}"

@@ -15,7 +15,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.evaluate.checks.passive_energy import inside, limited
 from neurodyn.evaluate.checks.records import CheckResult, Figures, finite, judged
-from neurodyn.evaluate.checks.subject import Subject, more_substeps
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out
 from neurodyn.multibody.engine import EngineConfig
 
 FREE = (0.05, 0.3)
@@ -65,7 +65,7 @@ def _torques(subject: Subject) -> Tensor:
 
 def _difference(subject: Subject, engine: HybridDynamics, state: State, torque: Tensor) -> tuple[float | None, str]:
     """Return the difference of the velocity changes over their size, and the velocity that differs most."""
-    simulated = subject.free.rollout(state, torque).qd[:, 1].double()
+    simulated = rolled_out(subject.free, state, torque).qd[:, 1].double()
     double = State(state.q.double(), state.qd.double())
     with torch.no_grad():
         computed = engine.rollout(double, torque.double()).qd[:, 1]

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Environment, State
+from neurodyn.dynamics.interface import Environment
 from neurodyn.evaluate.checks.records import CheckResult, Figures, Finding, finite, judged, or_infinite
-from neurodyn.evaluate.checks.subject import Subject, more_substeps, some
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out, some
 from neurodyn.evaluate.records import Result
 from neurodyn.robots import Joint, Robot
-from neurodyn.robots.plausible import LIMIT_SLACK
 
 SECONDS = 2.0
 """Time for which a joint is pressed against its limit [s]."""
 
-WARNS = 0.2
-"""Share of its range by which a joint may overshoot; beyond `LIMIT_SLACK` data end."""
+WARNS, FAILS = 0.2, 0.25
+"""Share of its range by which a joint may overshoot. MuJoCo's own limits let the ant pass by 0.11 of it."""
 
 BAND = 0.02
 """Share of its range within which a joint has settled."""
@@ -107,7 +106,7 @@ def _pressed(subject: Subject, presses: list[_Press]) -> list[LimitTest]:
     for world, press in enumerate(presses):
         start.q[world, press.column] = press.limit - press.side * 0.5 * press.width
         torque[world, :, press.control] = press.side * press.effort
-    path = subject.free.rollout(State(start.q, start.qd), torque, Environment(gravity=torch.zeros(3)))
+    path = rolled_out(subject.free, start, torque, Environment(gravity=torch.zeros(3)))
     return [_measured(press, path.q[world, :, press.column], robot.dt) for world, press in enumerate(presses)]
 
 
@@ -133,7 +132,7 @@ def _overshoot(subject: Subject, worst: LimitTest) -> Finding:
     return judged(
         "overshoot at a joint limit",
         share,
-        (WARNS, LIMIT_SLACK),
+        (WARNS, FAILS),
         unit=unit,
         scale=worst.range,
         note=f"{worst.joint} {worst.side}, {worst.effort:g} {'N m' if unit == 'rad' else 'N'}",

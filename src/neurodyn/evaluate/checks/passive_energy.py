@@ -10,7 +10,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.evaluate.checks.records import CheckResult, Figures, finite, judged
-from neurodyn.evaluate.checks.subject import Subject, more_substeps
+from neurodyn.evaluate.checks.subject import Subject, more_substeps, rolled_out
 from neurodyn.robots import Robot
 
 FRAMES = 100
@@ -46,7 +46,7 @@ def check_passive_energy(subject: Subject) -> CheckResult:
     start = inside(robot, subject.draw("energy", worlds))
     gravity = (0.0, 0.0, 0.0) if robot.spec.floating else robot.gravity
     environment = Environment(gravity=torch.tensor(gravity))
-    path = subject.free.rollout(start, torch.zeros(worlds, FRAMES, robot.spec.nu), environment)
+    path = rolled_out(subject.free, start, torch.zeros(worlds, FRAMES, robot.spec.nu), environment)
     meter = EnergyMeter(build(robot, worlds, gravity=gravity))
     parts = [meter.measure(path.q[:, frame], path.qd[:, frame]) for frame in range(FRAMES + 1)]
     kinetic, potential = (torch.stack(column, 1) for column in zip(*parts, strict=True))

@@ -37,8 +37,8 @@ def check_random_control(subject: Subject) -> CheckResult:
 
     robot, path, bounds = subject.robot, subject.driven.path, subject.bounds
     tally = Tally(robot, bounds, subject.worlds)
-    tally.add(early_ends(robot.name, bounds, path.q.cpu(), path.qd.cpu()), subject.worlds)
-    speeds = greatest_speeds(robot.spec, bounds, path.qd.cpu())
+    tally.add(early_ends(robot.name, bounds, path.q, path.qd), subject.worlds)
+    speeds = greatest_speeds(robot.spec, bounds, path.qd)
     whole = finite_worlds(path)
 
     def row(what: str, bounds: tuple[float, float], found: list[Departure], advice: str) -> Finding:

@@ -42,14 +42,10 @@ class Recording:
     seconds: float
     cpu_seconds: float
 
-    def replayed(self, dynamics: AnalyticDynamics, frames: int) -> Trajectory:
+    def replayed(self, dynamics: AnalyticDynamics) -> Trajectory:
         """Return what other dynamics do under the same torques, from the same starts."""
         start = State(self.path.q[:, 0], self.path.qd[:, 0])
-        return dynamics.rollout(start, self.torque[:, :frames], self.environment)
-
-    def until(self, frame: int) -> Trajectory:
-        """Return the states of the first frames."""
-        return Trajectory(self.path.q[:, : frame + 1], self.path.qd[:, : frame + 1])
+        return rolled_out(dynamics, start, self.torque, self.environment)
 
 
 @dataclass(frozen=True)
@@ -154,7 +150,7 @@ class Subject:
             torque = frame_torque(spec, state, drive.at(frame))
             torque = torque if drive.target is None else torque.clamp(-effort, effort)
             carry, step = dynamics.step(carry, state, Control(torque=torque))
-            state = step.state
+            state = State(step.state.q.cpu(), step.state.qd.cpu())
             q.append(state.q)
             qd.append(state.qd)
             torques.append(torque)
@@ -180,6 +176,14 @@ class Subject:
         from neurodyn.sim.sampling import sample_states
 
         return State(*sample_states(self.robot, worlds, generator(self.seed, "check", name)))
+
+
+def rolled_out(
+    dynamics: AnalyticDynamics, start: State, torque: Tensor, environment: Environment | None = None
+) -> Trajectory:
+    """Return a roll-out under torques, in the memory of the CPU wherever the simulator runs."""
+    path = dynamics.rollout(start, torque, environment)
+    return Trajectory(path.q.cpu(), path.qd.cpu())
 
 
 def more_substeps(robot: Robot) -> str:

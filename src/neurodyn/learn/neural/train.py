@@ -204,7 +204,7 @@ class _Transitions:
 
 
 def _transitions(mixture: Mixture, coordinates: Coordinates) -> list[_Transitions]:
-    """Return all training frames of each store; of robots with contact points, whose inputs are many, an even sample."""
+    """Return all training frames of each store; with contact points, whose inputs are many, an even sample."""
     starts = [_starts(store) for store in mixture.stores]
     thin = mixture.header.contact_points is not None
     stride = max(1, sum(map(len, starts)) // _SAMPLE) if thin else 1
@@ -235,7 +235,7 @@ def _transitions_of(store: Store, starts: np.ndarray, coordinates: Coordinates) 
 def _changes(
     free: "FreeMotion | None", coordinates: Coordinates, samples: list[_Transitions]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return velocities where predictions start, in the frame of the base, and changes from there, as `fit_encoding`."""
+    """Return velocities where predictions start, and changes from there, in the frame of the base."""
     parts = []
     for sample in samples:
         base = predict_base(free, sample.q, sample.qd, sample.torque, sample.environment)

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed, generator
+from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
-from neurodyn.data.windows import Batch, WindowSampler
+from neurodyn.data.windows import Batch
 
 
 class MemberSampler:
@@ -22,7 +23,7 @@ class MemberSampler:
 
     def __init__(
         self,
-        store: Store,
+        data: Store | Mixture,
         length: int,
         *,
         members: int,
@@ -35,7 +36,7 @@ class MemberSampler:
         """Prepare the draws.
 
         Args:
-            store: The trajectories.
+            data: The trajectories, of one store or of several.
             length: Frames of a window.
             members: Number of members; 1 where all read the same windows.
             bootstrap: Whether each member has its own draw, with replacement, of the training episodes.
@@ -47,22 +48,23 @@ class MemberSampler:
         Raises:
             InputError: No training episode is long enough.
         """
-        episodes = episodes_of(store, Split.TRAIN)
+        mixture = Mixture.of(data)
+        episodes = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
         self._samplers = [
-            WindowSampler(
-                store,
+            MixtureSampler(
+                mixture,
                 length,
                 batch=batch,
                 seed=derive_seed(seed, "batches", phase, member),
                 device=device,
-                episodes=_resampled(episodes, seed, member) if bootstrap else episodes,
+                episodes=[_resampled(own, seed, member) for own in episodes] if bootstrap else episodes,
             )
             for member in range(members)
         ]
 
     def draw(self) -> Batch:
         """Return windows with the members as their first axis, as `data.windows.Batch` otherwise."""
-        parts = [sampler.draw() for sampler in self._samplers]
+        parts = [sampler.draw_joined() for sampler in self._samplers]
         return Batch(
             torch.stack([p.q for p in parts]),
             torch.stack([p.qd for p in parts]),

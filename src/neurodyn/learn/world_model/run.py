@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """World models as `learn.train` asks for them: data and settings by name."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Store
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.plan import with_budget
-from neurodyn.learn.run_folder import place_of
+from neurodyn.learn.run_folder import Data, open_mixture, place_of
 from neurodyn.learn.world_model.settings import load_world_settings
 from neurodyn.learn.world_model.train import train_world_model
 from neurodyn.robots import Robot
@@ -18,7 +19,7 @@ from neurodyn.robots.data import open_measured_data
 def train_run(
     robot: Robot,
     name: str,
-    data: Store | str | Path,
+    data: Data,
     out: Path,
     *,
     size: str,
@@ -26,6 +27,7 @@ def train_run(
     minutes: float | None,
     steps: int | None,
     seed: int | None,
+    shares: Sequence[float] | None = None,
     **options: Any,
 ) -> TrainState:
     """Train a world model as `learn.train` asks; `options` and errors are those of `train_world_model`.
@@ -35,6 +37,6 @@ def train_run(
     """
     if net is not None:
         raise InputError("--net is for --kind neural; the network of a world model is part of its settings (--size)")
-    store = data if isinstance(data, Store) else open_measured_data(robot, data)
+    mixture = open_mixture(data, shares, partial(open_measured_data, robot))
     settings = with_budget(load_world_settings(robot, size), minutes, steps, seed)
-    return train_world_model(robot, name, place_of(data), store, out, settings, **options)
+    return train_world_model(robot, name, place_of(mixture), mixture, out, settings, **options)

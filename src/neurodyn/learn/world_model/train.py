@@ -11,13 +11,14 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import episodes_of, rows_of
 from neurodyn.data.store import Split, Status, Store, package_versions
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
-from neurodyn.learn.run_folder import RunRecord, check_run, train_by_plan
+from neurodyn.learn.run_folder import RunRecord, check_run, shares_of, train_by_plan
 from neurodyn.learn.world_model.loss import EventWeights
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.trainer import WorldModelLearner
@@ -37,8 +38,8 @@ WorldRunConfig = RunRecord[WorldSettings]
 def train_world_model(
     robot: Robot,
     robot_name: str,
-    data: str,
-    store: Store,
+    data: str | tuple[str, ...],
+    store: Store | Mixture,
     out: Path,
     settings: WorldSettings,
     *,
@@ -55,23 +56,32 @@ def train_world_model(
         InputError: The data are another robot's, too short, or hold columns that do not vary; or the run exists or
             cannot be resumed.
     """
-    require_log(robot, store)
+    mixture = Mixture.of(store)
+    for part in mixture.stores:
+        require_log(robot, part)
+        if part.header.spec.contacts != mixture.header.spec.contacts:
+            raise MismatchError("data with other contacts do not mix; valid: logs that observe the same contacts")
     record = WorldRunConfig(
-        kind="world-model", robot=robot_name, data=data, settings=settings, versions=package_versions("torch")
-    )
+        kind="world-model", robot=robot_name, data=data, shares=shares_of(mixture), settings=settings,
+        versions=package_versions("torch"),
+    )  # fmt: skip
     going_on = check_run(out, record, resume)
-    require_long_enough(store, settings)
+    for part in mixture.stores:
+        require_long_enough(part, settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
-    terminates = bool((store.status[episodes_of(store, Split.TRAIN)] == Status.TERMINATED).any())
-    spec = store.header.spec.with_context(settings.context)
-    model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
-    model.training_range = training_range(store)
-    change = fit_statistics(model, store, settings)
-    weights = event_weights(model, store, settings)
-    learner = WorldModelLearner(out, model, store, settings, change, weights, device=device)
-    return train_by_plan(
-        learner, out, store, record, resume=going_on, progress=progress, callbacks=callbacks, patience=settings.patience
+    terminates = any(
+        bool((part.status[episodes_of(part, Split.TRAIN)] == Status.TERMINATED).any()) for part in mixture.stores
     )
+    spec = mixture.header.spec.with_context(settings.context)
+    model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
+    model.training_range = training_range(mixture)
+    change = fit_statistics(model, mixture, settings)
+    weights = event_weights(model, mixture, settings)
+    learner = WorldModelLearner(out, model, mixture, settings, change, weights, device=device)
+    return train_by_plan(
+        learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks,
+        patience=settings.patience,
+    )  # fmt: skip
 
 
 def require_log(robot: Robot, store: Store) -> None:
@@ -112,7 +122,7 @@ def require_long_enough(store: Store, settings: WorldSettings) -> None:
 
 
 @torch.no_grad()
-def fit_statistics(model: WorldModel, store: Store, settings: WorldSettings) -> Tensor:
+def fit_statistics(model: WorldModel, data: Store | Mixture, settings: WorldSettings) -> Tensor:
     """Fit normalisation and linear skip of a model to training frames.
 
     Returns:
@@ -121,7 +131,7 @@ def fit_statistics(model: WorldModel, store: Store, settings: WorldSettings) -> 
     Raises:
         InputError: A column does not vary and is to be refused.
     """
-    states, control, following = _transitions(model, store)
+    states, control, following = _transitions(model, Mixture.of(data))
     _require_varying(model, states, control, settings)
     inputs = model.observation.features(states, control)
     model.normaliser.fit(inputs)
@@ -139,18 +149,19 @@ def fit_statistics(model: WorldModel, store: Store, settings: WorldSettings) -> 
     return outputs.std.clone()
 
 
-def event_weights(model: WorldModel, store: Store, settings: WorldSettings) -> EventWeights:
+def event_weights(model: WorldModel, data: Store | Mixture, settings: WorldSettings) -> EventWeights:
     """Return the weights of contacts and termination: the rarer class weighs the root of how much rarer it is.
 
     With the whole ratio a chance of one half would mean "as likely as not, were both as frequent", and a policy that
     stops there would stop far too often.
     """
-    rates = store.contact[rows_of(store, Split.TRAIN)].mean(0).tolist() if store.header.spec.nc else []
+    mixture = Mixture.of(data)
+    rates = mixture.rows("contact", Split.TRAIN).mean(0).tolist() if mixture.header.spec.nc else []
     event = [settings.contact_weight / max(1, len(rates))] * len(rates)
     if model.terminates:
-        episodes = episodes_of(store, Split.TRAIN)
-        failures = int((store.status[episodes] == Status.TERMINATED).sum())
-        rates.append(failures / max(1, int(store.lengths[episodes].sum())))
+        chosen = [(store, episodes_of(store, Split.TRAIN)) for store in mixture.stores]
+        failures = sum(int((store.status[episodes] == Status.TERMINATED).sum()) for store, episodes in chosen)
+        rates.append(failures / max(1, sum(int(store.lengths[episodes].sum()) for store, episodes in chosen)))
         event.append(settings.termination_weight)
     positive = [((1 - r) / r) ** 0.5 if 0 < r < 1 else 1.0 for r in rates]
     return EventWeights(
@@ -158,19 +169,26 @@ def event_weights(model: WorldModel, store: Store, settings: WorldSettings) -> E
     )
 
 
-def _transitions(model: WorldModel, store: Store) -> tuple[Tensor, Tensor, Tensor]:
+def _transitions(model: WorldModel, mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
     """Return state vectors, controls and next state vectors of an even sample of the training frames."""
-    inside = rows_of(store, Split.TRAIN)
-    inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
-    starts = np.flatnonzero(inside)
-    if not len(starts):
-        raise InputError(f"the training episodes of {store.header.robot!r} hold no frame; expected longer episodes")
-    starts = starts[:: max(1, len(starts) // _SAMPLE)]
-    parts = []
-    for rows in (starts, starts + 1):
-        q, qd, channels = (torch.from_numpy(x[rows]) for x in (store.q, store.qd, store.channel))
-        parts.append(model.observation.join(q, qd, channels))
-    return parts[0], torch.from_numpy(store.control[starts]), parts[1]
+    starts = []
+    for store in mixture.stores:
+        inside = rows_of(store, Split.TRAIN)
+        inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
+        starts.append(np.flatnonzero(inside))
+    total = sum(map(len, starts))
+    if not total:
+        raise InputError(f"the training episodes of {mixture.header.robot!r} hold no frame; expected longer episodes")
+    stride = max(1, total // _SAMPLE)
+    parts: list[list[Tensor]] = [[], [], []]
+    for store, found in zip(mixture.stores, starts, strict=True):
+        rows = found[::stride]
+        for part, at in ((parts[0], rows), (parts[2], rows + 1)):
+            q, qd, channels = (torch.from_numpy(x[at]) for x in (store.q, store.qd, store.channel))
+            part.append(model.observation.join(q, qd, channels))
+        parts[1].append(torch.from_numpy(store.control[rows]))
+    states, control, following = (torch.cat(part) for part in parts)
+    return states, control, following
 
 
 def _require_varying(model: WorldModel, states: Tensor, control: Tensor, settings: WorldSettings) -> None:

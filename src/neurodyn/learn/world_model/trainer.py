@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -26,7 +27,7 @@ class WorldModelLearner(WindowLearner):
         self,
         run: Path,
         model: WorldModel,
-        store: Store,
+        data: Store | Mixture,
         settings: WorldSettings,
         change: Tensor,
         weights: EventWeights,
@@ -38,7 +39,7 @@ class WorldModelLearner(WindowLearner):
         Args:
             run: Run directory.
             model: The model, with its statistics.
-            store: The trajectories.
+            data: The trajectories, of one store or of several.
             settings: How to train.
             change: Standard deviation of one frame's change, shape [size].
             weights: Weights of contacts and termination.
@@ -46,10 +47,10 @@ class WorldModelLearner(WindowLearner):
         """
         self._device = require_device(device)
         self._run, self._model = run, model.to(self._device)
-        self._store, self._settings, self._change = store, settings, change.to(self._device)
+        self._data, self._settings, self._change = Mixture.of(data), settings, change.to(self._device)
         self._weights = EventWeights(weights.positive.to(self._device), weights.event.to(self._device))
         self.schedule, self.clip = settings.schedule, settings.clip
-        self._validation = WorldValidation(store, settings, self._device)
+        self._validation = WorldValidation(self._data, settings, self._device)
 
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
@@ -59,7 +60,7 @@ class WorldModelLearner(WindowLearner):
         groups = trainable(self._parameters.views, self._phase.rate)
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
         self._sampler = MemberSampler(
-            self._store,
+            self._data,
             self._phase.window,
             members=self._model.members if own else 1,
             bootstrap=settings.bootstrap and own and self._model.members > 1,

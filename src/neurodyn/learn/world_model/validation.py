@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.split import episodes_of
+from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Split, Store
-from neurodyn.data.windows import Batch, WindowSampler
+from neurodyn.data.windows import Batch
 from neurodyn.dynamics.interface import Window
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.neural.validation import WORST
@@ -39,17 +39,17 @@ class WorldError:
 class WorldValidation:
     """A fixed set of held-out windows, rolled out open loop."""
 
-    def __init__(self, store: Store, settings: WorldSettings, device: torch.device) -> None:
+    def __init__(self, data: Store | Mixture, settings: WorldSettings, device: torch.device) -> None:
         """Draw the windows.
 
         Raises:
             InputError: No held-out episode holds the warm-up and a frame more.
         """
-        episodes = episodes_of(store, Split.VALIDATION)
-        longest = int(store.lengths[episodes].max())
+        self._data = Mixture.of(data)
+        longest = self._data.longest(Split.VALIDATION)
         self.context = settings.context
         self._frames = max(min(self.context + settings.validation_frames, longest), self.context + 1)
-        self._store, self._settings, self._device = store, settings, device
+        self._settings, self._device = settings, device
         self._batch = self._draw(settings.validation_rollouts, "validation")
 
     @torch.no_grad()
@@ -72,15 +72,15 @@ class WorldValidation:
         calibrate(model, *self._errors(model, parts))
 
     def _draw(self, count: int, name: str) -> Batch:
-        sampler = WindowSampler(
-            self._store,
+        sampler = MixtureSampler(
+            self._data,
             self._frames,
             split=Split.VALIDATION,
             batch=count,
             seed=derive_seed(self._settings.seed, name),
             device=self._device,
         )
-        return sampler.draw()
+        return sampler.draw_joined()
 
     def _errors(self, model: WorldModel, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return errors and predicted standard deviations, shape [worlds, T, size]."""
