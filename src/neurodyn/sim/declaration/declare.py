@@ -469,6 +469,8 @@ class _Draft:
             rated = joints[name].velocity if name in joints else None
             key = _sort(name, joints)
             groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated or 0.0))
+        if "v" in groups:  # where the ground is absent, the base falls for a whole trajectory
+            groups["v"] = max(groups["v"], 1.5 * 9.81 * self.robot().frames * self.tree["dt"])
         beyond: dict[Any, float] = {}
         for name, (low, high) in zip(spec.q_names, trial.reach.tolist(), strict=True):
             joint = joints.get(name)
