@@ -9,6 +9,7 @@ from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.robots.patterns import expand
+from neurodyn.sim.declaration.shorten import shortened
 
 LEGS = ["LF", "RF", "LH", "RH"]
 SHORT = {
@@ -54,19 +55,19 @@ def test_written_out_declarations_stay_as_they_are(name):
     assert expand(whole, name) == whole
 
 
-def test_a_shipped_robot_reads_the_same_in_short(tmp_path):
-    whole = to_dict(robots.load("anymal-c"))
-    base, *legs = whole["joints"]
-    shared = {key: value for key, value in legs[0].items() if key not in ("name", "lower", "upper")}
-    short = {
-        **whole,
-        "folder": "",
-        "joints": [base, *({"names": [x["name"]], "lower": x["lower"], "upper": x["upper"], **shared} for x in legs)],
-        "actuated": {"*": 80.0},
-        "range": {"qd": {"base.v?": [-10, 10], "base.w?": [-20, 20], "*_*": [-40, 40]}},
-    }
-    rates = {"base.v?": [-0.1, 0.1], "base.w?": [-0.25, 0.25], "*_???": [-0.25, 0.25]}
-    short["sampling"] = {**whole["sampling"], "qd": rates}
+@pytest.mark.parametrize("name", ["anymal-c", "ant"])
+def test_a_shipped_robot_reads_the_same_in_short(name, tmp_path):
+    robot = robots.load(name)
+    spec, whole = robot.spec, to_dict(robot)
+    scalars = [joint.name for joint in robot.joints if joint.scalar]
+    joints = [{"names": [joint.pop("name")], **joint} for joint in to_dict(robot)["joints"]]
+    short = {**whole, "folder": "", "joints": joints}
+    for key in ("actuated", "nominal"):
+        short[key] = shortened(whole[key], scalars)
+    for key in ("sampling", "reset", "range"):
+        q, qd = (shortened(whole[key][part], names) for part, names in (("q", scalars), ("qd", spec.qd_names)))
+        short[key] = {**whole[key], "q": q, "qd": qd}
+    assert len(short["range"]["qd"]) + len(short["sampling"]["qd"]) < len(spec.qd_names)
     (tmp_path / "robot.yaml").write_text(yaml.safe_dump(short, sort_keys=False))
     assert to_dict(robots.load(tmp_path)) | {"folder": whole["folder"]} == whole
 

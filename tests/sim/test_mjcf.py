@@ -20,7 +20,7 @@ from neurodyn.sim.reference import ReferenceSimulator
 CRANE = """
 <mujoco model="crane">
   <compiler angle="{angle}" {compiler}/>
-  <option integrator="{integrator}" timestep="0.001"/>
+  <option integrator="{integrator}" timestep="0.002"/>
   <default>
     <joint armature="0.02" damping="0.3"/>
     <default class="soft"><joint stiffness="4" springref="{spring}" damping="0.1"/></default>
@@ -62,13 +62,14 @@ VARIANTS = {
 
 
 @pytest.fixture(params=list(VARIANTS))
-def crane(request, tmp_path):
+def crane(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings to a file where it runs
     text = CRANE.format(**{"inertial": "", "compiler": ""} | VARIANTS[request.param])
     (tmp_path / "crane.xml").write_text(text)
     joints = [{"name": name, "kind": kind} for name, kind in {**JOINTS, "wag": "revolute"}.items()]
     data = {
         "name": "crane", "asset": "crane.xml", "joints": joints, "actuated": {"x": 5.0, "arm_joint_0": 1.0},
-        "dt": 0.02, "simulator": {"solver": "mujoco", "substeps": 20},
+        "dt": 0.02, "simulator": {"solver": "mujoco", "substeps": 10},
     }  # fmt: skip
     model = mujoco.MjModel.from_xml_string(text)
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
@@ -86,7 +87,7 @@ def test_trajectories_are_those_of_mujoco(crane):
     path = [data.qpos - model.qpos0]
     for frame in torque:
         data.qfrc_applied[[0, 3]] = frame
-        mujoco.mj_step(model, data, 20)
+        mujoco.mj_step(model, data, 10)
         path.append(data.qpos - model.qpos0)
     q_all, _ = simulator.rollout(
         torch.tensor(q[None]).float(), torch.tensor(qd[None]).float(), torch.tensor(torque[None]).float()
