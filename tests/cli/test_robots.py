@@ -13,7 +13,9 @@ from neurodyn.robots import names
 def test_every_robot_is_listed_and_written(tmp_path, capsys):
     robots(json=tmp_path / "robots.json")
     printed = capsys.readouterr().out
-    found = {robot["name"]: robot for robot in json.loads((tmp_path / "robots.json").read_text())["robots"]}
+    listed = json.loads((tmp_path / "robots.json").read_text())
+    found = {robot["name"]: robot for robot in listed["robots"]}
+    assert "pretrained-policy:ant-run" in listed["policies"]
     assert sorted(found) == names()
     assert all(name in printed for name in found)
     assert found["cartpole"]["controls"] == ["slider"]
