@@ -8,6 +8,7 @@ to. The best policy *in the dynamics that it is trained in* is kept: the referen
 
 import contextlib
 import io
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -85,7 +86,8 @@ class PolicyLearner(Learner):
         self._losses = _Losses()
         self.runner.logger = cast(Any, self._losses)
         self._config = policy_config(task, settings.network)
-        self._ended: dict[str, float] = {}
+        # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
+        self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds)
 
     @property
     def network(self) -> PolicyNetwork:
@@ -153,7 +155,8 @@ class PolicyLearner(Learner):
             "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,
             "implausible": ended.implausible,
         }  # fmt: skip
-        self._ended = {name: sum(part) / count for name, part in parts.items()} if count else {}
+        means = {name: sum(part) / count for name, part in parts.items()} if count else {}
+        self._recent.extend(zip(ended.returns, ended.implausible, strict=True))
         return {
             **self.closing(at),
             "seconds": round(at.seconds, 3),
@@ -162,18 +165,19 @@ class PolicyLearner(Learner):
             "rate": loop.last.rate,
             "noise": float(alg.get_policy().output_std.detach().mean()),
             "loss": self._losses.losses,
-            **self._ended,
+            **means,
             **(found.values if found else {}),
         }
 
     def text(self, loop: TrainingLoop, found: Validation | None) -> str:
-        """Return the return of the update, or of the play."""
-        values = self._ended if found is None else {**self._ended, **found.values}
-        shown, real = values.get("return_training", values.get("return")), values.get("return_reference")
+        """Return the return of the last episodes, or of the play."""
+        values = {} if found is None else found.values
+        recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]
+        shown, real = values.get("return_training", recent[0] if recent else None), values.get("return_reference")
         text = "" if shown is None else f"return {shown:.4g}"
         if real is not None and self._reference is not None:
             text = f"{text}, in {self._reference.name} {real:.4g}"
-        broken = values.get("implausible", 0.0)
+        broken = recent[1] if recent else 0.0
         return f"{text}, {broken:.1%} of episodes implausible" if broken else text
 
     def closing(self, at: TrainState) -> dict[str, Any]:
