@@ -2,8 +2,8 @@
 """Reference policies: PPO in the reference simulator with the preset of every task, beside the paper's returns.
 
 Each policy is trained with the task's preset and played without noise in 256 episodes from starts that the training has
-not seen. No ratio of times is claimed: the figures are returns, failures and CPU seconds. Learning curves of the
-training, noise included, are drawn with --picture. All tasks take about three hours of one core, so that by default one
+not seen. No ratio of times is claimed: the figures are returns, failures and CPU seconds. Learning curves are
+drawn with --picture. All tasks take about three hours of one core, so that by default one
 seed of the cartpole is measured; policies in --keep are found again.
 """
 
@@ -29,9 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--tasks", nargs="+", default=["cartpole-swingup"], choices=list(PAPER))
-    parser.add_argument(
-        "--seeds", nargs="+", type=int, help="by default 0, 1, 2 for those that the docs give ranges of"
-    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--keep", type=Path, default=Path("policies"), help="folder of the policies: TASK-SEED each")
     parser.add_argument("--picture", type=Path, help="file for the learning curves")
     arguments = parser.parse_args()
@@ -69,7 +67,7 @@ def measure(task: str, seed: int, out: Path) -> dict[str, float]:
 
 
 def draw(runs: dict[str, list[Path]], path: Path) -> None:
-    """Draw the return of the training episodes of each task, and the paper's."""
+    """Draw the return of each task without exploration as training went on, and the paper's."""
     from matplotlib.figure import Figure
 
     rows = -(-len(runs) // 3)
@@ -77,9 +75,9 @@ def draw(runs: dict[str, list[Path]], path: Path) -> None:
     axes = figure.subplots(rows, min(3, len(runs)), squeeze=False).ravel()
     for plot, (task, folders) in zip(axes, runs.items(), strict=False):
         for folder in folders:
-            lines = [line for line in read_metrics(folder) if "return" in line]
+            lines = [line for line in read_metrics(folder) if "return_training" in line]
             minutes = [line["cpu_seconds"] / 60 for line in lines]
-            plot.plot(minutes, [line["return"] for line in lines], linewidth=0.9)
+            plot.plot(minutes, [line["return_training"] for line in lines], "o-", linewidth=0.9, markersize=2.5)
         paper = PAPER[task]
         if paper is not None:
             plot.axhline(paper, color="0.5", linestyle="--", linewidth=0.9)
@@ -89,7 +87,7 @@ def draw(runs: dict[str, list[Path]], path: Path) -> None:
     for plot in axes[len(runs) :]:
         plot.axis("off")
     figure.supxlabel("CPU time of one core [min]", fontsize=8)
-    figure.supylabel("return of an episode, exploration included", fontsize=8)
+    figure.supylabel("return of an episode, without exploration", fontsize=8)
     figure.savefig(path, dpi=110)
 
 

@@ -42,7 +42,7 @@ def test_the_end_effector_is_where_the_simulator_has_it():
     pose = places[:, last]
     from neurodyn.geometry import rotation
 
-    wanted = pose[:, :3] + rotation.rotate(pose[:, 3:], torch.tensor([0.0, 0.0, 0.2104]).expand(3, 3))
+    wanted = pose[:, :3] + rotation.rotate(pose[:, 3:], torch.tensor(robot.end_effector.point).expand(3, 3))
     found = reach(robot, State(q, torch.zeros_like(q)))["end_effector_position"]
     torch.testing.assert_close(found(None), wanted, rtol=0.0, atol=1e-5)  # pyright: ignore[reportArgumentType]
 
@@ -58,7 +58,7 @@ def test_contacts_by_depth_are_those_by_force_once_the_robot_stands():
     state = reset_states(robot, 4, torch.Generator().manual_seed(0))
     carry = real.begin(state, home)
     control = Control(
-        target=torch.tensor([robot.nominal_q()] * 4), kp=torch.full((1, 12), 85.0), kd=torch.full((1, 12), 2.0)
+        target=torch.tensor([robot.nominal_q()] * 4), kp=torch.full((1, 12), 250.0), kd=torch.full((1, 12), 10.0)
     )
     seen = model.quantities(state, environment=home)
     assert seen["contact"].sum() == 0.0  # in the air
