@@ -25,7 +25,7 @@ The robots that ship lose none of them under random torques; where joint limits 
 MOST_CUT = 0.5
 """Share of trajectories above which data are refused, of those that leave a `range` which the robot itself declares.
 
-Such a range is there to cut some off, as ANYmal's does under its stiffest random gains; if most are cut, it is wrong.
+Such a range is there to cut some off, as those that swing up under stiff random gains; if most are cut, it is wrong.
 """
 
 

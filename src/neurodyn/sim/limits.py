@@ -22,6 +22,9 @@ def limit_springs(robot: Robot) -> dict[str, tuple[float, float]]:
     Args:
         robot: A robot whose simulator is MuJoCo.
     """
+    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
+    if not limited:  # and no solver is made for nothing
+        return {}
     model = build(robot)
     solver = import_newton().solvers.SolverMuJoCo(model, disable_contacts=True)
     dofs = solver.mjc_jnt_to_newton_dof.numpy()[0]
@@ -40,5 +43,4 @@ def limit_springs(robot: Robot) -> dict[str, tuple[float, float]]:
         else:  # stiffness and damping themselves, negative
             k, b = -time / impedance**2, -ratio / impedance
         springs[names[int(dof)]] = (impedance * k * mass, impedance * b * mass)
-    limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
     return {name: spring for name, spring in springs.items() if name in limited}
