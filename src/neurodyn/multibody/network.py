@@ -67,7 +67,8 @@ def _forward(widths: tuple[int, ...], value: str) -> str:
         keep = f"saved[{place} + i] = z; saved[{place + after} + i] = {value};" if hidden else "out[i] = z;"
         lines.append(
             f"for (int i = 0; i < {after}; ++i) {{ real z = (real)weight[{bias} + i]; "
-            f"const number* row = weight + {weight} + i * {before}; for (int j = 0; j < {before}; ++j) z += row[j] * {source}[j]; {keep} }}"
+            f"const number* row = weight + {weight} + i * {before}; "
+            f"for (int j = 0; j < {before}; ++j) z += row[j] * {source}[j]; {keep} }}"
         )
     return "\n".join(lines)
 
