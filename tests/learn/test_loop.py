@@ -2,8 +2,8 @@
 """The loop on its own, with a learner of one weight: budgets, validation, hooks, checkpoints and their older forms."""
 
 import math
-import time
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
