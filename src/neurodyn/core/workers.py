@@ -5,6 +5,7 @@ Processes, not threads: simulators on a CPU share scratch memory within a proces
 that talk through pipes, so that a script which calls the library needs no `if __name__ == "__main__"`.
 """
 
+import contextlib
 import os
 import pickle
 import signal
@@ -15,7 +16,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -51,6 +52,7 @@ class Workers(Generic[T, R]):
         self.count = count
         self._function = function
         self._others: list[_Process] = []
+        self._queue: _Queue[T, R] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -58,43 +60,50 @@ class Workers(Generic[T, R]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._others:
-            process.end()
+        self._end()
 
     def map(self, arguments: Sequence[T]) -> Iterator[R]:
-        """Yield the result for each argument.
+        """Return an iterator over the result for each argument.
+
+        The first call is made here and now, and shows how long all of them take. Other processes begin at once; this one
+        joins in when it is asked for results. A further `map` must wait until all results were taken.
 
         Raises:
             InputError: A process was ended from outside, as where memory ran out; or whatever the function raises.
         """
-        done, begin = 0, time.perf_counter()
-        while done < len(arguments) and not self._pays(done, len(arguments), time.perf_counter() - begin):
-            yield self._function(arguments[done])
-            done += 1
-        yield from self._together(arguments[done:])
-
-    def _pays(self, done: int, total: int, seconds: float) -> bool:
-        """Return whether other processes would save time, or run already."""
-        if self.count < 2 or total - done < 2:
-            return False
-        return bool(self._others) or (done > 0 and seconds / done * (total - done) > WORTHWHILE)
+        first: list[R] = []
+        if not self._others and arguments:
+            begin, first = time.perf_counter(), [self._function(arguments[0])]
+            seconds, arguments = time.perf_counter() - begin, arguments[1:]
+            if min(self.count, len(arguments)) < 2 or seconds * len(arguments) <= WORTHWHILE:
+                return chain(first, map(self._function, arguments))
+        if not arguments:
+            return iter(first)
+        return chain(first, self._together(arguments))
 
     def _together(self, arguments: Sequence[T]) -> Iterator[R]:
-        if not arguments:
-            return
         while len(self._others) < min(self.count, len(arguments)) - 1:
             self._others.append(_Process(self._function))
-        queue = _Queue(arguments, _AHEAD * (1 + len(self._others)))
-        with ThreadPoolExecutor(len(self._others)) as threads:
-            try:
-                for process in self._others:
-                    threads.submit(queue.serve, process.call)
-                yield from queue.results(self._function)
-            except BaseException:
-                queue.stop()
-                for process in self._others:  # or their threads would wait for results that nobody wants
-                    process.kill()
-                raise
+        queue = self._queue = _Queue(arguments, _AHEAD * (1 + len(self._others)))
+        for process in self._others:
+            threading.Thread(target=queue.serve, args=(process.call,), daemon=True).start()
+        return self._results(queue)
+
+    def _results(self, queue: "_Queue[T, R]") -> Iterator[R]:
+        try:
+            yield from queue.results(self._function)
+        except BaseException:
+            self._end()  # nobody wants what they are still at
+            raise
+
+    def _end(self) -> None:
+        if self._queue is not None:
+            self._queue.stop()
+        others, self._others = self._others, []
+        for process in others:
+            process.kill()
+        for process in others:
+            process.close()
 
 
 class _Queue(Generic[T, R]):
@@ -171,15 +180,17 @@ class _Process:
             [sys.executable, "-P", "-c", "from neurodyn.core.workers import serve; serve()"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
         )  # fmt: skip
+        self._called = threading.Lock()
         self._send(function)
 
     def call(self, argument: Any) -> Any:
         """Return the function's result for an argument."""
         try:
-            self._send(argument)
             assert self._process.stdout is not None
-            fine, value = pickle.load(self._process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
+            with self._called:
+                self._send(argument)
+                fine, value = pickle.load(self._process.stdout)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             code = self._process.wait()
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
             raise InputError(
@@ -189,20 +200,17 @@ class _Process:
             raise value
         return value
 
-    def end(self) -> None:
-        """End the process once it has nothing to do."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        for pipe in (self._process.stdin, self._process.stdout):
-            try:
-                pipe.close()
-            except OSError:  # it has ended by itself
-                pass
-        self.kill()
-        self._process.wait()
-
     def kill(self) -> None:
         """End the process at once: it holds nothing that anybody needs."""
         self._process.kill()
+
+    def close(self) -> None:
+        """Wait for the end of a process that was killed, and of the thread that waits for its results."""
+        self._process.wait()
+        with self._called:
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):  # what was not sent yet
+                    pipe.close()  # type: ignore[union-attr]
 
     def _send(self, what: Any) -> None:
         assert self._process.stdin is not None
