@@ -13,7 +13,7 @@ air) is a `Memory` that the caller holds. One frame of a world is
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import msgspec
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.constants import constant
 from neurodyn.robots import Robot, load
 from neurodyn.tasks.resets import reset_states
 
@@ -91,6 +92,14 @@ class Task(ABC):
     def declaration(self) -> Robot:
         """Return the robot at the task's frame length."""
         return _declared(self.robot, self.dt)
+
+    def nominal(self, like: Tensor) -> Tensor:
+        """Return positions of the driven joints in the nominal pose [rad or m], shape [nu], as `like` is typed."""
+        return constant(self._nominal, like)
+
+    @cached_property
+    def _nominal(self) -> tuple[float, ...]:
+        return self.declaration().nominal_q()
 
     def require(self, quantities: Quantities) -> None:
         """Refuse dynamics that do not offer what the task reads.
