@@ -50,7 +50,8 @@ class Memory:
         values = {}
         for field in fields(self):
             old, new = getattr(self, field.name), getattr(fresh, field.name)
-            values[field.name] = torch.where(mask if old.ndim == 1 else mask[:, None], new, old)
+            chosen = torch.where(mask if old.ndim == 1 else mask[:, None], new, old) if old.numel() else old
+            values[field.name] = chosen
         return Memory(**values)
 
 
@@ -136,7 +137,7 @@ class Task(ABC):
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw commands, shape [worlds, commands]; none by default."""
-        return torch.zeros(worlds, 0)
+        return torch.zeros(worlds, 0, device=generator.device)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
         """Return the memory after a frame that ended in `quantities`."""
