@@ -8,6 +8,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.constants import constant
 from neurodyn.tasks.resets import uniform
 from neurodyn.tasks.task import Memory, Task
 
@@ -35,14 +36,11 @@ class FrankaReach(Task):
     actions = _JOINTS
     frames = 128
 
-    def __init__(self) -> None:
-        self._nominal = torch.tensor(self.declaration().nominal_q())
-
     def start(self, worlds: int, generator: torch.Generator) -> State:
         """Draw poses about the usual one, at rest."""
         device = generator.device
         offset = uniform((-SPREAD, SPREAD), worlds * len(_JOINTS), generator).view(worlds, -1)
-        return State(self._nominal.to(device) + offset, torch.zeros(worlds, len(_JOINTS), device=device))
+        return State(self.nominal(offset) + offset, torch.zeros(worlds, len(_JOINTS), device=device))
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw targets [m], shape [worlds, 3]."""
@@ -85,7 +83,7 @@ class FrankaTorque(FrankaReach):
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint torques."""
-        return Control(torque=action * action.new_tensor(TORQUE))
+        return Control(torque=action * constant(TORQUE, action))
 
 
 class FrankaPosition(FrankaReach):
@@ -98,7 +96,7 @@ class FrankaPosition(FrankaReach):
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint targets."""
         target = quantities["joint_position"] + STEP * action
-        return Control(target=target, kp=action.new_tensor(KP), kd=action.new_tensor(KD))
+        return Control(target=target, kp=constant(KP, action), kd=constant(KD, action))
 
 
 def distance(quantities: Quantities, memory: Memory) -> Tensor:

@@ -208,7 +208,7 @@ class Encoding(nn.Module):
         velocity = self.coordinates.to_base(base, qd)
         parts = []
         if base is not None:
-            parts.append((down(q, environment).unsqueeze(-2) @ base).squeeze(-2))
+            parts.append(rotation.turn_rows(down(q, environment).unsqueeze(-2), base).squeeze(-2))
         parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
         if self._angles:
             angle = q.index_select(-1, self._angles_index)
