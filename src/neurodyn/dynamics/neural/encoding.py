@@ -29,7 +29,7 @@ n substeps it is (n + 1) / (2 n).
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -180,6 +180,26 @@ class Encoding(nn.Module):
         self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
 
     @property
+    def angles(self) -> list[int]:
+        """Position coordinates that enter the inputs by sine and cosine."""
+        return self._angles
+
+    @property
+    def plain(self) -> list[int]:
+        """Position coordinates that enter the inputs as they are."""
+        return self._plain
+
+    @property
+    def pairs(self) -> list[list[int]]:
+        """First and second velocity coordinates of the products in the inputs."""
+        return self._pairs.tolist()
+
+    @property
+    def starts_ahead(self) -> bool:
+        """Whether predictions start from another state than the present one."""
+        return self._free is not None
+
+    @property
     def inputs(self) -> int:
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
@@ -198,6 +218,19 @@ class Encoding(nn.Module):
     ) -> BasePrediction:
         """Return where the prediction of a frame starts from; arguments as of `predict_base`."""
         return predict_base(self._free, q, qd, torque, environment)
+
+    def bound_base(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, list[Any]]:
+        """Return where predictions start from, and the recorded launches that compute it anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        """
+        if self._free is None:
+            return state, []
+        start, command = self._free.bound(state, torque, gravity)
+        return start, [command]
 
     def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].
