@@ -141,6 +141,49 @@ class Launch:
         self._command.launch(warp_stream(self._device))
 
 
+class Chain:
+    """Recorded launches that run one after another on arrays that stay where they are.
+
+    On a CPU they are replayed as one graph, which costs less than a single launch from Python. While a graph is being
+    captured they join it.
+    """
+
+    def __init__(self, commands: list[Any], device: torch.device, keep: Any = None) -> None:
+        """Take launches.
+
+        Args:
+            commands: What `wp.launch(..., record_cmd=True)` returned.
+            device: Torch device.
+            keep: What must live as long as the launches, which know tensors by their addresses only.
+        """
+        self._commands, self._keep = commands, keep
+        self._device = wp.device_from_torch(device)
+        self._graph: Any = None
+
+    def __call__(self) -> None:
+        """Run the launches, on CUDA in torch's present stream."""
+        if self._device.is_cpu and not self._device.is_capturing:
+            if self._graph is None:
+                with wp.ScopedCapture(self._device) as capture:
+                    self._launch(None)
+                self._graph = capture.graph
+            wp.capture_launch(self._graph)
+        else:
+            self._launch(_present_stream(self._device))
+
+    def _launch(self, stream: Any) -> None:
+        for command in self._commands:
+            command.launch(stream)
+
+
+def _present_stream(device: Any) -> Any:
+    """Return torch's present stream of a device, None on a CPU; Warp's own object where it is Warp's too."""
+    if device.is_cpu:
+        return None
+    stream = torch.cuda.current_stream(wp.device_to_torch(device))
+    return device.stream if device.stream.cuda_stream == stream.cuda_stream else wp.stream_from_torch(stream)
+
+
 class Launches:
     """The launches that were recorded last."""
 
