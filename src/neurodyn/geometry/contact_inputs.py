@@ -97,7 +97,7 @@ class Contacts(Held):
         """
         proximity = self.proximity
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
-        sight = self._sight(q)
+        sight = self._sight.array(q)
         return proximity.bound(ground, proximity.free_base, q, qd, pose, sight=sight, features=vectors)
 
     def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:

@@ -54,7 +54,7 @@ class Sight(Held):
         key = (like.device, like.dtype)
         if key not in self._arrays:
             vec3 = PRECISIONS[like.dtype].vec3
-            self._arrays[key] = wp.array(self._own, dtype=vec3, device=warp_device(like.device))
+            self._arrays[key] = wp.array(list(self._own), dtype=vec3, device=warp_device(like.device))
         return self._arrays[key]
 
 
@@ -180,8 +180,9 @@ class ProximityQuery(Held):
             features: Where the features go, as of `run`.
         """
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
-        shapes, group = ground.arrays(device, q.dtype), self._group(q)
-        none = [wp.empty((0, 0), dtype=kind, device=device) for kind in (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)]
+        shapes, group = ground.compiled.arrays(device, q.dtype), self._group(q)
+        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)
+        none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
         given = [wp.from_torch(*x, requires_grad=False) for x in ((q, None), (qd, None), (pose, kinds.transform))]
         command = wp.launch(
             proximity_kernel, (q.shape[0], len(self.layout.contact_points) // group), device=device, record_cmd=True,

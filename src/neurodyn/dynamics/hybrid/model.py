@@ -93,7 +93,8 @@ class HybridDynamics(LearnedDynamics):
         self.weights = nn.Parameter(first_weights(config, seed))
         self._threads = threads
         self._engines: dict[GroundMode, Engine] = {}
-        self.register_buffer("_base_com", torch.tensor(mechanism.links[0].com, dtype=torch.float64), persistent=False)
+        com = mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0)
+        self.register_buffer("_base_com", torch.tensor(com, dtype=torch.float64), persistent=False)
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
