@@ -14,6 +14,7 @@ import numpy as np
 from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.robots import Robot
 from neurodyn.sim.build import build
+from neurodyn.sim.contact_points import collides
 from neurodyn.sim.engine import import_newton
 
 _DIGITS = 6  # of single precision
@@ -36,14 +37,15 @@ def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
         solver: Its `constraint_solver`.
     """
     model: Any = solver.mjw_model
+    touching = collides(solver.model)
     contacts = Counter(
         (_rounded(friction[:1]), _rounded(solref), _rounded(solimp))
-        for friction, solref, solimp, collides in zip(
+        for friction, solref, solimp, shape in zip(
             *(getattr(model, f"geom_{name}").numpy()[0] for name in ("friction", "solref", "solimp")),
-            solver.mj_model.geom_contype | solver.mj_model.geom_conaffinity,
+            solver.mjc_geom_to_newton_shape.numpy()[0],
             strict=True,
         )
-        if collides
+        if shape >= 0 and touching[shape]
     )
     common = contacts.most_common(1)[0][0] if contacts else None
     names, dofs = robot.spec.qd_names, solver.mjc_jnt_to_newton_dof.numpy()[0].tolist()
