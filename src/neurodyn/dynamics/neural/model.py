@@ -81,8 +81,8 @@ class NeuralDynamics(LearnedDynamics):
 
     @property
     def base_com(self) -> Tensor | None:
-        """Centre of mass of a floating base in its own frame [m], shape [3]."""
-        return self.encoding.coordinates.com
+        """Centre of mass of a floating base in its own frame [m], shape [3]; None where it is the origin."""
+        return self.encoding.coordinates.com if any(self.encoding.config.base_com) else None
 
     @property
     def home(self) -> Environment:
