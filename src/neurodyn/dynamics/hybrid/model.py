@@ -184,9 +184,10 @@ class HybridDynamics(LearnedDynamics):
     def require_ground(self) -> None:
         """Refuse every ground, where the model feels none."""
         if not self._feels_ground:
+            lack = "" if self.config.contact is None else " with contact points"
             raise InputError(
-                f"hybrid model of {self.spec.robot!r}: has no contact model, or no contact points, and feels no ground; valid: no ground, or "
-                f"contact: {' or '.join(CONTACT_MODELS)}"
+                f"hybrid model of {self.spec.robot!r}: has no contact model{lack} and feels no ground; valid: no "
+                f"ground, or contact: {' or '.join(CONTACT_MODELS)}"
             )
 
     def require_gravity(self, gravity: Tensor) -> None:
