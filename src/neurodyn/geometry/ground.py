@@ -56,6 +56,11 @@ class Ground:
         return replace(self, pose=self.pose[index] if several else self.pose, own=own, _arrays=arrays)  # type: ignore[index]
 
     @property
+    def shapes(self) -> object:
+        """What grounds have in common that differ in their poses alone."""
+        return self._arrays
+
+    @property
     def empty(self) -> bool:
         """Whether there is no shape at all."""
         return not (self.scene.shapes or self.shared or any(self.own))

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
+from neurodyn.geometry.device_arrays import PRECISIONS, ShapeArrays, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground
 from neurodyn.geometry.kernels import proximity_adjoint_kernel, proximity_kernel
 from neurodyn.geometry.launching import Launch, Launches, start_warp, warp_device
@@ -143,9 +143,7 @@ class ProximityQuery:
         """
         worlds, contact_points = q.shape[0], len(self.layout.contact_points)
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
-        shapes = ground.arrays(device, q.dtype)
-        if shapes.worlds not in (0, worlds):
-            raise InputError(f"the ground is for {shapes.worlds} worlds; valid: a ground for {worlds} worlds")
+        shapes = _shapes(ground, q)
         pose = ground.poses(worlds, q.device, q.dtype)
         if worlds * contact_points == 0:
             return
@@ -180,9 +178,12 @@ class ProximityQuery:
             pose: Pose of the ground, shape [worlds or 1, 7].
             sight: As of `run`.
             features: Where the features go, as of `run`.
+
+        Raises:
+            InputError: The ground is for another number of worlds.
         """
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
-        shapes, group = ground.arrays(device, q.dtype), self._group(q)
+        shapes, group = _shapes(ground, q), self._group(q)
         none = [wp.empty((0, 0), dtype=kind, device=device) for kind in (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)]
         given = [wp.from_torch(*x, requires_grad=False) for x in ((q, None), (qd, None), (pose, kinds.transform))]
         command = wp.launch(
@@ -228,6 +229,14 @@ class ProximityQuery:
                 self.layout, warp_device(like.device), PRECISIONS[like.dtype], one_by_one=one_by_one
             )
         return self._layouts[key]
+
+
+def _shapes(ground: Ground, q: Tensor) -> ShapeArrays:
+    """Return the shapes of a ground as arrays; an error where it is for another number of worlds."""
+    shapes = ground.arrays(warp_device(q.device), q.dtype)
+    if shapes.worlds not in (0, q.shape[0]):
+        raise InputError(f"the ground is for {shapes.worlds} worlds; valid: a ground for {q.shape[0]} worlds")
+    return shapes
 
 
 class _Measure(torch.autograd.Function):

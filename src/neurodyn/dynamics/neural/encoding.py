@@ -195,6 +195,11 @@ class Encoding(nn.Module):
         return self._pairs.tolist()
 
     @property
+    def limit_constants(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Bounds, sides and margins of the joint limits that enter the inputs, shape [limits] each."""
+        return self._bound, self._side, self._margin
+
+    @property
     def starts_ahead(self) -> bool:
         """Whether predictions start from another state than the present one."""
         return self._free is not None

@@ -58,6 +58,7 @@ class FixedLaunch:
 
     Attributes:
         command: The recorded launch.
+        words: The table.
     """
 
     def __init__(self, kernel: Any, threads: int, words: list[int], device: str) -> None:
@@ -69,12 +70,11 @@ class FixedLaunch:
             words: The table.
             device: Warp device.
         """
-        self._words = words
+        self.words = words
         self._table = wp.array(np.array(words, dtype=np.uint64), dtype=wp.uint64, device=device)
         self.command: Any = wp.launch(kernel, threads, inputs=[0, self._table], device=device, record_cmd=True)
 
     def update(self, words: list[int]) -> None:
-        """Exchange words, where they are others; graphs that hold the launch follow."""
-        if words != self._words:
-            self._words = words
-            self._table.assign(np.array(words, dtype=np.uint64))
+        """Exchange the words; graphs that hold the launch follow."""
+        self.words = words
+        self._table.assign(np.array(words, dtype=np.uint64))
