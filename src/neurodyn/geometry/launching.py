@@ -50,6 +50,11 @@ def warp_device(device: torch.device) -> str:
     return str(wp.device_from_torch(device))
 
 
+def is_capturing(device: torch.device) -> bool:
+    """Return whether Warp records a graph on a device."""
+    return wp.device_from_torch(device).is_capturing
+
+
 class Launch:
     """A recorded launch of a kernel whose tensors are exchanged on every call; packing all arguments is slow."""
 

@@ -13,6 +13,7 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.neural.encoding import GRAVITY, BasePrediction, Encoding
 from neurodyn.geometry.array_shapes import WorldMask
@@ -165,6 +166,14 @@ class NeuralDynamics(LearnedDynamics):
             history = self._window_inputs(context, carry.environment)
             return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
         return replace(carry, memory=self.predictor.reset(carry.memory, mask))
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame between fixed buffers, compiled where they are in the precision of the weights."""
+        if like.dtype != self.encoding.dt.dtype or like.device != self.encoding.dt.device:
+            return super().fixed_frame(worlds, environment, like)
+        from neurodyn.dynamics.neural.compiled.fixed import NeuralFixedFrame  # loads Warp
+
+        return NeuralFixedFrame(self.encoding, self.predictor, worlds, environment)
 
     def forward(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None

@@ -63,10 +63,9 @@ class CompiledFrame:
         self._pose: Tensor | None = None
         before, keep = self._launches_before(encoding, environment)
         decode, kept = decode_launch(encoding, self._start, self.y, self.q_next, self.qd_next)
-        if self.network is not None:
-            self._whole = Chain([*before, self.network.command, decode], like.device, [*keep, kept])
-        else:
-            self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
+        between = [] if self.network is None else [self.network.command]
+        self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
+        self._whole = Chain([*before, *between, decode], like.device)
         self.place(environment)
 
     def _launches_before(self, encoding: Encoding, environment: Environment) -> tuple[list[Any], list[Any]]:
@@ -96,11 +95,11 @@ class CompiledFrame:
         self._whole()
 
     def encode(self) -> None:
-        """Fill the network's inputs, where torch runs it."""
+        """Fill the network's inputs alone, where torch runs it."""
         self._encode()
 
     def decode(self) -> None:
-        """Apply the network's outputs, where torch runs it."""
+        """Apply the network's outputs alone, where torch runs it."""
         self._decode()
 
 
