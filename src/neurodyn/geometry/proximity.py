@@ -184,7 +184,8 @@ class ProximityQuery:
         """
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
         shapes, group = _shapes(ground, q), self._group(q)
-        none = [wp.empty((0, 0), dtype=kind, device=device) for kind in (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)]
+        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)  # of readings
+        none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
         given = [wp.from_torch(*x, requires_grad=False) for x in ((q, None), (qd, None), (pose, kinds.transform))]
         command = wp.launch(
             proximity_kernel, (q.shape[0], len(self.layout.contact_points) // group), device=device, record_cmd=True,

@@ -16,7 +16,6 @@ its world NaN, and is noted where the host finds it without waiting for a device
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 import warp as wp
 from torch import Tensor
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Warp compiles this function, with types that neither checker knows.
-# pyright: basic, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
+# Warp compiles these functions, with types that it infers and that neither checker knows.
+# ruff: noqa: ANN201, ANN202, UP018
+# pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
 """The kernel that reads what drives a robot during one frame."""
 
 import warp as wp

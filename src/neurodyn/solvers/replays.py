@@ -45,8 +45,9 @@ class Replays:
             return
         with wp.ScopedCapture(self._device) as capture:
             launch()
-        self._graphs[key] = (capture.graph, (arrays, keep()))
-        wp.capture_launch(capture.graph)
+        recorded: Any = capture.graph
+        self._graphs[key] = (recorded, (arrays, keep()))
+        wp.capture_launch(recorded)
 
     def clear(self) -> None:
         """Forget all graphs: other arrays hold what stayed the same until now."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoding's both ways as compiled kernels: from state to network inputs, from network outputs to the next state."""
+"""The encoding, both ways, as compiled kernels: from state to network inputs, from outputs to the next state."""
 
 from functools import cache
 from typing import Any

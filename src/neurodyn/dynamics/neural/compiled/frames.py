@@ -129,7 +129,7 @@ def _wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]
             return True
     return (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        or torch._C._get_tracing_state() is not None
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or any(type(tensor) not in _PLAIN for tensor in tensors)

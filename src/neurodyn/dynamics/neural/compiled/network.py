@@ -87,7 +87,9 @@ def is_plain(predictor: Predictor, like: Tensor) -> bool:
         return False
     places, _ = _places(predictor, dense)
     weights = [place[0].get(place[1]) for place in places if place is not None]
-    return all(w is not None and w.dtype == like.dtype and w.device == like.device and w.is_contiguous() for w in weights)
+    return all(
+        w is not None and w.dtype == like.dtype and w.device == like.device and w.is_contiguous() for w in weights
+    )
 
 
 _Place = tuple[dict[str, Any], str]

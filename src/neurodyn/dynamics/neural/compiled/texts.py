@@ -24,7 +24,7 @@ ENCODE_NUMBERS = (
 """Numbers of the encoding, first in the table of `encode`."""
 
 ENCODE_ARRAYS = ("state", "start", "torque", "gravity", "x", "constants")
-"""Arrays of reals that follow: present state, state where the prediction starts, torques, gravity, inputs, constants."""
+"""Arrays of reals that follow: state, state where the prediction starts, torques, gravity, inputs, constants."""
 
 DECODE_NUMBERS = ("nq", "nv", "free_base", "gained", "balls", "scalars", "start_stride")
 """Numbers of the encoding, first in the table of `decode`."""
