@@ -243,8 +243,17 @@ def test_copies_compile_for_themselves():
 
 
 def test_states_on_the_meta_device_take_torch():
-    model = plant.make_model("mlp").requires_grad_(False).to("meta")
-    state = plant.make_states(2)
-    state, torque = state.to("meta"), plant.make_torques(2, 1)[:, 0].to("meta")
-    _, step = model.step(model.begin(state), state, Control(torque=torque))
+    model = plant.make_model("mlp").requires_grad_(False)
+    state, control = plant.make_states(2), Control(torque=plant.make_torques(2, 1)[:, 0])
+    carry = model.begin(state)
+    _, step = model.to("meta").step(carry, state.to("meta"), control.to("meta"))
     assert step.state.q.device.type == "meta"
+
+
+def test_a_base_in_torch_is_followed_by_compiled_launches(monkeypatch):
+    model = make("silu")
+    expected = advance(model, *draw(3), torch_path=False)
+    monkeypatch.setattr(type(model.encoding._base), "bindable", False)
+    other = make("silu")
+    assert not other.fixed_frame(3, draw(3)[2], other.encoding.dt).capturable
+    torch.testing.assert_close(advance(other, *draw(3), torch_path=False), expected, rtol=1e-12, atol=1e-12)

@@ -52,6 +52,7 @@ class HybridDynamics(LearnedDynamics):
     """
 
     kind = "hybrid"
+    _base_com: Tensor
 
     def __init__(
         self,
@@ -92,6 +93,8 @@ class HybridDynamics(LearnedDynamics):
         self.weights = nn.Parameter(first_weights(config, seed))
         self._threads = threads
         self._engines: dict[GroundMode, Engine] = {}
+        com = mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0)
+        self.register_buffer("_base_com", torch.tensor(com, dtype=torch.float64), persistent=False)
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
@@ -121,7 +124,7 @@ class HybridDynamics(LearnedDynamics):
     @property
     def base_com(self) -> Tensor:
         """Centre of mass of the first link in its own frame [m], shape [3]."""
-        return torch.tensor(self.mechanism.links[0].com, dtype=torch.float64)
+        return self._base_com
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
         """Return the carry of a batch of worlds.
@@ -184,7 +187,7 @@ class HybridDynamics(LearnedDynamics):
     def require_gravity(self, gravity: Tensor) -> None:
         """Refuse a gravity that the model does not know."""
         own = self._home.gravity
-        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own).abs().max() > 1e-3):
+        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own.cpu()).abs().max() > 1e-3):
             raise InputError(
                 f"hybrid model of {self.spec.robot!r}: its gravity is a free quantity and cannot be set from outside; "
                 "valid: no gravity, or a model that takes it as known"

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text
-from neurodyn.dynamics.neural.encoding import GRAVITY, Encoding
+from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.geometry.launching import warp_device
 from neurodyn.multibody.trace.native import FixedLaunch, native_kernel
 

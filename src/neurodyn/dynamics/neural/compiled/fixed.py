@@ -23,11 +23,12 @@ class NeuralFixedFrame:
         """Take a model's parts; an error where the ground is for another number of worlds."""
         self._encoding, self._predictor = encoding, predictor
         like = encoding.dt
-        self.capturable = is_plain(predictor, like)
-        self._frame = frame = CompiledFrame(encoding, predictor, worlds, environment, network=self.capturable)
+        plain = is_plain(predictor, like)
+        self._frame = frame = CompiledFrame(encoding, predictor, worlds, environment, network=plain)
+        self.capturable = frame.capturable
         self.q, self.qd, self.torque = frame.q, frame.qd, frame.torque
         self.q_next, self.qd_next = frame.q_next, frame.qd_next
-        self._compiled = self.capturable and like.device.type == "cpu" and worlds <= NETWORK_WORLDS
+        self._compiled = plain and like.device.type == "cpu" and worlds <= NETWORK_WORLDS
         # Hidden states are the compiled network's own, so that both ways to run it go on from each other's.
         self._memory: Any = predictor.begin(worlds)
         if frame.network is not None:
@@ -80,6 +81,6 @@ def _alike(a: Ground | None, b: Ground | None) -> bool:
     """Return whether two grounds differ in their poses at most."""
     if a is None or b is None:
         return a is b
-    return a.shapes is b.shapes and (None if a.pose is None else a.pose.shape) == (
+    return a.compiled is b.compiled and (None if a.pose is None else a.pose.shape) == (
         None if b.pose is None else b.pose.shape
     )

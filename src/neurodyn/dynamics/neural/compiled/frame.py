@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import Environment
+from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.compiled.codec import decode_launch, encode_launch
 from neurodyn.dynamics.neural.compiled.network import CompiledNetwork
-from neurodyn.dynamics.neural.encoding import GRAVITY, Encoding
+from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.launching import Chain, start_warp
 from neurodyn.nets.predictor import Predictor
@@ -34,6 +35,7 @@ class CompiledFrame:
         x: Network inputs, shape [worlds, inputs].
         y: Network outputs, shape [worlds, outputs].
         network: The compiled network; None where torch runs it.
+        capturable: Whether `run` is launches alone.
     """
 
     def __init__(
@@ -61,10 +63,12 @@ class CompiledFrame:
         self.network = CompiledNetwork(predictor, self.x, self.y) if network else None
         self._feels_gravity = encoding.coordinates.free or encoding.starts_ahead
         self._pose: Tensor | None = None
+        self._predict_base = None if encoding.bindable else encoding.predict_base
         before, keep = self._launches_before(encoding, environment)
         decode, kept = decode_launch(encoding, self._start, self.y, self.q_next, self.qd_next)
         between = [] if self.network is None else [self.network.command]
         self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
+        self.capturable = network and encoding.bindable
         self._whole = Chain([*before, *between, decode], like.device)
         self.place(environment)
 
@@ -85,6 +89,7 @@ class CompiledFrame:
 
     def place(self, environment: Environment) -> None:
         """Put the worlds into an environment that has the same shapes as the first."""
+        self._environment = environment
         if self._feels_gravity:
             self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
         if self._pose is not None and environment.ground is not None and environment.ground.pose is not None:
@@ -92,15 +97,23 @@ class CompiledFrame:
 
     def run(self) -> None:
         """Compute the frame, with the compiled network."""
+        self._start_in_torch()
         self._whole()
 
     def encode(self) -> None:
         """Fill the network's inputs alone, where torch runs it."""
+        self._start_in_torch()
         self._encode()
 
     def decode(self) -> None:
         """Apply the network's outputs alone, where torch runs it."""
         self._decode()
+
+    def _start_in_torch(self) -> None:
+        """Find where the prediction starts, for a base that has no launch between fixed buffers."""
+        if self._predict_base is not None:
+            base = self._predict_base(self.q, self.qd, self.torque, self._environment)
+            torch.cat([base.q, base.qd], dim=-1, out=self._start)
 
 
 def felt_ground(encoding: Encoding, environment: Environment) -> Ground | None:

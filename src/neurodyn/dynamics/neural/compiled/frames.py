@@ -85,7 +85,7 @@ class CompiledFrames:
         pose = None if ground is None else ground.pose
         key = (
             q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
-            None if ground is None else id(ground.shapes),
+            None if ground is None else id(ground.compiled),
         )  # fmt: skip
         frames: dict[Any, CompiledFrame | None] = self._local.__dict__
         if key not in frames:
@@ -132,6 +132,7 @@ def _wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]
         or torch._C._get_tracing_state() is not None
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
+        or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())  # whose graph outlives the buffers
         or any(type(tensor) not in _PLAIN for tensor in tensors)
     )
 
