@@ -10,8 +10,8 @@ from torch import Tensor
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text
 from neurodyn.dynamics.neural.encoding import Encoding
+from neurodyn.geometry.fixed_launch import FixedLaunch, table_kernel
 from neurodyn.geometry.launching import warp_device
-from neurodyn.multibody.trace.native import FixedLaunch, native_kernel
 
 
 def encode_launch(
@@ -78,9 +78,9 @@ def _launch(
 
 @cache
 def _encode(dtype: torch.dtype) -> Any:
-    return native_kernel(encode_text(dtype, GRAVITY))
+    return table_kernel(encode_text(dtype, GRAVITY))
 
 
 @cache
 def _decode(dtype: torch.dtype) -> Any:
-    return native_kernel(decode_text(dtype))
+    return table_kernel(decode_text(dtype))

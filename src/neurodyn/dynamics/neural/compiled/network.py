@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.neural.compiled.texts import ACTIVATIONS, BLOCK, network_text
+from neurodyn.geometry.fixed_launch import FixedLaunch, table_kernel
 from neurodyn.geometry.launching import warp_device
-from neurodyn.multibody.trace.native import FixedLaunch, native_kernel
 from neurodyn.nets.dense import Dense, Weight, linear_weights
 from neurodyn.nets.predictor import Predictor
 
@@ -110,4 +110,4 @@ def _places(predictor: Predictor, dense: Dense) -> tuple[list[_Place | None], li
 
 @cache
 def _kernel(dtype: torch.dtype) -> Any:
-    return native_kernel(network_text(dtype))
+    return table_kernel(network_text(dtype))

@@ -62,6 +62,7 @@ auto from_base = [&](const real* v, real* out) {
 """
 
 _ENCODE = """
+const int world = thread;
 const real* q = start + (long long)world * start_stride;
 const real* qd = q + nq;
 const real* before = state + (long long)world * state_stride + nq;
@@ -126,6 +127,7 @@ if (gained) {
 """
 
 _DECODE = """
+const int world = thread;
 const real* q = start + (long long)world * start_stride;
 const real* qd = q + nq;
 const real* dqd = y + 2 * (long long)world * nv;
@@ -245,9 +247,9 @@ auto linear = [&](const real* w, const real* b, int m, int n, const real* in, in
 
 _NETWORK = """
 #if defined(__CUDA_ARCH__)
-const int unit = world / BLOCK;
+const int unit = thread / BLOCK;
 #else
-const int unit = world;
+const int unit = thread;
 #endif
 const int first = unit * group;
 const int count = worlds - first < group ? worlds - first : group;
