@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from neurodyn.geometry.launching import start_warp
-from neurodyn.multibody.trace.native import FixedLaunch, TableLaunch, native_kernel
+from neurodyn.multibody.trace.native import TableLaunch, native_kernel
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_ARRAYS,
     FORWARD_ARRAYS,
@@ -165,8 +166,9 @@ class Program:
         path = state.new_empty(state.shape[0], run.frames * run.substeps + 1, state.shape[1])
         tensors = [path, run.control, run.held, run.parameters, run.weights, None, state]
         device = str(wp.device_from_torch(path.device))
-        launch = FixedLaunch(self._kernel(0, path.dtype), path.shape[0], self._words(run, tensors), device)
-        return path, launch.command
+        table = wp.array(np.array(self._words(run, tensors), np.uint64), dtype=wp.uint64, device=device)
+        kernel = self._kernel(0, path.dtype)
+        return path, wp.launch(kernel, path.shape[0], inputs=[0, table], device=device, record_cmd=True)
 
     def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
