@@ -73,13 +73,13 @@ def start_warp() -> None:
         wp.init()
         return
     wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    with _native_stderr_dropped():
+    with native_stderr_dropped():
         wp.init()
 
 
 @contextmanager
-def _native_stderr_dropped() -> Iterator[None]:
-    """Warp's native library warns of a missing GPU driver, which is no fault on a machine without a GPU."""
+def native_stderr_dropped() -> Iterator[None]:
+    """Drop what native code writes to standard error: Warp warns of a missing GPU, its compiler of what it refuses."""
     sys.stderr.flush()
     try:
         kept = os.dup(2)
