@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
@@ -15,6 +16,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
+from neurodyn.data.stored_rows import IN_MEMORY, blocks
 from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import Progress
@@ -155,7 +157,8 @@ def checksum(data: Store | Mixture) -> int:
     """Return what a resumed training tells its data by."""
     crc = 0
     for store in Mixture.of(data).stores:
-        crc = zlib.crc32(store.frames.tobytes(), crc)
+        for _, block in blocks(store.frames):
+            crc = zlib.crc32(np.ascontiguousarray(block).data, crc)
     return crc
 
 
