@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from neurodyn.geometry.launching import start_warp
-from neurodyn.multibody.trace.native import TableLaunch, native_kernel
+from neurodyn.multibody.trace.native import FixedLaunch, TableLaunch, native_kernel
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_ARRAYS,
     FORWARD_ARRAYS,
@@ -32,7 +32,18 @@ from neurodyn.multibody.trace.recurrence import (
 __all__ = ["Gradients", "Inputs", "Program", "Run", "Sizes", "Step"]
 
 _MOST_LAUNCHES = 16
-_HEAD = "typedef {real} real;\n"
+_HEAD = """typedef {real} real;
+typedef {real} number;
+typedef bool mask;
+#undef SELECT
+#undef ANY
+#undef ALL
+#undef NOT
+#define SELECT(condition, a, b) ((condition) ? (a) : (b))
+#define ANY(condition) (condition)
+#define ALL(condition) (condition)
+#define NOT(condition) (!(condition))
+"""
 _NUMBER = "const int {name} = (int)table.data[{index}];\n"
 _ARRAY = "real* {name} = (real*)table.data[{index}]; (void){name};\n"
 
@@ -146,6 +157,17 @@ class Program:
         """Return the states of all steps, shape [worlds, frames * substeps + 1, state]; without gradients."""
         return self._forward(run, state, None)
 
+    def bound(self, run: "Run", state: Tensor) -> tuple[Tensor, Any]:
+        """Return the states of all steps, as `forward` does, and the recorded launch that computes them anew.
+
+        The launch reads and writes the memory of these very tensors, which the caller keeps; all are contiguous.
+        """
+        path = state.new_empty(state.shape[0], run.frames * run.substeps + 1, state.shape[1])
+        tensors = [path, run.control, run.held, run.parameters, run.weights, None, state]
+        device = str(wp.device_from_torch(path.device))
+        launch = FixedLaunch(self._kernel(0, path.dtype), path.shape[0], self._words(run, tensors), device)
+        return path, launch.command
+
     def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
         tape = state.new_empty(state.shape[0], run.frames * run.substeps, self._texts.taped)
@@ -186,8 +208,7 @@ class Program:
         worlds = like.shape[0]
         if not worlds:
             return
-        stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
-        words = [run.frames, run.substeps, stride, *(0 if tensor is None else tensor.data_ptr() for tensor in tensors)]
+        words = self._words(run, tensors)
         if like.device.type != "cpu":
             stream = wp.stream_from_torch(torch.cuda.current_stream(like.device))
             self._recorded(which, like, 0, worlds)(words, stream)
@@ -201,6 +222,11 @@ class Program:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads)
         list(self._pool.map(lambda launch: launch(words), launches))
+
+    def _words(self, run: "Run", tensors: Sequence[Tensor | None]) -> list[int]:
+        """Return the table of a launch."""
+        stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
+        return [run.frames, run.substeps, stride, *(0 if tensor is None else tensor.data_ptr() for tensor in tensors)]
 
     def _recorded(self, which: int, like: Tensor, first: int, last: int) -> TableLaunch:
         """Return the recorded launch of a kernel (0: forward, 1: adjoint) on worlds from `first` to before `last`."""
