@@ -10,6 +10,9 @@ from neurodyn.data.split import chosen_episodes, episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.stored_rows import blocks
 
+SAMPLE = 500_000
+"""Rows that are enough for means and deviations."""
+
 
 def sample_states(store: Store, split: int, most: int, *, following: int = 0) -> np.ndarray:
     """Return the rows of states of a split that are followed by others of their episode, rising, int64.

@@ -49,11 +49,6 @@ def episodes_of(store: Store, split: int) -> np.ndarray:
     return chosen
 
 
-def rows_of(store: Store, split: int) -> np.ndarray:
-    """Return which rows belong to the episodes of a split, shape [N], bool; errors as of `episodes_of`."""
-    return np.repeat(chosen_episodes(store, split), store.lengths + 1)
-
-
 def chosen_episodes(store: Store, split: int) -> np.ndarray:
     """Return which episodes belong to a split, shape [E], bool; errors as of `episodes_of`."""
     chosen = np.zeros(len(store.table), bool)

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
     ordered = starts[order]
     size = max(1, _BLOCK_BYTES // (4 * rows.shape[1]))
     edges = np.searchsorted(ordered, np.arange(0, len(rows) + size, size))
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         if last - first <= _FEW:
             for place in order[first:last]:
                 found[place] = rows[int(starts[place]) : int(starts[place]) + count]

@@ -129,9 +129,9 @@ class FromFile(InMemory):
 class Stream:
     """Windows of the part of a file that is in memory; blocks of it are replaced one by one by others.
 
-    All windows in a row are cut into blocks, which are read in random order, each once before any is read again. As many
-    as fit into memory are there at once, and draws are uniform over their windows. When as many windows were drawn as a
-    block has, the oldest block makes room for the next: on average each window is drawn once while it is there.
+    All windows in a row are cut into blocks, which are read in random order, each once before any is read again. As
+    many as fit into memory are there at once, and draws are uniform over their windows. When as many windows were drawn
+    as a block has, the oldest block makes room for the next: each window is drawn once, on average, while it is there.
     """
 
     def __init__(self, rows: StoredRows, index: WindowIndex, seed: int, memory: int = IN_MEMORY) -> None:

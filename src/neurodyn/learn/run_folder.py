@@ -2,9 +2,9 @@
 """A run directory at the start of a training: how the run is made, and whether it may be begun or gone on with."""
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -26,6 +26,14 @@ S = TypeVar("S", bound=Config)
 
 Data = Store | str | Path | Sequence[Store | str | Path]
 """What a user trains on: a store or a path, or several."""
+
+
+class ReadStore(Protocol):
+    """Opens a path."""
+
+    def __call__(self, path: str | Path, /, *, memory: int) -> Store:
+        """Return the store at a path, with at most so many bytes of its rows in memory."""
+        ...
 
 
 class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=True):
@@ -124,20 +132,22 @@ def train_by_plan(
     return loop.run()
 
 
-def open_mixture(data: Data, shares: Sequence[float] | None, read: Callable[[str | Path], Store]) -> Mixture:
+def open_mixture(data: Data, shares: Sequence[float] | None, read: "ReadStore") -> Mixture:
     """Open what a user gives as data.
 
     Args:
         data: Stores, or paths.
         shares: Share of each in the windows of a batch; None for that of its transitions.
-        read: Opens one path.
+        read: Opens one path, holding at most `memory` bytes of its rows in memory.
 
     Raises:
         InputError: A file is missing or damaged, or the shares do not fit.
         MismatchError: The files are of different robots.
     """
     given = [data] if isinstance(data, Store | str | Path) else list(data)
-    stores = [one if isinstance(one, Store) else read(one) for one in given]
+    files = sum(not isinstance(one, Store) for one in given)
+    memory = IN_MEMORY // max(1, files)
+    stores = [one if isinstance(one, Store) else read(one, memory=memory) for one in given]
     return Mixture.of(stores, shares, ["" if isinstance(one, Store) else str(one) for one in given])
 
 
