@@ -53,5 +53,5 @@ def _even(count: int, most: int) -> np.ndarray:
     """
     if count < 2 * most:
         return np.arange(count)
-    places = (np.arange(most) + generator(0, "even sample").random(most)) / most
-    return np.minimum((places * count).astype(np.int64), count - 1)
+    bounds = np.arange(most + 1) * count // most
+    return bounds[:-1] + (generator(0, "even sample").random(most) * np.diff(bounds)).astype(np.int64)
