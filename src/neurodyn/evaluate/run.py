@@ -4,11 +4,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.config import Config, read_config
+from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, choices
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
@@ -43,6 +45,7 @@ class Question:
     ground: str | None
     stability: bool
     beside: Sequence[str]
+    threads: int | None = None
 
 
 def evaluate(
@@ -56,6 +59,7 @@ def evaluate(
     ground: str | None = None,
     stability: bool = False,
     beside: Sequence[str] = (),
+    threads: int | None = None,
 ) -> Evaluation:
     """Measure the model of a run.
 
@@ -73,6 +77,7 @@ def evaluate(
             its default ground.
         stability: Whether roll-outs of 10,000 frames are made to see what becomes of them.
         beside: Runs of other world models to measure from the same starts.
+        threads: Cores to use beside a simulator; None for all that are available. Results do not depend on it.
 
     Returns:
         What was measured; its `plain()` is what `neurodyn evaluate --json` writes.
@@ -84,7 +89,8 @@ def evaluate(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside)
+    cores = resolve_threads(threads)
+    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores)
     kind = KINDS[kind_of(run)]
     return kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
 
@@ -96,7 +102,7 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
         raise InputError("--beside compares world models; valid: RUN of a world model")
     model = load_simulator(run)
     data = training_log(run) if asked.data is None and model.fingerprint is None else asked.data
-    amounts = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
+    amounts: dict[str, Any] = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
     if data is not None:
         if asked.ground is not None or asked.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
@@ -109,6 +115,7 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
     where = list(scenarios(robot).values()) if asked.ground == ALL else [scenario(robot, asked.ground)]
+    amounts["threads"] = asked.threads
     results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in where]
     result = with_grounds(results) if asked.ground == ALL else results[0]
     if asked.stability:
