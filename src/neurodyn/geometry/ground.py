@@ -2,7 +2,7 @@
 """The shapes around a batch of worlds, ready to be measured against."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -39,6 +39,9 @@ class Ground:
     def __repr__(self) -> str:
         own = f" and those of {len(self.own)} worlds" if self.own else ""
         return f"Ground({len(self.scene.shapes) + len(self.shared)} shapes{own})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_arrays": {}}  # made anew where it is unpickled
 
     def posed(self, pose: Tensor | None) -> "Ground":
         """Return the same shapes at other poses, shape [worlds, 7]; what was compiled is shared."""

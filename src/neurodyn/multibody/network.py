@@ -9,10 +9,10 @@ from neurodyn.multibody.trace import Loop
 # The value of an activation at z, and its slope, in terms of z and the value y.
 _ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "tanh": ("::wp::tanh(z)", "(real)1 - y * y"),
-    "elu": ("z > (real)0 ? z : ::wp::exp(z) - (real)1", "z > (real)0 ? (real)1 : y + (real)1"),
-    "relu": ("z > (real)0 ? z : (real)0", "z > (real)0 ? (real)1 : (real)0"),
+    "elu": ("SELECT(z > (real)0, z, ::wp::exp(z) - (real)1)", "SELECT(z > (real)0, (real)1, y + (real)1)"),
+    "relu": ("SELECT(z > (real)0, z, (real)0)", "SELECT(z > (real)0, (real)1, (real)0)"),
     "softplus": (
-        "z > (real)0 ? z + ::wp::log((real)1 + ::wp::exp(-z)) : ::wp::log((real)1 + ::wp::exp(z))",
+        "SELECT(z > (real)0, z, (real)0) + ::wp::log((real)1 + ::wp::exp(SELECT(z > (real)0, -z, z)))",
         "(real)1 / ((real)1 + ::wp::exp(-z))",
     ),
     "silu": (
@@ -66,8 +66,9 @@ def _forward(widths: tuple[int, ...], value: str) -> str:
         hidden = number < len(layers) - 1
         keep = f"saved[{place} + i] = z; saved[{place + after} + i] = {value};" if hidden else "out[i] = z;"
         lines.append(
-            f"for (int i = 0; i < {after}; ++i) {{ real z = weight[{bias} + i]; const real* row = weight + {weight} + "
-            f"i * {before}; for (int j = 0; j < {before}; ++j) z += row[j] * {source}[j]; {keep} }}"
+            f"for (int i = 0; i < {after}; ++i) {{ real z = (real)weight[{bias} + i]; "
+            f"const number* row = weight + {weight} + i * {before}; "
+            f"for (int j = 0; j < {before}; ++j) z += row[j] * {source}[j]; {keep} }}"
         )
     return "\n".join(lines)
 
@@ -89,7 +90,7 @@ def _adjoint(widths: tuple[int, ...], slope: str) -> str:
         lines.append(
             f"for (int j = 0; j < {before}; ++j) passed[j] = 0;\n"
             f"for (int i = 0; i < {after}; ++i) {{ const real d = delta[i]; weight_adj[{bias} + i] += d; "
-            f"const real* row = weight + {weight} + i * {before}; real* grad = weight_adj + {weight} + i * {before}; "
+            f"const number* row = weight + {weight} + i * {before}; real* grad = weight_adj + {weight} + i * {before}; "
             f"for (int j = 0; j < {before}; ++j) {{ grad[j] += d * {source}[j]; passed[j] += d * row[j]; }} }}\n"
             f"for (int j = 0; j < {before}; ++j) delta[j] = passed[j];"
         )

@@ -66,10 +66,10 @@ class _Writer:
     def forward(self) -> str:
         """Return the text that sweeps."""
         taped = self.kind.adjoint == "taped"
-        lines = [f"real x{i} = 0; real y{i} = 0;" for i in range(self.rows)]
+        lines = [self._touching(), *(f"real x{i} = 0; real y{i} = 0;" for i in range(self.rows))]
         lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
         for point in range(self.points):
-            lines.append(f"if ({self._on(point)}) {{")
+            lines.append(f"if (ANY(touches{point})) {{")
             normal, *tangents = self._rows_of(point)
             lines += [self._row(normal), self._projected(point, [normal], "x")]
             lines += [*map(self._row, tangents), self._projected(point, tangents, "x"), "}"]
@@ -82,18 +82,18 @@ class _Writer:
 
     def taped(self) -> str:
         """Return the text that goes back through the sweeps: x are impulses after a sweep, w before it."""
-        lines = [f"real a{i} = seed[{i}];" for i in range(self.rows)]
+        lines = [self._touching(), *(f"real a{i} = seed[{i}];" for i in range(self.rows))]
         lines += [f"if ({self._any()}) {{", *(f"real x{i} = out[{i}];" for i in range(self.rows))]
         lines.append(f"for (int sweep = {self.kind.count - 1}; sweep >= 0; --sweep) {{")
         lines += [f"real w{i} = 0;" for i in range(self.rows)]
         for point in range(self.points):
             rows = self._rows_of(point)
-            lines.append(f"if (sweep > 0 && {self._on(point)}) {{")
+            lines.append(f"if (sweep > 0) if (ANY(touches{point})) {{")
             lines += [f"const real y{i} = saved[(sweep - 1) * {self.rows} + {i}];" for i in rows]
             lines += [self._projected(point, rows[:1], "w"), self._projected(point, rows[1:], "w"), "}"]
         for point in range(self.points - 1, -1, -1):
             rows = self._rows_of(point)
-            lines.append(f"if ({self._on(point)}) {{")
+            lines.append(f"if (ANY(touches{point})) {{")
             lines += [f"const real y{i} = saved[sweep * {self.rows} + {i}];" for i in rows]
             lines.append(self._factors(point))
             for block in (rows[1:], rows[:1]):
@@ -104,13 +104,14 @@ class _Writer:
 
     def implicit(self) -> str:
         """Return the text that goes back through sweeps at the last iterate: s sums the adjoints of the y."""
-        lines = [f"real a{i} = seed[{i}]; const real x{i} = out[{i}]; real s{i} = 0;" for i in range(self.rows)]
+        lines = [self._touching()]
+        lines += [f"real a{i} = seed[{i}]; const real x{i} = out[{i}]; real s{i} = 0;" for i in range(self.rows)]
         lines += [f"const real y{i} = saved[{i}];" for i in range(self.rows)]
         lines += [self._factors(point) for point in range(self.points)]
         lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]
         for point in range(self.points - 1, -1, -1):
             rows = self._rows_of(point)
-            lines.append(f"if ({self._on(point)}) {{")
+            lines.append(f"if (ANY(touches{point})) {{")
             for block in (rows[1:], rows[:1]):
                 lines += [self._pulled(point, block), *(f"s{i} += g{i};" for i in block)]
             lines.append("}")
@@ -130,11 +131,14 @@ class _Writer:
     def _friction(self, point: int) -> int:
         return self.entries + self.rows + point
 
-    def _on(self, point: int) -> str:
-        return f"in[{self.entries + self.rows + self.points + point}] > (real)0"
+    def _touching(self) -> str:
+        """Return the text that finds which points touch; impulses and adjoints of those that do not are 0."""
+        depth = self.entries + self.rows + self.points
+        return "\n".join(f"const mask touches{p} = in[{depth + p}] > (real)0;" for p in range(self.points))
 
     def _any(self) -> str:
-        return " || ".join(map(self._on, range(self.points))) or "false"
+        touching = " | ".join(f"touches{point}" for point in range(self.points))
+        return f"ANY({touching})" if touching else "false"
 
     def _row(self, i: int) -> str:
         """Return y = c + C x; what was computed last is added last, for the processor waits for it."""
@@ -147,21 +151,24 @@ class _Writer:
             return ""
         normal = self._first_row[point]
         if rows[0] == normal:
-            return f"{x}{normal} = y{normal} > (real)0 ? y{normal} : (real)0;"
+            return f"{x}{normal} = SELECT(touches{point} & (y{normal} > (real)0), y{normal}, (real)0);"
         bound = f"const real bound = in[{self._friction(point)}] * {x}{normal};"
         if len(rows) == 1:
             (i,) = rows
-            clamped = f"const real capped = bound < y{i} ? bound : y{i}; {x}{i} = capped < -bound ? -bound : capped;"
+            clamped = (
+                f"const real capped = SELECT(bound < y{i}, bound, y{i}); "
+                f"{x}{i} = SELECT(capped < -bound, -bound, capped);"
+            )
             return f"{{ {bound} {clamped} }}"
         i, j = rows
         size = f"const real size = ::wp::sqrt(y{i} * y{i} + y{j} * y{j});"
-        share = "const real share = bound < size ? bound / size : (real)1;"
+        share = "const real share = SELECT(bound < size, bound / size, (real)1);"
         return f"{{ {bound} {size} {share} {x}{i} = share * y{i}; {x}{j} = share * y{j}; }}"
 
     def _factors(self, point: int) -> str:
         """Return the derivatives of a point's projections at y: on{n}, share{n} = |t| / |y|, d{i} = y / |y| or 0."""
         normal, *tangents = self._rows_of(point)
-        text = f"const bool on{normal} = y{normal} > (real)0;"
+        text = f"const mask on{normal} = touches{point} & (y{normal} > (real)0);"
         if not tangents:
             return text
         text += (
@@ -170,15 +177,15 @@ class _Writer:
         if len(tangents) == 1:
             (i,) = tangents
             return (
-                f"{text} const bool over{i} = bound{normal} < y{i}; const bool under{i} = y{i} < -bound{normal};"
-                f" const real d{i} = over{i} ? (real)1 : under{i} ? (real)-1 : (real)0;"
+                f"{text} const mask over{i} = bound{normal} < y{i}; const mask under{i} = y{i} < -bound{normal};"
+                f" const real d{i} = SELECT(over{i}, (real)1, SELECT(under{i}, (real)-1, (real)0));"
             )
         i, j = tangents
         return (
             f"{text} const real size{normal} = ::wp::sqrt(y{i} * y{i} + y{j} * y{j});"
-            f" const bool slides{normal} = bound{normal} < size{normal};"
-            f" const real per{normal} = slides{normal} ? (real)1 / size{normal} : (real)0;"
-            f" const real share{normal} = slides{normal} ? bound{normal} * per{normal} : (real)1;"
+            f" const mask slides{normal} = bound{normal} < size{normal};"
+            f" const real per{normal} = SELECT(slides{normal}, (real)1 / size{normal}, (real)0);"
+            f" const real share{normal} = SELECT(slides{normal}, bound{normal} * per{normal}, (real)1);"
             f" const real d{i} = y{i} * per{normal}; const real d{j} = y{j} * per{normal};"
         )
 
@@ -188,9 +195,9 @@ class _Writer:
             return ""
         normal = self._first_row[point]
         if rows[0] == normal:
-            text = f"const real g{normal} = on{normal} ? a{normal} : (real)0; a{normal} = 0;"
+            text = f"const real g{normal} = SELECT(on{normal}, a{normal}, (real)0); a{normal} = 0;"
         else:
-            text = self._tangents_pulled(normal, rows, self._friction(point))
+            text = self._tangents_pulled(point, rows)
         pushed = [
             f"a{j} += in[{self._entry(i, j)}] * g{i};"
             for j in reversed(by_age(rows[0], self.rows))  # those whose adjoints are needed next first
@@ -199,14 +206,19 @@ class _Writer:
         ]
         return "\n".join([text, *pushed])
 
-    def _tangents_pulled(self, normal: int, rows: list[int], friction: int) -> str:
+    def _tangents_pulled(self, point: int, rows: list[int]) -> str:
+        normal, friction = self._first_row[point], self._friction(point)
         if len(rows) == 1:
             (i,) = rows
-            text = f"const real g{i} = over{i} || under{i} ? (real)0 : a{i}; const real along{normal} = d{i} * a{i};"
+            text = (
+                f"const real g{i} = SELECT(over{i} | under{i} | NOT(touches{point}), (real)0, a{i});"
+                f" const real along{normal} = d{i} * a{i};"
+            )
         else:
             i, j = rows
             text = f"const real along{normal} = d{i} * a{i} + d{j} * a{j};" + "".join(
-                f" const real g{k} = share{normal} * (a{k} - along{normal} * d{k});" for k in rows
+                f" const real g{k} = SELECT(touches{point}, share{normal} * (a{k} - along{normal} * d{k}), (real)0);"
+                for k in rows
             )
         cleared = " ".join(f"a{i} = 0;" for i in rows)
         return (

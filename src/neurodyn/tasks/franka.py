@@ -66,11 +66,20 @@ class FrankaReach(Task):
 
 
 class FrankaTorque(FrankaReach):
-    """Reaching by joint torques."""
+    """Reaching by joint torques.
+
+    The joints have next to no friction (3 mN m s/rad), so that a policy has to damp them itself and sees their
+    velocities, which NeRD's does not.
+    """
 
     name = "franka-torque"
+    observations = (*FrankaReach.observations, *(f"{joint}_velocity" for joint in _JOINTS))
     action_scale = TORQUE
     action_meaning = "joint torque [N m]"
+
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return the joints, the end effector, the target, and the velocities of the joints [rad/s]."""
+        return torch.cat([super().observe(quantities, memory), quantities["joint_velocity"]], dim=-1)
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint torques."""

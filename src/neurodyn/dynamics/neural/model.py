@@ -14,7 +14,8 @@ from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
-from neurodyn.dynamics.neural.encoding import GRAVITY, BasePrediction, Encoding
+from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
+from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.geometry.array_shapes import WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor

@@ -15,10 +15,20 @@ from neurodyn.multibody.trace.expression import Expression, Graph, Scalar
 class Loop:
     """A native loop.
 
-    In the texts `real` is the working precision, `in` and `out` are arrays of the loop's inputs and outputs, and
-    `saved` an array that the forward text may fill for the adjoint. The adjoint text sees all of these, `seed`
-    (adjoints of the outputs) and `adj` (adjoints of the inputs, zero at first, to be added to). Weights are read
-    from the array `weight` and their gradients added to `weight_adj`.
+    In the texts `in` and `out` are arrays of the loop's inputs and outputs, and `saved` an array that the forward text
+    may fill for the adjoint. The adjoint text sees all of these, `seed` (adjoints of the outputs) and `adj` (adjoints
+    of the inputs, zero at first, to be added to). Weights are read from the array `weight` and their gradients added to
+    `weight_adj`.
+
+    A `real` is a number of the working precision, or one for each of several worlds in the lanes of a vector, and a
+    `mask` what a comparison of two gives. So the texts branch on values in these forms alone:
+
+    * `SELECT(mask, a, b)` is a where the mask holds, else b; both are computed.
+    * `if (ANY(mask))`, `if (ALL(mask))`: whether it holds in any, or in all, of the lanes. What such a block assigns
+      must be right in lanes in which the mask does not hold.
+    * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
+
+    A `number` is one number of the working precision in either case: weights are numbers, all else is `real`.
 
     Attributes:
         name: What it is, for messages.

@@ -32,7 +32,18 @@ from neurodyn.multibody.trace.recurrence import (
 __all__ = ["Gradients", "Inputs", "Program", "Run", "Sizes", "Step"]
 
 _MOST_LAUNCHES = 16
-_HEAD = "typedef {real} real;\n"
+_HEAD = """typedef {real} real;
+typedef {real} number;
+typedef bool mask;
+#undef SELECT
+#undef ANY
+#undef ALL
+#undef NOT
+#define SELECT(condition, a, b) ((condition) ? (a) : (b))
+#define ANY(condition) (condition)
+#define ALL(condition) (condition)
+#define NOT(condition) (!(condition))
+"""
 _NUMBER = "const int {name} = (int)table.data[{index}];\n"
 _ARRAY = "real* {name} = (real*)table.data[{index}]; (void){name};\n"
 

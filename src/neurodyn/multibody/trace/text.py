@@ -80,11 +80,11 @@ def _operation(kind: str, names: list[str]) -> str:
     if kind == "neg":
         return f"-{names[0]}"
     if kind == "min":
-        return f"{names[1]} < {names[0]} ? {names[1]} : {names[0]}"
+        return f"SELECT({names[1]} < {names[0]}, {names[1]}, {names[0]})"
     if kind == "max":
-        return f"{names[0]} < {names[1]} ? {names[1]} : {names[0]}"
+        return f"SELECT({names[0]} < {names[1]}, {names[1]}, {names[0]})"
     if kind == "less":
-        return f"{names[0]} < {names[1]} ? {names[2]} : {names[3]}"
+        return f"SELECT({names[0]} < {names[1]}, {names[2]}, {names[3]})"
     if kind not in _CALLS:
         raise ValueError(f"no text for the operation {kind!r}")
     return f"::wp::{kind}({', '.join(names)})"
@@ -111,5 +111,5 @@ def _reverse(index: int, loop: Loop, of: int, names: list[str]) -> str:
 def _weights(loop: Loop, reverse: bool) -> str:
     if not loop.weights:
         return ""
-    text = f"const real* weight = weights + {loop.first_weight};"
+    text = f"const number* weight = weights + {loop.first_weight};"
     return f"{text} real* weight_adj = weights_adj + {loop.first_weight};" if reverse else text
