@@ -41,6 +41,11 @@ def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[...
     return getattr(torch.ops.neurodyn, name).default
 
 
+def takes_operator(tensor: Tensor) -> bool:
+    """Return whether a call is worth an operator: not where it runs at once on a CPU, where it would cost time."""
+    return tensor.device.type != "cpu" or torch.compiler.is_compiling()
+
+
 class Held:
     """Something that operators take by number.
 

@@ -93,13 +93,12 @@ class HybridDynamics(LearnedDynamics):
         self.weights = nn.Parameter(first_weights(config, seed))
         self._threads = threads
         self._engines: dict[GroundMode, Engine] = {}
-        self.register_buffer(
-            "_base_com", torch.tensor(mechanism.links[0].com, dtype=torch.float64), persistent=False
-        )
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
         self._engine("plane")  # what a user named wrongly is refused now
+        com = torch.tensor(mechanism.links[0].com, dtype=torch.float64)
+        self.register_buffer("_base_com", com, persistent=False)
         self._ground = HeldGround(mechanism) if config.contact else None
 
     @property

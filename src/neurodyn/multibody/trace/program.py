@@ -17,8 +17,9 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.geometry.launching import start_warp
+from neurodyn.geometry.launching import Held, start_warp, takes_operator
 from neurodyn.multibody.trace.native import TableLaunch, native_kernel
+from neurodyn.multibody.trace.operators import rollout_operator
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_ARRAYS,
     FORWARD_ARRAYS,
@@ -71,7 +72,7 @@ class Gradients:
     weights: Tensor
 
 
-class Program:
+class Program(Held):
     """A traced recurrence, compiled when it first runs."""
 
     def __init__(self, sizes: Sizes, step: Step, threads: int = 1) -> None:
@@ -83,6 +84,7 @@ class Program:
             threads: CPU threads among which worlds are split.
         """
         start_warp()
+        super().__init__()
         self.sizes = sizes
         self.threads = threads
         self._texts = recurrence_texts(sizes, step)
@@ -129,6 +131,10 @@ class Program:
         run = self.run(
             x, frames=frames, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
         )
+        if takes_operator(x) and not torch.is_grad_enabled():
+            return rollout_operator(
+                x, run.control, run.held, run.parameters, run.weights, self.handle, frames, substeps
+            )
         return _Rollout.apply(self, frames, substeps, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
 
     def run(
