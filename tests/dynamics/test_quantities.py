@@ -55,7 +55,9 @@ def test_the_origins_velocity_is_the_derivative_of_its_place():
 
 def test_gravity_is_seen_from_the_base():
     state = states()
-    found = state_quantities(FREE, state, owner="a rock", down=gravity_direction(torch.tensor([0.0, 0.0, -9.81])))["projected_gravity"]
+    found = state_quantities(FREE, state, owner="a rock", down=gravity_direction(torch.tensor([0.0, 0.0, -9.81])))[
+        "projected_gravity"
+    ]
     matrix = rotation.matrix(state.q[:, 3:7])
     torch.testing.assert_close(found, -matrix[:, 2])
     assert gravity_direction(torch.zeros(3)) is None

@@ -68,7 +68,9 @@ def _cores_of(folder: Path) -> float | None:
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
         else:
-            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8") for name in ("quota", "period"))
+            quota, period = (
+                (folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8") for name in ("quota", "period")
+            )
         return int(quota) / int(period) if quota.strip() != "max" and int(quota) > 0 else None
     except (OSError, ValueError):
         return None

@@ -39,9 +39,7 @@ def triple(table: wp.array2d[Any], row: int, first: int):
 
 
 @wp.kernel(enable_backward=False, module="unique")
-def base_view_kernel(
-    q: wp.array2d[Any], qd: wp.array2d[Any], down: wp.array2d[Any], unit: int, out: wp.array2d[Any]
-):
+def base_view_kernel(q: wp.array2d[Any], qd: wp.array2d[Any], down: wp.array2d[Any], unit: int, out: wp.array2d[Any]):
     """Write the view of the base of one world."""
     world = wp.tid()
     turn = wp.vector(q[world, 3], q[world, 4], q[world, 5], q[world, 6])

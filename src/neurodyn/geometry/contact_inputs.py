@@ -51,10 +51,12 @@ class Contacts(Held):
         super().__init__()
         self.proximity = ProximityQuery(layout)
         self.width = FEATURES * len(layout.contact_points)
-        self._sight = Sight([
-            (contact_point.radius, margin, dt)
-            for contact_point, margin in zip(layout.contact_points, margins, strict=True)
-        ])
+        self._sight = Sight(
+            [
+                (contact_point.radius, margin, dt)
+                for contact_point, margin in zip(layout.contact_points, margins, strict=True)
+            ]
+        )
         self._launches = Launches()
 
     def __call__(self, ground: Ground, q: Tensor, qd: Tensor, out: Tensor | None = None) -> Tensor:

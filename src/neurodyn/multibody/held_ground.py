@@ -67,7 +67,6 @@ class HeldGround:
         pieces = torch.cat([readings.point, readings.normal], dim=-1)
         return torch.where(readings.valid[..., None], pieces, away).flatten(1)
 
-
     def _pieces_of_plane(self, ground: Ground, q: Tensor, pieces: int) -> Tensor:
         """Return a plane as so many pieces; the one that was asked for last is kept, as a robot stays on its ground."""
         if ground.pose is not None and ground.pose.is_inference():  # which does not say whether it was written to

@@ -89,9 +89,7 @@ class StateRenewal(Renewal):
 class WarmStartPool(Renewal):
     """Renewal in models of logs, from starts that are warmed up many at a time, each used once."""
 
-    def __init__(
-        self, model: MeasuredDynamics, starts: Starts, worlds: int = 1, *, count: int | None = None
-    ) -> None:
+    def __init__(self, model: MeasuredDynamics, starts: Starts, worlds: int = 1, *, count: int | None = None) -> None:
         """Prepare to start worlds of a model anew.
 
         Args:

@@ -41,9 +41,7 @@ class PlausibleBounds:
     qd: tuple[Interval, ...]
     channels: tuple[Interval, ...] = ()
 
-    def outside(
-        self, q: Tensor, qd: Tensor, channels: Tensor | None = None, others: Tensor | None = None
-    ) -> Tensor:
+    def outside(self, q: Tensor, qd: Tensor, channels: Tensor | None = None, others: Tensor | None = None) -> Tensor:
         """Return which states are implausible or not finite.
 
         Args:

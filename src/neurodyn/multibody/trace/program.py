@@ -233,6 +233,10 @@ class Program(Held):
             self._launches[key] = launch
         return launch
 
+    def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
+        """Return forward and adjoint as a GPU runs them, in a precision."""
+        return self._kernel(0, dtype), self._kernel(1, dtype)
+
     def _kernel(self, which: int, dtype: torch.dtype) -> Any:
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"a program runs in float32 or float64, not in {dtype}")
