@@ -85,6 +85,21 @@ class Contacts(Held):
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
         proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight, features=vectors)
 
+    def bound(self, ground: Ground, q: Tensor, qd: Tensor, pose: Tensor, features: Tensor) -> tuple[Any, Any]:
+        """Return a recorded launch that writes features anew from the same memory, and what it must keep.
+
+        Args:
+            ground: The shapes around the robots.
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+            pose: Pose of the ground, shape [worlds or 1, 7].
+            features: Where they go, shape [worlds, width].
+        """
+        proximity = self.proximity
+        vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
+        sight = self._sight.array(q)
+        return proximity.bound(ground, proximity.free_base, q, qd, pose, sight=sight, features=vectors)
+
     def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients by positions and velocities from those by the features."""
         by_point = torch.zeros_like(readings.normal)

@@ -11,12 +11,12 @@ import warp as wp
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.joint_kinds import places
+from neurodyn.core.scene import Scene
 from neurodyn.geometry.heights import block_ranges
 from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
+from neurodyn.geometry.launching import Held
 from neurodyn.geometry.meshes import pseudo_normals
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.core.scene import Scene
-from neurodyn.geometry.launching import Held
 from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.geometry.surfaces import BLOCK
 

@@ -9,7 +9,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
@@ -107,15 +107,27 @@ def warp_device(device: torch.device) -> str:
 
 
 def warp_stream(device: torch.device) -> Any:
-    """Return the stream of Warp's that is torch's present one, None on a CPU: what is launched there keeps its turn."""
-    return wp.stream_from_torch(torch.cuda.current_stream(device)) if device.type == "cuda" else None
-
-
-def after_warp(device: torch.device) -> AbstractContextManager[Any]:
-    """Let torch work on Warp's stream in a context, between kernels that others (Newton) launch there."""
+    """Return torch's present stream as Warp knows it, None on a CPU: kernels that are launched there keep their turn."""
     if device.type != "cuda":
-        return nullcontext()
-    return torch.cuda.stream(wp.stream_to_torch(str(device)))
+        return None
+    stream, own = torch.cuda.current_stream(device), wp.device_from_torch(device).stream
+    return own if own.cuda_stream == stream.cuda_stream else wp.stream_from_torch(stream)
+
+
+@contextmanager
+def on_warp_stream(device: torch.device) -> Iterator[None]:
+    """Let torch work on Warp's stream in a context, where others (Newton) launch kernels between torch's own.
+
+    It waits for what torch has launched before, and what torch launches afterwards waits for it.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    before, stream = torch.cuda.current_stream(device), wp.stream_to_torch(str(wp.device_from_torch(device)))
+    stream.wait_stream(before)
+    with torch.cuda.stream(stream):
+        yield
+    before.wait_stream(stream)
 
 
 class Launch:
@@ -144,6 +156,41 @@ class Launch:
         for index, (tensor, kind) in zip(self._changing, tensors, strict=True):
             self._command.set_param_at_index_from_ctype(index, wp.from_torch(tensor, kind, False, None, True))
         self._command.launch(warp_stream(self._device))
+
+
+class Chain:
+    """Recorded launches that run one after another on arrays that stay where they are.
+
+    On a CPU they are replayed as one graph, which costs less than a single launch from Python. While a graph is being
+    captured they join it.
+    """
+
+    def __init__(self, commands: list[Any], device: torch.device, keep: Any = None) -> None:
+        """Take launches.
+
+        Args:
+            commands: What `wp.launch(..., record_cmd=True)` returned.
+            device: Torch device.
+            keep: What must live as long as the launches, which know tensors by their addresses only.
+        """
+        self._commands, self._keep = commands, keep
+        self._torch_device, self._device = device, wp.device_from_torch(device)
+        self._graph: Any = None
+
+    def __call__(self) -> None:
+        """Run the launches, on CUDA in torch's present stream."""
+        if self._device.is_cpu and not self._device.is_capturing:
+            if self._graph is None:
+                with wp.ScopedCapture(self._device) as capture:
+                    self._launch(None)
+                self._graph = capture.graph
+            wp.capture_launch(self._graph)
+        else:
+            self._launch(warp_stream(self._torch_device))
+
+    def _launch(self, stream: Any) -> None:
+        for command in self._commands:
+            command.launch(stream)
 
 
 class Launches:

@@ -54,7 +54,7 @@ class Sight(Held):
         key = (like.device, like.dtype)
         if key not in self._arrays:
             vec3 = PRECISIONS[like.dtype].vec3
-            self._arrays[key] = wp.array(self._own, dtype=vec3, device=warp_device(like.device))
+            self._arrays[key] = wp.array(list(self._own), dtype=vec3, device=warp_device(like.device))
         return self._arrays[key]
 
 
@@ -164,6 +164,34 @@ class ProximityQuery(Held):
         seen = [] if features is None else [features]
         number = -1 if sight is None else sight.handle
         _MEASURE(q, qd, pose, self.handle, ground.compiled.handle, base_frame, list(readings or ()), number, seen)
+
+    def bound(
+        self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, pose: Tensor, *, sight: Any, features: Tensor
+    ) -> tuple[Any, Any]:
+        """Return a recorded launch that writes contact features anew from the same memory, and what it must keep.
+
+        Args:
+            ground: The shapes around the robots.
+            base_frame: Whether results are in the axes of the base, which floats.
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+            pose: Pose of the ground, shape [worlds or 1, 7].
+            sight: As of `run`.
+            features: Where the features go, as of `run`.
+        """
+        kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
+        shapes, group = ground.compiled.arrays(device, q.dtype), self._group(q)
+        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)
+        none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
+        given = [wp.from_torch(*x, requires_grad=False) for x in ((q, None), (qd, None), (pose, kinds.transform))]
+        command = wp.launch(
+            proximity_kernel, (q.shape[0], len(self.layout.contact_points) // group), device=device, record_cmd=True,
+            inputs=[
+                *given, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays, *none, sight,
+                wp.from_torch(features, kinds.vec3, requires_grad=False),
+            ],
+        )  # fmt: skip
+        return command, (shapes, sight)
 
     def pull_back(
         self, base_frame: bool, q: Tensor, qd: Tensor, readings: Readings, gradients: Sequence[Tensor]

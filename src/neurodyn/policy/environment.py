@@ -17,14 +17,14 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
-from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.ground import Ground
 from neurodyn.policy.compatibility import require_fit
-from neurodyn.policy.frame_end import FrameEnd, episode_bounds, judge
+from neurodyn.policy.frame_end import episode_bounds, judge
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.policy.starts import Starts
 from neurodyn.tasks import Memory, Task

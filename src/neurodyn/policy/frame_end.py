@@ -2,7 +2,8 @@
 """What a frame earns, and whether an episode ends with it: one rule for every loop in which a policy acts.
 
 A policy earns what it finds, and it finds the states in which a simulator or a model has broken down. So an episode
-whose state is implausible ends there as a failure, and that frame earns nothing.
+whose state is implausible ends there as a failure, and that frame earns nothing, or what the task says where ending
+early would pay (`Task.implausible_reward`).
 """
 
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
     if step.termination is not None:
         failed = failed | (step.termination > LIKELY)
     parts = parts.masked_fill(implausible, 0.0)
-    return FrameEnd(reward.masked_fill(implausible, 0.0), tuple(terms), parts, failed, implausible)
+    return FrameEnd(reward.masked_fill(implausible, task.implausible_reward), tuple(terms), parts, failed, implausible)
 
 
 def _widened(ranges: tuple[Interval, ...]) -> tuple[Interval, ...]:

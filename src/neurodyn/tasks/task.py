@@ -72,6 +72,8 @@ class Task(ABC):
         penalty_scale: Reward that a world model's uncertainty of 1 costs in a frame, at lambda = 1.
         foresight: Frames from which `hindsight` infers a command.
         limit: Size beyond which components of an action are cut off.
+        implausible_reward: Reward of a frame that ends an episode because its state is implausible. Where rewards are
+            costs, it is what an episode can lose at most: otherwise to break the simulator is the best policy.
         noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
     """
 
@@ -88,6 +90,7 @@ class Task(ABC):
     penalty_scale: float = 1.0
     foresight: int = 1
     limit: float = 1.0
+    implausible_reward: float = 0.0
     noise: tuple[float, ...] = ()
 
     def declaration(self) -> Robot:

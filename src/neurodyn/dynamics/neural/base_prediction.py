@@ -9,7 +9,7 @@ and friction (`multibody.contact_motion`), so that the network learns what the s
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -48,6 +48,21 @@ class BaseMotion(ABC):
                 along -z and free space.
         """
 
+    @property
+    def bindable(self) -> bool:
+        """Whether there is a recorded launch that computes it between fixed buffers (`bound`)."""
+        return False
+
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
+        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        """
+        raise NotImplementedError(f"{type(self).__name__} is not bindable")
+
 
 class FreeBase(BaseMotion):
     """Motion that nothing touches."""
@@ -63,6 +78,15 @@ class FreeBase(BaseMotion):
     ) -> tuple[Positions, Velocities]:
         """Return positions and velocities one frame later."""
         return self._motion(q, qd, torque, GRAVITY * down(q, environment))
+
+    @property
+    def bindable(self) -> bool:
+        """Whether there is a recorded launch."""
+        return True
+
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
+        """Return the states one frame later, and the recorded launch."""
+        return self._motion.bound(state, torque, gravity)
 
 
 class ContactBase(BaseMotion):

@@ -28,7 +28,7 @@ network predicts dqd and r. kappa is fitted per coordinate by least squares; for
 n substeps it is (n + 1) / (2 n).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -175,6 +175,26 @@ class Encoding(nn.Module):
         self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
 
     @property
+    def angles(self) -> list[int]:
+        """Position coordinates that enter the inputs by sine and cosine."""
+        return self._angles
+
+    @property
+    def plain(self) -> list[int]:
+        """Position coordinates that enter the inputs as they are."""
+        return self._plain
+
+    @property
+    def pairs(self) -> list[list[int]]:
+        """First and second velocity coordinates of the products in the inputs."""
+        return self._pairs.tolist()
+
+    @property
+    def starts_ahead(self) -> bool:
+        """Whether predictions start from another state than the present one."""
+        return self._base is not None
+
+    @property
     def inputs(self) -> int:
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
@@ -197,6 +217,19 @@ class Encoding(nn.Module):
             return prediction
         seen = self.coordinates.view(prediction.q, prediction.qd, down(q, environment))
         return BasePrediction(prediction.q, prediction.qd, prediction.gained, seen)
+
+    def bound_base(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, list[Any]]:
+        """Return where predictions start from, and the recorded launches that compute it anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        """
+        if self._base is None:
+            return state, []
+        start, command = self._base.bound(state, torque, gravity)
+        return start, [command]
 
     def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].

@@ -43,7 +43,7 @@ def neural_frame(model: NeuralDynamics) -> Frame:
     if compiled:
         raise InputError(
             f"model of {model.spec.robot!r}: its {' and '.join(compiled)} are compiled code, which ONNX cannot hold; "
-            "valid: models without them (a bolted robot without ground, without a base), world models, policies"
+            "valid: models without them (a bolted robot without ground, trained without `base`), world models, policies"
         )
     module = NeuralFrame(model)
     names = module.predictor.memory_names

@@ -9,6 +9,7 @@ exchanging an array of Warp's, and small programs are launched often.
 
 from typing import Any
 
+import numpy as np
 import warp as wp
 
 
@@ -50,3 +51,30 @@ class TableLaunch:
         if not self._on_cpu:
             wp.copy(self._table, self._host, stream=stream)
         self._command.launch(stream)
+
+
+class FixedLaunch:
+    """A launch of such a kernel on arrays that stay where they are: it can be captured in a graph.
+
+    Attributes:
+        command: The recorded launch.
+    """
+
+    def __init__(self, kernel: Any, threads: int, words: list[int], device: str) -> None:
+        """Record a launch without running it.
+
+        Args:
+            kernel: What `native_kernel` returned.
+            threads: Number of threads.
+            words: The table.
+            device: Warp device.
+        """
+        self._words = words
+        self._table = wp.array(np.array(words, dtype=np.uint64), dtype=wp.uint64, device=device)
+        self.command: Any = wp.launch(kernel, threads, inputs=[0, self._table], device=device, record_cmd=True)
+
+    def update(self, words: list[int]) -> None:
+        """Exchange words, where they are others; graphs that hold the launch follow."""
+        if words != self._words:
+            self._words = words
+            self._table.assign(np.array(words, dtype=np.uint64))

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from neurodyn.geometry.launching import Held, start_warp, takes_operator
-from neurodyn.multibody.trace.native import TableLaunch, native_kernel
+from neurodyn.multibody.trace.native import FixedLaunch, TableLaunch, native_kernel
 from neurodyn.multibody.trace.operators import rollout_operator
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_ARRAYS,
@@ -163,6 +163,17 @@ class Program(Held):
         """Return the states of all steps, shape [worlds, frames * substeps + 1, state]; without gradients."""
         return self._forward(run, state, None)
 
+    def bound(self, run: "Run", state: Tensor) -> tuple[Tensor, Any]:
+        """Return the states of all steps, as `forward` does, and the recorded launch that computes them anew.
+
+        The launch reads and writes the memory of these very tensors, which the caller keeps; all are contiguous.
+        """
+        path = state.new_empty(state.shape[0], run.frames * run.substeps + 1, state.shape[1])
+        tensors = [path, run.control, run.held, run.parameters, run.weights, None, state]
+        device = str(wp.device_from_torch(path.device))
+        launch = FixedLaunch(self._kernel(0, path.dtype), path.shape[0], self._words(run, tensors), device)
+        return path, launch.command
+
     def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
         tape = state.new_empty(state.shape[0], run.frames * run.substeps, self._texts.taped)
@@ -203,8 +214,7 @@ class Program(Held):
         worlds = like.shape[0]
         if not worlds:
             return
-        stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
-        words = [run.frames, run.substeps, stride, *(0 if tensor is None else tensor.data_ptr() for tensor in tensors)]
+        words = self._words(run, tensors)
         if like.device.type != "cpu":
             stream = wp.stream_from_torch(torch.cuda.current_stream(like.device))
             self._recorded(which, like, 0, worlds)(words, stream)
@@ -218,6 +228,11 @@ class Program(Held):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads)
         list(self._pool.map(lambda launch: launch(words), launches))
+
+    def _words(self, run: "Run", tensors: Sequence[Tensor | None]) -> list[int]:
+        """Return the table of a launch."""
+        stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
+        return [run.frames, run.substeps, stride, *(0 if tensor is None else tensor.data_ptr() for tensor in tensors)]
 
     def _recorded(self, which: int, like: Tensor, first: int, last: int) -> TableLaunch:
         """Return the recorded launch of a kernel (0: forward, 1: adjoint) on worlds from `first` to before `last`."""
