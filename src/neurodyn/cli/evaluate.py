@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.machine import Threads
+
 
 def evaluate(
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
@@ -19,6 +21,7 @@ def evaluate(
     ground: str | None = None,
     stability: bool = False,
     beside: tuple[str, ...] = (),
+    threads: Threads = None,
     json: Path | None = None,
     report: Path | None = None,
 ) -> None:
@@ -39,6 +42,7 @@ def evaluate(
             grounds; by default the one that the robot declares.
         stability: Also roll out 64 worlds for 10,000 frames, and count what stays finite and above ground.
         beside: Runs of other world models (one trained on single frames, say), measured from the same starts.
+        threads: Cores to use; by default all. Results do not depend on it.
         json: File for the result as JSON.
         report: File for the report page; by default report.html in the run directory, or report-FLAGS.html where flags
             change what is measured.
@@ -54,7 +58,7 @@ def evaluate(
         "ground": ground, "stability": stability or None, "beside": beside or None,
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value is not None}
-    result = measure(run, **given)
+    result = measure(run, **given, threads=threads)
     print_evaluation(result)
     if json is not None:
         write_json(json, result.plain())

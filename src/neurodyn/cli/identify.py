@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.machine import Threads
+
 
 def identify(
     robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
@@ -23,6 +25,7 @@ def identify(
     settings: str | None = None,
     beside: tuple[str, ...] = (),
     json: Path | None = None,
+    threads: Threads = None,
     resume: bool = False,
 ) -> None:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from a dataset.
@@ -44,6 +47,7 @@ def identify(
         settings: Settings file; by default identify.yaml beside the robot's declaration, or the general settings.
         beside: Runs of other models that are measured on the same held-out windows.
         json: File for the result as JSON.
+        threads: Cores to use; by default those of the settings, which are all. Results do not depend on it.
         resume: Go on with a run that was killed.
     """
     from neurodyn.cli.console import TrainingBar
@@ -56,7 +60,7 @@ def identify(
     with TrainingBar(f"identifying {robot}") as bar:
         found = identify_robot(
             robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
-            starts=starts, horizon=horizon, start=start, beside=beside, resume=resume, progress=bar,
+            starts=starts, horizon=horizon, start=start, beside=beside, threads=threads, resume=resume, progress=bar,
         )  # fmt: skip
     result = found.figures
     write_identification(out, result, found.sample)

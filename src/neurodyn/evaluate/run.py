@@ -9,6 +9,7 @@ import msgspec
 
 from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.config import Config, read_config
+from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, choices
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
@@ -43,6 +44,7 @@ class Question:
     ground: str | None
     stability: bool
     beside: Sequence[str]
+    threads: int | None = None
 
 
 def evaluate(
@@ -56,6 +58,7 @@ def evaluate(
     ground: str | None = None,
     stability: bool = False,
     beside: Sequence[str] = (),
+    threads: int | None = None,
 ) -> Evaluation:
     """Measure the model of a run.
 
@@ -73,6 +76,7 @@ def evaluate(
             its default ground.
         stability: Whether roll-outs of 10,000 frames are made to see what becomes of them.
         beside: Runs of other world models to measure from the same starts.
+        threads: Cores to use beside a simulator; None for all that are available. Results do not depend on it.
 
     Returns:
         What was measured; its `plain()` is what `neurodyn evaluate --json` writes.
@@ -84,7 +88,9 @@ def evaluate(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside)
+    asked = Question(
+        str(run), horizon, rollouts, seed, data, split, ground, stability, beside, resolve_threads(threads)
+    )
     kind = KINDS[kind_of(run)]
     return kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
 
@@ -109,7 +115,9 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
     where = list(scenarios(robot).values()) if asked.ground == ALL else [scenario(robot, asked.ground)]
-    results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in where]
+    results = [
+        beside_simulator(model, robot, where=w, driven=w is where[0], threads=asked.threads, **amounts) for w in where
+    ]
     result = with_grounds(results) if asked.ground == ALL else results[0]
     if asked.stability:
         result = msgspec.structs.replace(result, stability=stability(model, robot, where=where[0], seed=asked.seed))

@@ -102,6 +102,17 @@ class HybridDynamics(LearnedDynamics):
         self._ground = HeldGround(mechanism) if config.contact else None
 
     @property
+    def threads(self) -> int:
+        """CPU threads among which worlds are split; no result depends on it."""
+        return self._threads
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        if threads != self._threads:
+            self._threads = threads
+            self._engines.clear()
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of all quantities, those that follow from the state in the order of their computation."""
         return self._engine("plane").names
