@@ -75,12 +75,12 @@ def test_a_neural_step_in_another_environment() -> None:
     _require(count_launches(lambda: dynamics.step_(carry, state, torque)), 50)
 
 
-def test_a_reset_of_some_worlds() -> None:
-    for name in ("cartpole", "ant"):
-        dynamics = _model(name)
-        state, mask = _state(dynamics), torch.zeros(WORLDS, dtype=torch.bool, device=META)
-        carry = dynamics.begin(state)
-        assert not count_launches(lambda: dynamics.reset(carry, state, mask)).copies
+@pytest.mark.parametrize("name", ["cartpole", "ant"])
+def test_a_reset_of_some_worlds(name: str) -> None:
+    dynamics = _model(name)
+    state, mask = _state(dynamics), torch.zeros(WORLDS, dtype=torch.bool, device=META)
+    carry = dynamics.begin(state)
+    assert not count_launches(lambda: dynamics.reset(carry, state, mask)).copies
 
 
 def _hybrid(contact: str | None, *shapes: Plane | Box) -> HybridDynamics:

@@ -59,7 +59,7 @@ def test_products_off_the_cpu_are_no_matrix_products() -> None:
     class Names(TorchDispatchMode):
         seen: set[str] = set()
 
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             self.seen.add(function.overloadpacket.__name__)
             return function(*args, **(kwargs or {}))
 

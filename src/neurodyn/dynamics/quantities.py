@@ -126,7 +126,7 @@ def state_quantities(
         step: The prediction that ended in this state, for contacts.
         torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
         com: Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin.
-        down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; of a floating base alone.
+        down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; None for no gravity.
         more: Further quantities.
         contact_names: Bodies of the columns of "contact", where the spec names none.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""A floating base: what is seen in its axes, and how it moves by a change that is expressed in them.
 
-With $R$ the rotation of the base and $c$ its centre of mass in its own axes, whose velocity $v$ is that of a free joint:
+With $R$ the rotation of the base and $c$ its centre of mass in its own axes, of which a free joint's velocity $v$ is:
 
 $$R^T v, \quad R^T w, \quad R^T g$$
 

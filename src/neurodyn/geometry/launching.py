@@ -107,7 +107,7 @@ def warp_device(device: torch.device) -> str:
 
 
 def warp_stream(device: torch.device) -> Any:
-    """Return torch's present stream as Warp knows it, None on a CPU: kernels that are launched there keep their turn."""
+    """Return torch's present stream as Warp knows it, None on a CPU: kernels launched there keep their turn."""
     if device.type != "cuda":
         return None
     stream, own = torch.cuda.current_stream(device), wp.device_from_torch(device).stream

@@ -20,9 +20,9 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Environment
+from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.base_frame import BaseView
 from neurodyn.geometry.constants import constant
-from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 
 if TYPE_CHECKING:
     from neurodyn.geometry.ground import Ground

@@ -3,7 +3,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from neurodyn.nets.ensemble import Hidden
