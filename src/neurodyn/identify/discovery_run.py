@@ -37,6 +37,7 @@ def discover_run(
     candidates: Blueprint | None = None,
     progress: Report | None = None,
     data: str = "",
+    device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -53,6 +54,7 @@ def discover_run(
         candidates: Networks to choose among; None for one on the torque of each joint.
         progress: Shown every point on the path.
         data: Origin of the log, for the record.
+        device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
         threads: CPU threads; None for one for each available core. Results do not depend on it.
         resume: Whether to continue a stopped discovery of the same run.
         callbacks: Called as all candidates are trained together.
@@ -71,6 +73,7 @@ def discover_run(
     going_on = check_run(out, record, resume)
     dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
     dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
+    dynamics.compute_device = device
     known, seen = dynamics.training_range, training_range(store)
     dynamics.training_range = seen if known is None else known.joined(seen)
     frames = settings.horizon

@@ -88,6 +88,7 @@ class Problem:
         parameters: Free parameters as the user names them; see `core.parameter.select_parameters`.
         blueprint: Networks of the second stage; None for none.
         beside: Runs that are measured on the same windows.
+        device: Torch device on which roll-outs are computed.
     """
 
     robot: Robot
@@ -97,6 +98,7 @@ class Problem:
     parameters: Sequence[str]
     blueprint: Blueprint | None = None
     beside: Sequence[str] = ()
+    device: str = "cpu"
 
 
 def identify(
@@ -159,6 +161,7 @@ class _Identification:
             declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
         )  # fmt: skip
         model.training_range = training_range(self.problem.store)
+        model.compute_device = self.problem.device
         return model
 
     def run(self, resume: bool) -> Identification:

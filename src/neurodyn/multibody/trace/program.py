@@ -17,9 +17,10 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.geometry.launching import start_warp, warp_device
+from neurodyn.geometry.launching import Held, start_warp, takes_operator, warp_device
 from neurodyn.multibody.trace.memory import tape_memory
 from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, native_kernel, recorded_launch
+from neurodyn.multibody.trace.operators import rollout_operator
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_PLAIN,
     ADJOINT_ROWS,
@@ -93,7 +94,7 @@ class Gradients:
     weights: Tensor
 
 
-class Program:
+class Program(Held):
     """A traced recurrence, compiled when it first runs."""
 
     def __init__(self, sizes: Sizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
@@ -106,6 +107,7 @@ class Program:
             lanes: Worlds in a vector; None for as many as the processor's have room for, and one for few worlds.
         """
         start_warp()
+        super().__init__()
         self.sizes = sizes
         self.threads = threads
         self._lanes = lanes
@@ -153,9 +155,10 @@ class Program:
         if frames < 0 or substeps < 1:
             raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
         x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
-        run = self.run(
-            x, frames=frames, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
-        )
+        given = self._fitted(x, frames, control, held, parameters, weights)
+        if takes_operator(x) and not torch.is_grad_enabled():
+            return rollout_operator(x, *given, self.handle, frames, substeps)
+        run = self._run(x, frames, substeps, given)
         if not torch.is_grad_enabled() or not any(
             tensor.requires_grad for tensor in (x, run.control, run.held, run.parameters, run.weights)
         ):
@@ -174,17 +177,27 @@ class Program:
         weights: Tensor | None = None,
     ) -> "Run":
         """Return what `forward` and `adjoint` take, for loops that do without torch's autograd; as of `rollout`."""
+        return self._run(state, frames, substeps, self._fitted(state, frames, control, held, parameters, weights))
+
+    def _fitted(
+        self,
+        state: Tensor,
+        frames: int,
+        control: Tensor | None,
+        held: Tensor | None,
+        parameters: Tensor | None,
+        weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         worlds, s = state.shape[0], self.sizes
-        return Run(
-            state,
-            1 if self._scalar_only else self._lanes,
-            frames,
-            substeps,
+        return (
             _fitting("control", control, [(worlds, frames, s.control)], state),
             _fitting("held", held, [(worlds, frames, s.held)], state),
             _fitting("parameters", parameters, [(s.parameters,), (worlds, s.parameters)], state),
             _fitting("weights", weights, [(s.weights,)], state, whole=True),
         )
+
+    def _run(self, state: Tensor, frames: int, substeps: int, given: tuple[Tensor, Tensor, Tensor, Tensor]) -> Run:
+        return Run(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
 
     def forward(self, run: "Run", state: Tensor) -> Tensor:
         """Return the states at the frames, shape [worlds, frames + 1, state]; without gradients."""
@@ -298,6 +311,11 @@ class Program:
             kernel = self.kernel(which, Target("cuda", single))
             launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, 32, warp_device(like.device))
         return launch
+
+    def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
+        """Return forward and adjoint as a GPU runs them, in a precision."""
+        target = Target("cuda", dtype == torch.float32)
+        return self.kernel(0, target), self.kernel(1, target)
 
     def kernel(self, which: int, target: Target) -> Any:
         """Return a kernel (0: forward, 1: adjoint) as Warp compiles it for a target."""
