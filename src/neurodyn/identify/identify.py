@@ -19,8 +19,9 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
+from neurodyn.core.versions import package_versions
 from neurodyn.data.split import held_out_split
-from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.hybrid.artifact import HYBRID
