@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 from neurodyn.core.config import to_dict
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Scene
-from neurodyn.data.header import StoreHeader, package_versions
+from neurodyn.core.versions import package_versions
+from neurodyn.data.header import StoreHeader
 from neurodyn.robots import Robot
+from neurodyn.robots.bundle import source_digest
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.fingerprint import fingerprint
 from neurodyn.sim.mechanism import mechanism
@@ -40,6 +42,7 @@ def simulated_header(
         },
         seed=seed,
         fingerprint=fingerprint(model),
+        sources=others.pop("sources", None) or source_digest(robot),
         versions=package_versions("newton", "warp-lang"),
         scene=scene,
         contact_points=None if robot.contact_points is None else contact_point_layout(model, robot),

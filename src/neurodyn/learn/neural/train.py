@@ -16,9 +16,10 @@ from neurodyn.core.errors import MismatchError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
+from neurodyn.core.versions import package_versions
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.sample import SAMPLE
-from neurodyn.data.store import Split, Store, StoreHeader, package_versions
+from neurodyn.data.store import Split, Store, StoreHeader
 from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
