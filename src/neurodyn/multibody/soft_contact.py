@@ -215,7 +215,6 @@ def _solve(
     counts = [sum(touch.link == link for touch in points.touched) for link in points.links]
     structure = Structure(
         chains=chains,
-        columns=tuple(tuple(map(_number, column)) for column in columns),
         groups=tuple(Group(chains[last[link]], count) for link, count in zip(points.links, counts, strict=True)),
         limits=tuple(limit.dof for limit in limits),
         frictions=tuple(friction.dof for friction in frictions),
@@ -224,7 +223,7 @@ def _solve(
     )
     given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
     given += [*free, *contacts.qd]
-    given += [x for column in columns for x in column if _number(x) is None]
+    given += [x for column in columns for x in column]
     given.append(points.damping)
     rows = zip(points.touched, points.frames, points.places, points.weights, points.references, strict=True)
     for touch, (normal, first), place, weight, reference in rows:
@@ -235,11 +234,6 @@ def _solve(
         given += [friction.weight, friction.rest, friction.most]
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
     return list(apply_loop(graph, constraint_loop(structure), given))
-
-
-def _number(x: Any) -> float | None:
-    """Return a constant as a number; None of what is traced."""
-    return x.value if isinstance(x, Expression) else float(x)
 
 
 def _with_networks(
