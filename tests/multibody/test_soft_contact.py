@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Soft constraints: MuJoCo's own steps to rounding, and derivatives of every input."""
 
-import msgspec
 import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.contact_points import ContactPoint
-from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.geometry.rotation import rotate
-from neurodyn.multibody.engine import Engine, EngineConfig, nominal
+from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.held_ground import NUMBERS
 from tests.multibody import machines
 

@@ -55,11 +55,11 @@ class IdentificationSettings(Config, frozen=True):
         rollouts: Most held-out windows.
         parameter_share: Share of a time budget that the parameter stage may take where networks follow.
         minutes: Time budget [min]; None for iterations and steps, where everything depends on the seed alone.
-        threads: CPU threads.
+        threads: CPU threads; None for those of the available cores. Results do not depend on it.
         seed: Seed of everything random.
     """
 
-    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "network.steps", "network.validations")
+    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "network.steps", "network.validations", "threads")
 
     parameters: tuple[str, ...] = ()
     horizon: float = 0.5
@@ -88,7 +88,7 @@ class IdentificationSettings(Config, frozen=True):
     rollouts: int = 4000
     parameter_share: float = 0.3
     minutes: float | None = None
-    threads: int = 1
+    threads: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +110,8 @@ class IdentificationSettings(Config, frozen=True):
         if self.substeps is not UNSET:
             require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
         require_counts(
-            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts", "threads"
+            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts",
+            *(("threads",) if self.threads is not None else ()),
         )  # fmt: skip
 
     def engine(self, robot: Robot) -> EngineConfig:
