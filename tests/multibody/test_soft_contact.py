@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Soft constraints: MuJoCo's own steps to rounding, and derivatives of every input."""
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.contact_points import ContactPoint
+from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.geometry.rotation import rotate
-from neurodyn.multibody.engine import Engine, EngineConfig
+from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from neurodyn.multibody.held_ground import NUMBERS
 from tests.multibody import machines
 
@@ -205,7 +208,9 @@ def test_a_switch_has_one_sided_derivatives():
 def test_a_network_on_a_contact_force_moves_what_the_force_moves():
     tree, states = mechanism(), random_states(60, 9)
     names = engine(tree).names
-    assert {"contact.foot.depth", "contact.foot.normal", "contact.foot.friction.x", "contact.solref.timeconst"} <= {*names}
+    assert {"contact.foot.depth", "contact.foot.normal", "contact.foot.friction.x", "contact.solref.timeconst"} <= {
+        *names
+    }
     assert "knee.limit_solimp.width" in names
     twice = Augmentation(quantities=("contact.ball.normal",), inputs=("contact.ball.depth",), mode="scale", hidden=())
     changed = engine(tree, blueprint=Blueprint(augmentations=(twice,)))
@@ -228,8 +233,8 @@ def test_parameters_out_of_range_are_refused():
         ConstraintParameters(solref=(0.02, -1.0))
     with pytest.raises(ValueError, match=r"solimp is .*; valid: d0, dwidth and midpoint between 0 and 1"):
         ConstraintParameters(solimp=(0.9, 1.5, 0.001, 0.5, 2.0))
-    with pytest.raises(ValueError, match="friction is -1; valid"):
+    with pytest.raises(ValueError, match=r"friction is -1; valid"):
         SoftConstraints(friction=-1)
     bare = msgspec.structs.replace(machines.bare_pendulum(), points=())
-    with pytest.raises(InputError, match="there is no parameter 'contact.friction'"):
+    with pytest.raises(InputError, match=r"there is no parameter 'contact.friction'"):
         Engine(bare, machines.spec(bare), EngineConfig(contact="soft", free=("contact.friction",)))
