@@ -17,7 +17,8 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.geometry.launching import start_warp, warp_device
+from neurodyn.core.notices import notice
+from neurodyn.geometry.launching import native_stderr_dropped, start_warp, warp_device
 from neurodyn.multibody.trace.memory import tape_memory
 from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, native_kernel
 from neurodyn.multibody.trace.recurrence import (
@@ -192,6 +193,8 @@ class Program:
 
     def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
+        if run.on_cpu and run.lanes > 1:
+            self._cpu_launch(1, run)  # a tape for vectors is of no use where the adjoint has none
         padded = -(-run.worlds // run.lanes) * run.lanes
         tape = tape_memory(state, padded * run.frames * run.substeps * self._texts.taped)
         return self._forward(run, state, tape), tape
@@ -241,7 +244,7 @@ class Program:
         if not run.on_cpu:
             self._cuda_launch(which, run.single, like, run.worlds)(words, wp.stream_from_torch(like.device))
             return
-        launch = self._cpu.get((which, run.single, run.lanes)) or self._cpu_launch(which, run.single, run.lanes)
+        launch = self._cpu_launch(which, run)
         blocks = -(-run.worlds // run.lanes)
         pieces = 1
         if self.threads > 1:
@@ -269,9 +272,27 @@ class Program:
         for other in others:
             other.result()
 
-    def _cpu_launch(self, which: int, single: bool, lanes: int) -> CpuLaunch:
-        launch = CpuLaunch(self.kernel(which, Target("cpu", single, lanes)), _WORDS[which])
-        self._cpu[which, single, lanes] = launch
+    def _cpu_launch(self, which: int, run: "Run") -> CpuLaunch:
+        """Return a compiled kernel; where it compiles for no vectors, the run goes on with one world at a time."""
+        launch = self._cpu.get((which, run.single, run.lanes))
+        if launch is not None:
+            return launch
+        if run.lanes > 1:
+            try:
+                with native_stderr_dropped():
+                    return self._compiled(which, run)
+            except Exception:  # what Warp raises where its compiler refuses a text
+                notice(
+                    "a compiled program runs one world at a time: the text of a contact model or network does not "
+                    "compile for vectors (see `neurodyn.multibody.trace.Loop` for what such texts may do)"
+                )
+                self._scalar_only, run.lanes = True, 1
+                return self._cpu_launch(which, run)
+        return self._compiled(which, run)
+
+    def _compiled(self, which: int, run: "Run") -> CpuLaunch:
+        launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
+        self._cpu[which, run.single, run.lanes] = launch
         return launch
 
     def _cuda_launch(self, which: int, single: bool, like: Tensor, worlds: int) -> CudaLaunch:
