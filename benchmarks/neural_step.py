@@ -21,6 +21,7 @@ from _common import compare, require, single_thread, write_result
 from neurodyn.core import Plane, Scene
 from neurodyn.dynamics import Control, Environment, NeuralDynamics, State
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.geometry import Ground
 from neurodyn.nets import NetConfig, Transformer, build_predictor
@@ -39,10 +40,11 @@ def random_ants(worlds: int, free_motion: bool = False) -> tuple[NeuralDynamics,
     spec = robot.spec
     built = build(robot, worlds=1)
     layout = contact_point_layout(built, robot)
+    base = Base(kind="free", substeps=robot.simulator.substeps) if free_motion else None
     motion = torch.randn(1000, spec.nv)
     encoding = fit_encoding(
         spec, motion, spec.dt * motion, motion, velocity_products=False, layout=layout,
-        free_motion=robot.simulator.substeps if free_motion else None, mechanism=mechanism(built, robot),
+        base=base, mechanism=mechanism(built, robot),
     )  # fmt: skip
     predictor = build_predictor(NETWORK, encoding.inputs, encoding.outputs)
     model = NeuralDynamics(encoding, predictor, scene=SCENE).requires_grad_(False).eval()

@@ -9,9 +9,11 @@ import os
 CHECKED = (
     "neurodyn.dynamics.analytic.model", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
     "neurodyn.dynamics.coordinates", "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures",
-    "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes", "neurodyn.dynamics.tangent",
-    "neurodyn.dynamics.world_model.model", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
-    "neurodyn.multibody.free_motion", "neurodyn.multibody.pd",
+    "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes",
+    "neurodyn.dynamics.tangent", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.proximity",
+    "neurodyn.geometry.rotation",
+    "neurodyn.multibody.contact_motion", "neurodyn.multibody.free_motion", "neurodyn.multibody.held_ground",
+    "neurodyn.multibody.pd",
 )  # fmt: skip
 """Modules whose public functions are annotated with shapes."""
 

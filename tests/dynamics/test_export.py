@@ -56,7 +56,7 @@ def test_the_file_names_columns_units_and_the_frame(tmp_path):
 
 
 def test_what_is_compiled_code_is_refused_by_name():
-    with pytest.raises(InputError, match=r"contact points and free motion are compiled code.*valid"):
+    with pytest.raises(InputError, match=r"contact points and base prediction are compiled code.*valid"):
         export_model(load("pretrained:pendulum"), None)
 
 

@@ -9,7 +9,7 @@ from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.interface import Environment, State, Step
-from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
@@ -55,10 +55,13 @@ def test_the_origins_velocity_is_the_derivative_of_its_place():
 
 def test_gravity_is_seen_from_the_base():
     state = states()
-    found = state_quantities(FREE, state, owner="a rock", gravity=torch.tensor([0.0, 0.0, -9.81]))["projected_gravity"]
+    found = state_quantities(FREE, state, owner="a rock", down=gravity_direction(torch.tensor([0.0, 0.0, -9.81])))[
+        "projected_gravity"
+    ]
     matrix = rotation.matrix(state.q[:, 3:7])
     torch.testing.assert_close(found, -matrix[:, 2])
-    assert "projected_gravity" not in state_quantities(FREE, state, owner="a rock", gravity=torch.zeros(3))
+    assert gravity_direction(torch.zeros(3)) is None
+    assert "projected_gravity" not in state_quantities(FREE, state, owner="a rock")
 
 
 def test_joints_are_those_behind_the_base():

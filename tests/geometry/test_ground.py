@@ -30,8 +30,8 @@ def test_each_world_sees_the_scene_at_its_pose():
 
 def test_another_pose_shares_what_was_compiled():
     ground = Ground(Scene(shapes=(Plane(),)))
-    arrays = ground.arrays("cpu", torch.float32)
-    assert ground.posed(torch.zeros(3, 7)).arrays("cpu", torch.float32) is arrays
+    arrays = ground.compiled.arrays("cpu", torch.float32)
+    assert ground.posed(torch.zeros(3, 7)).compiled.arrays("cpu", torch.float32) is arrays
 
 
 def test_one_pose_serves_all_worlds():

@@ -3,6 +3,7 @@
 
 import math
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_what_is_used_up_first_ends_it():
     assert TrainingLoop(One(), Budget(steps=10, minutes=10.0)).run().step == 10
     end = TrainingLoop(One(), Budget(steps=10**9, minutes=0.005)).run()
     assert end.seconds == pytest.approx(0.3, abs=0.25)
+
+
+def test_minutes_can_be_those_of_the_processor():
+    class Waiting(One):
+        def draw(self) -> None:
+            super().draw()
+            time.sleep(0.01)
+
+    end = TrainingLoop(Waiting(), Budget(minutes=0.2 / 60, clock="cpu")).run()
+    assert end.cpu_seconds == pytest.approx(0.2, abs=0.1)
+    assert end.seconds > 2 * end.cpu_seconds
 
 
 def test_steps_with_gradients_that_are_not_finite_are_left_out_and_counted():

@@ -91,7 +91,7 @@ def test_history_is_reset_exactly_where_a_world_is(places, frames):
         calls = len(mass.resets)
         _, _, done, _ = env.step(torch.ones(len(places), 1))
         ages = torch.where(done, 0, ages + 1)
-        assert torch.equal(env._carry.frames, ages)
+        assert torch.equal(env.carry.frames, ages)
         assert torch.equal(env.memory.frame, ages)
         assert torch.equal(env.episode_length_buf, ages)
         assert mass.resets[calls:] == ([done.tolist()] if done.any() else [])
@@ -135,7 +135,7 @@ class TestImagination:
         model.state_scale.copy_(torch.tensor([2.0, 0.5]))
         plain, careful = (world([0.2, 0.4], model, penalty=penalty) for penalty in (0.0, 3.0))
         action = torch.tensor([[0.5], [-0.5]])
-        start, carry = careful.state, careful._carry
+        start, carry = careful.state, careful.carry
         _, step = model.step(carry, start, Control(torque=3.0 * action))
         assert step.epistemic is not None
         wanted = 3.0 * (step.epistemic / torch.tensor([2.0, 0.5])).sum(-1)

@@ -52,8 +52,8 @@ class Bursting(Mass):
         return carry, step
 
 
-def run(dynamics, frames):
-    env = PolicyEnvironment(Bounded(), dynamics, Fixed([0.0, 0.0, 0.1]), 3)
+def run(dynamics, frames, task=None):
+    env = PolicyEnvironment(task or Bounded(), dynamics, Fixed([0.0, 0.0, 0.1]), 3)
     rewards, ends = [], []
     for _ in range(frames):
         _, reward, done, extras = env.step(torch.full((3, 1), 0.5))
@@ -75,6 +75,15 @@ def test_a_world_that_runs_off_earns_nothing_for_it(velocity):
     assert episodes.implausible == episodes.failed == [True]
     assert episodes.lengths == [2.0]
     assert episodes.returns == pytest.approx([float(rewards[0, 1])])  # what it had before
+
+
+def test_where_rewards_are_costs_breaking_down_costs_more():
+    class Costly(Bounded):
+        implausible_reward = -7.0
+
+    _, rewards, _ = run(Bursting(1e9), 2, Costly())
+    assert rewards[1, 1].item() == -7.0
+    assert load("franka-torque").implausible_reward < -128  # what an episode far from the target costs
 
 
 def test_a_fast_state_within_the_bounds_is_left_alone():

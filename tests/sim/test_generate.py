@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets repeat for a seed, survive an interruption, and count what ended early."""
 
+import subprocess
+
 import h5py
 import msgspec
 import numpy as np
@@ -239,3 +241,18 @@ def test_a_ground_and_a_share_of_resets_replace_those_of_the_robot(tmp_path):
         with pytest.raises(InputError, match=words):
             generate(robot, transitions=8, out=tmp_path / "none.h5", **wrong)
         assert not (tmp_path / "none.h5").exists()
+
+
+def test_processes_make_the_data_of_one(cartpole, tmp_path, monkeypatch):
+    given = {"transitions": 1000, "frames": 50, "worlds": 2, "seed": 3}
+    generate(cartpole, **given, threads=1, out=tmp_path / "one.h5")
+    monkeypatch.setattr("neurodyn.core.workers.WORTHWHILE", 0.0)
+    started = []
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, _start=subprocess.Popen, **k: started.append(_start(*a, **k)) or started[-1]
+    )
+    generate(cartpole, **given, threads=2, out=tmp_path / "two.h5")
+    assert len(started) == 1
+    assert_same(tmp_path / "one.h5", tmp_path / "two.h5")
+    with pytest.raises(InputError, match="threads is 0; valid"):
+        generate(cartpole, **given, threads=0, out=tmp_path / "none.h5")

@@ -9,7 +9,8 @@ import torch
 
 from neurodyn import robots
 from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
-from neurodyn.dynamics.neural.encoding import BasePrediction, fit_encoding
+from neurodyn.dynamics.neural.base_prediction import BasePrediction
+from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.nets.build import NetConfig
 

@@ -203,6 +203,15 @@ class TestFranka:
         torch.testing.assert_close(control.target, torch.full((1, 7), 0.3 - 0.5 * 0.03125))
         assert control.kp.tolist() == [600.0] * 4 + [250.0, 150.0, 50.0]
 
+    def test_a_policy_of_torques_sees_velocities(self):
+        now = {**self.state(), "joint_velocity": torch.tensor([[float(i) for i in range(7)]])}
+        seen = {}
+        for name in ("franka-position", "franka-torque"):
+            task = tasks.load(name)
+            seen[name] = task.observe(now, self.memory(task, now, [0.5, 0.0, 0.2]))[0].tolist()
+        assert len(seen["franka-position"]) == 13
+        assert seen["franka-torque"] == [*seen["franka-position"], *map(float, range(7))]
+
     def test_success_is_being_near(self):
         task, now = tasks.load("franka-torque"), self.state()
         assert bool(task.succeeded(now, self.memory(task, now, [0.5, 0.0, 0.21])))

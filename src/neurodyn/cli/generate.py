@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from neurodyn.cli.machine import Threads
+
 if TYPE_CHECKING:
     from neurodyn.data.header import StoreHeader
     from neurodyn.robots import Robot
@@ -23,6 +25,7 @@ def generate(
     reset_fraction: float | None = None,
     ground: str | None = None,
     frames: int | None = None,
+    threads: Threads = None,
     resume: tyro.conf.FlagCreatePairsOff[bool] = False,
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> None:
@@ -41,6 +44,7 @@ def generate(
         reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
         ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
         frames: Length of a trajectory; by default the robot's own.
+        threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
         resume: Go on from an interrupted run with the same settings.
         overwrite: Replace a finished file.
     """
@@ -64,6 +68,7 @@ def generate(
             reset_fraction=reset_fraction,
             ground=ground,
             frames=frames,
+            threads=threads,
             resume=resume,
             overwrite=overwrite,
             begun=lambda header: _announce(declared, header),

@@ -3,6 +3,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -17,9 +18,31 @@ from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.quantities import Quantities, state_quantities
+from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """The environment that was asked for last.
+
+    Attributes:
+        given: As it was given.
+        device: Device of the dynamics.
+        environment: With what was left open filled in, on that device.
+        down: Direction of gravity, as of `gravity_direction`.
+    """
+
+    given: Environment | None
+    device: torch.device
+    environment: Environment
+    down: Tensor | None
+
+
+def _lies_on(environment: Environment, device: torch.device) -> bool:
+    pose = None if environment.ground is None else environment.ground.pose
+    return all(tensor is None or tensor.device == device for tensor in (environment.gravity, pose))
 
 
 class BaseDynamics(ABC):
@@ -33,6 +56,7 @@ class BaseDynamics(ABC):
     robot: Robot | None = None
     training_range: TrainingRange | None = None
     device: str = "cpu"
+    _surroundings: "_Surroundings | None" = None
 
     @property
     def network(self) -> str:
@@ -80,6 +104,19 @@ class BaseDynamics(ABC):
         Raises:
             InputError: It asks for a gravity or a ground that the dynamics do not know.
         """
+        return self._resolved(environment).environment
+
+    def _resolved(self, environment: Environment | None) -> "_Surroundings":
+        """Return an environment with what is computed of it once, as checks that read gravity stall a GPU."""
+        known, device = self._surroundings, torch.device(self.device)
+        if known is None or known.given is not environment or known.device != device:
+            whole = self._filled_in(environment)
+            whole = whole if _lies_on(whole, device) else whole.to(device)
+            down = None if whole.gravity is None else gravity_direction(whole.gravity)
+            known = self._surroundings = _Surroundings(environment, device, whole, down)
+        return known
+
+    def _filled_in(self, environment: Environment | None) -> Environment:
         home = self.home
         if environment is None:
             return home
@@ -140,11 +177,11 @@ class BaseDynamics(ABC):
         environment: Environment | None = None,
     ) -> Quantities:
         """Return what is known of a state by name; see `Dynamics.quantities`."""
-        given, robot = self.resolve_environment(environment), self.robot
+        given, robot = self._resolved(environment), self.robot
         return state_quantities(
             self.spec, state, owner=f"{self.kind} dynamics of {self.spec.robot!r}", step=step, torque=torque,
-            com=self.base_com, gravity=given.gravity, contact_names=contact_names(robot),
-            more=reach(robot, state) | touch(robot, self.contact_points, given.ground, state),
+            com=self.base_com, down=given.down, contact_names=contact_names(robot),
+            more=reach(robot, state) | touch(robot, self.contact_points, given.environment.ground, state),
         )  # fmt: skip
 
     def require_ground(self) -> None:  # noqa: B027  # most feel any ground

@@ -7,6 +7,7 @@ when one is built (`dynamics.batched`).
 
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -57,6 +58,13 @@ class Environment(Batched):
 
     gravity: Float[Tensor, "3"] | Float[Tensor, "worlds 3"] | None = None
     ground: Ground | None = None
+
+    def to(self, target: torch.device | torch.dtype | str) -> "Environment":
+        """Return gravity and the poses of the ground on another device, or of another dtype."""
+        moved, ground = super().to(target), self.ground
+        if ground is None or ground.pose is None:
+            return moved
+        return replace(moved, ground=ground.posed(ground.pose.to(target)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -75,7 +75,7 @@ class Coordinates(nn.Module):
         """Return velocities in the frame of the base, shape [..., nv]."""
         if base is None:
             return qd
-        turned = qd[..., :6].unflatten(-1, (2, 3)) @ base
+        turned = rotation.turn_rows(qd[..., :6].unflatten(-1, (2, 3)), base)
         return torch.cat([turned.flatten(-2), qd[..., 6:]], dim=-1)
 
     def change(
@@ -89,7 +89,9 @@ class Coordinates(nn.Module):
             return dq, dqd
         turn = rotation.logarithm(rotation.multiply(rotation.conjugate(q[..., 3:7]), q_next[..., 3:7]))
         shift = dq[..., :3] + rotation.rotate(q_next[..., 3:7], self.com.expand_as(turn))
-        shift = (shift - (base @ self.com)).unsqueeze(-2) @ base
+        # The centre of mass is turned to the world: as a row, by the transpose.
+        shift = shift - rotation.turn_rows(self.com.expand(*base.shape[:-2], 1, 3), base.mT).squeeze(-2)
+        shift = rotation.turn_rows(shift.unsqueeze(-2), base)
         return torch.cat([shift.squeeze(-2), turn, dq[..., 6:]], dim=-1), dqd
 
     def advance(
@@ -104,7 +106,7 @@ class Coordinates(nn.Module):
             return behind, qd + dqd
         turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))
         shift = dq[..., :3] if self._centred else dq[..., :3] + self.com
-        moved = torch.cat([shift, dqd[..., :6]], dim=-1).unflatten(-1, (3, 3)) @ base.mT
+        moved = rotation.turn_rows(torch.cat([shift, dqd[..., :6]], dim=-1).unflatten(-1, (3, 3)), base.mT)
         origin = q[..., :3] + moved[..., 0, :]
         if not self._centred:
             origin = origin - rotation.rotate(turned, self.com.expand_as(origin))

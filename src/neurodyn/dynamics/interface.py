@@ -150,13 +150,13 @@ class Dynamics(Protocol):
 class MeasuredDynamics(Dynamics, Protocol):
     """Dynamics of what a log measures, whose history takes a warm-up to read: it can be read for many at a time."""
 
-    def graft(self, carry: Carry, rows: Tensor, source: Carry, chosen: Tensor) -> Carry:
+    def graft(self, carry: Carry, mask: WorldMask, source: Carry, chosen: Tensor) -> Carry:
         """Give some worlds the history of others.
 
         Args:
             carry: History of all worlds; it stays valid.
-            rows: Worlds that begin anew.
+            mask: Worlds that begin anew, shape [worlds].
             source: Histories to take from.
-            chosen: Row of `source` for each of `rows`.
+            chosen: Row of `source` for each world, read where `mask` is true, shape [worlds].
         """
         ...

@@ -27,6 +27,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import State, Step
 from neurodyn.geometry import rotation
+from neurodyn.geometry.constants import columns
 
 _DIRECTION = "projected_gravity"
 
@@ -46,6 +47,7 @@ class Quantities(Mapping[str, Tensor]):
         self.owner, self.contact_names = owner, contact_names
         self._makers = makers
         self._values: dict[str, Tensor] = {}
+        self._derived: dict[str, Tensor] = {}
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a quantity, shape [worlds, ...].
@@ -67,6 +69,12 @@ class Quantities(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._makers)
 
+    def derive(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        """Return what somebody computes of quantities, made by `make` where nobody has asked for it under `name`."""
+        if name not in self._derived:
+            self._derived[name] = make()
+        return self._derived[name]
+
     def require(self, names: Iterable[str]) -> None:
         """Refuse names of which one is not offered.
 
@@ -83,14 +91,14 @@ class Quantities(Mapping[str, Tensor]):
         Raises:
             InputError: It is not known of one of them whether it touches anything.
         """
-        columns = []
+        which = []
         for name in names:
             if name not in self.contact_names:
                 raise InputError(
                     f"{self.owner} does not offer the contact of {name!r}; it offers {choices(self.contact_names)}"
                 )
-            columns.append(self.contact_names.index(name))
-        return self["contact"][:, columns]
+            which.append(self.contact_names.index(name))
+        return columns(self["contact"], tuple(which))
 
 
 def state_quantities(
@@ -101,7 +109,7 @@ def state_quantities(
     step: Step | None = None,
     torque: Tensor | None = None,
     com: Tensor | None = None,
-    gravity: Tensor | None = None,
+    down: Tensor | None = None,
     more: Mapping[str, Maker] | None = None,
     contact_names: tuple[str, ...] = (),
 ) -> Quantities:
@@ -114,7 +122,7 @@ def state_quantities(
         step: The prediction that ended in this state, for contacts.
         torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
         com: Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin.
-        gravity: Gravity in world axes [m/s^2], shape [3] or [worlds, 3]; of a floating base alone.
+        down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; of a floating base alone.
         more: Further quantities.
         contact_names: Bodies of the columns of "contact", where the spec names none.
     """
@@ -122,7 +130,7 @@ def state_quantities(
     makers["joint_position"] = lambda _: state.q[:, spec.joint_q]
     makers["joint_velocity"] = lambda _: state.qd[:, spec.joint_qd]
     if spec.floating:
-        makers |= _base(state, com, gravity)
+        makers |= _base(state, com, down)
     if torque is not None:
         makers["joint_torque"] = lambda _: torque
     makers |= _channels(spec, state.channels)
@@ -133,14 +141,27 @@ def state_quantities(
     return Quantities(owner, makers, spec.contacts or contact_names)
 
 
-def _base(state: State, com: Tensor | None, gravity: Tensor | None) -> dict[str, Maker]:
-    """Return the quantities of a floating base."""
+def gravity_direction(gravity: Tensor) -> Tensor | None:
+    """Return the direction of gravity (unit), shape as given, [3] or [worlds, 3]; None where there is no gravity."""
+    if not bool(gravity.any()):
+        return None
+    return gravity / torch.linalg.vector_norm(gravity, dim=-1, keepdim=True)
 
-    def turned(vector: Tensor, quantities: Quantities) -> Tensor:
-        return rotation.rotate(rotation.conjugate(quantities["base_orientation"]), vector)
+
+def _base(state: State, com: Tensor | None, down: Tensor | None) -> dict[str, Maker]:
+    """Return the quantities of a floating base."""
+    directions = [state.qd[:, :3], state.qd[:, 3:6]]
+    if down is not None:
+        directions.append(down.to(state.q).expand(state.worlds, 3))
+
+    def turned(quantities: Quantities) -> Tensor:
+        """Return velocity, spin and direction of gravity in axes of the base, shape [worlds, 2 or 3, 3]."""
+        return quantities.derive(
+            "turned", lambda: rotation.turn_rows(torch.stack(directions, 1), base_rotation(quantities))
+        )
 
     def linear(quantities: Quantities) -> Tensor:
-        velocity = turned(state.qd[:, :3], quantities)
+        velocity = turned(quantities)[:, 0]
         if com is None:
             return velocity
         spin = quantities["base_angular_velocity"]
@@ -150,28 +171,26 @@ def _base(state: State, com: Tensor | None, gravity: Tensor | None) -> dict[str,
         "base_position": lambda _: state.q[:, :3],
         "base_orientation": lambda _: rotation.normalise(state.q[:, 3:7]),
         "base_linear_velocity": linear,
-        "base_angular_velocity": lambda quantities: turned(state.qd[:, 3:6], quantities),
+        "base_angular_velocity": lambda quantities: turned(quantities)[:, 1],
     }
-    if gravity is not None and bool(gravity.any()):
-        pull = gravity
-
-        def projected(quantities: Quantities) -> Tensor:
-            direction = (pull / torch.linalg.vector_norm(pull, dim=-1, keepdim=True)).to(state.q)
-            return turned(direction.expand(state.worlds, 3), quantities)
-
-        makers[_DIRECTION] = projected
+    if down is not None:
+        makers[_DIRECTION] = lambda quantities: turned(quantities)[:, 2]
     return makers
+
+
+def base_rotation(quantities: Quantities) -> Tensor:
+    """Return the rotation matrix of "base_orientation", base to world, shape [worlds, 3, 3]; computed once."""
+    return quantities.derive("rotation", lambda: rotation.matrix(quantities["base_orientation"]))
 
 
 def _channels(spec: StateSpec, channels: Tensor | None) -> dict[str, Maker]:
     """Return each quantity of which channels are the components."""
-    columns: dict[str, list[int]] = {}
+    where: dict[str, list[int]] = {}
     for index, channel in enumerate(spec.channels):
-        columns.setdefault(channel.quantity, []).append(index)
+        where.setdefault(channel.quantity, []).append(index)
     if channels is None:
         return {}
-    measured = channels
-    makers = {name: _columns(measured, indices) for name, indices in columns.items()}
+    makers = {name: _columns(channels, tuple(indices)) for name, indices in where.items()}
     if _DIRECTION in makers:
         # What is measured or predicted has not quite length one; a model far from its data, not at all.
         raw = makers[_DIRECTION]
@@ -179,5 +198,5 @@ def _channels(spec: StateSpec, channels: Tensor | None) -> dict[str, Maker]:
     return makers
 
 
-def _columns(measured: Tensor, indices: list[int]) -> Maker:
-    return lambda _: measured[:, indices]
+def _columns(measured: Tensor, which: tuple[int, ...]) -> Maker:
+    return lambda _: columns(measured, which)

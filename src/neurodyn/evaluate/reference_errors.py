@@ -5,44 +5,53 @@ No model of the simulator can be asked for less. Contacts tell states apart quic
 even the smallest difference in the start decides where a robot lies.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 
 from neurodyn.core.seeds import generator
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import State, Trajectory, present_state
+from neurodyn.dynamics.interface import State, present_state
 from neurodyn.dynamics.measures import displace
-from neurodyn.evaluate.engine import Batch, roll_out
+from neurodyn.evaluate.engine import Batch, Rolled
 from neurodyn.evaluate.metrics import Compared, horizons_up_to
 from neurodyn.evaluate.records import ReferenceErrors, Summary
-from neurodyn.learn.devices import threads
+from neurodyn.evaluate.simulator_rollouts import Asked
 from neurodyn.robots import Robot
 
 SIZE = 1e-6
 
 
-def measure_reference_errors(robot: Robot, starts: Batch, truth: Trajectory, seed: int) -> ReferenceErrors:
+def reference_rollouts(robot: Robot, starts: Batch, seed: int) -> dict[str, Asked]:
+    """Return the roll-outs of the simulator that `reference_errors` compares with those from `starts`.
+
+    Args:
+        robot: The robot.
+        starts: The first starts of roll-outs of the simulator.
+        seed: Seed of the perturbation.
+    """
+    start = perturb(robot.spec, present_state(starts.past), generator(seed, "perturb"))
+    return {
+        "half_step": Asked(starts, half_step=True),
+        "perturbed": Asked(Batch(start, starts.drive, starts.environment)),
+    }
+
+
+def reference_errors(robot: Robot, found: Mapping[str, Rolled]) -> ReferenceErrors:
     """Return the simulator's own errors by horizon: at half the step, and from perturbed starts.
 
     Args:
         robot: The robot.
-        starts: Starts of roll-outs that the simulator has done.
-        truth: What it did in them.
-        seed: Seed of the perturbation.
+        found: What came of `reference_rollouts`, and "passive": the simulator's roll-outs, those from their starts first.
     """
-    marks, start = horizons_up_to(starts.drive.frames), present_state(starts.past)
+    count, marks = found["perturbed"].path.worlds, horizons_up_to(found["passive"].path.q.shape[1] - 1)
+    truth = found["passive"].path.rows(slice(0, count))
 
-    def errors(simulator: AnalyticDynamics, first: State) -> dict[str, Summary]:
-        with threads(1):
-            path = roll_out(simulator, [Batch(first, starts.drive, starts.environment)]).path
-        return Compared(robot, path, truth).by_horizon(marks)
+    def errors(name: str) -> dict[str, Summary]:
+        return Compared(robot, found[name].path, truth).by_horizon(marks)
 
-    return ReferenceErrors(
-        rollouts=start.worlds,
-        half_step=errors(AnalyticDynamics(robot, substeps=2 * robot.simulator.substeps), start),
-        perturbed=errors(AnalyticDynamics(robot), perturb(robot.spec, start, generator(seed, "perturb"))),
-    )
+    return ReferenceErrors(rollouts=count, half_step=errors("half_step"), perturbed=errors("perturbed"))
 
 
 def perturb(spec: StateSpec, state: State, rng: np.random.Generator, size: float = SIZE) -> State:

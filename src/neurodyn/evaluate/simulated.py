@@ -9,15 +9,15 @@ import torch
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
-from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.interface import Dynamics, Environment, State, Trajectory
+from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
 from neurodyn.evaluate.engine import SEED, Batch, Drive, Rolled, about, follow, roll_out
-from neurodyn.evaluate.records import PartialComparison, ReferenceErrors, Simulated
-from neurodyn.evaluate.reference_errors import measure_reference_errors
+from neurodyn.evaluate.records import PartialComparison, Simulated
+from neurodyn.evaluate.reference_errors import reference_errors, reference_rollouts
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
-from neurodyn.learn.devices import threads
+from neurodyn.evaluate.simulator_rollouts import Asked, SimulatorRollouts
+from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot
 
 _WORLDS, _REFERENCES = 512, 256
@@ -70,15 +70,20 @@ class Sampled:
 
 def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[Rolled, Rolled]:
     """Roll model and simulator out from the same starts; return both."""
-    simulator, batches = AnalyticDynamics(robot), starts.batches()
+    with SimulatorRollouts(robot, 1) as simulator:
+        pending = simulator.begin({"all": Asked(starts.rows(slice(None)))})
+        return roll_model_out(model, starts), pending.collect()["all"]
+
+
+def roll_model_out(model: Dynamics, starts: Sampled) -> Rolled:
+    """Roll a model out from all starts."""
+    batches = starts.batches()
     # Compile kernels and fill caches before anything is timed; sizes as they will be.
     for batch in {len(b.past.q): b for b in batches}.values():
-        for dynamics in (simulator, model):
-            with torch.no_grad():
-                follow(dynamics, Batch(batch.past, batch.drive.until(2), batch.environment))
-    with threads(1):
-        truth = roll_out(simulator, batches)
-        return roll_out(model, batches), truth
+        with torch.no_grad():
+            follow(model, Batch(batch.past, batch.drive.until(2), batch.environment))
+    with torch_threads(1):
+        return roll_out(model, batches)
 
 
 def beside_simulator(
@@ -91,6 +96,7 @@ def beside_simulator(
     where: Scenario | None = None,
     driven: bool = True,
     references: int | None = None,
+    threads: int | None = None,
 ) -> Simulated:
     """Measure a model beside its reference simulator.
 
@@ -106,15 +112,29 @@ def beside_simulator(
         where: Ground, starts and controller; None for the robot's default ground.
         driven: Whether motion under random torques (of a robot with gains: random targets) is measured too.
         references: Roll-outs by which the simulator's own errors are measured; None for 256, of a floating robot 64.
+        threads: Processes that simulate, each on one core; None for one on each available core. Results do not depend
+            on it, and where one process is soon done there is but one.
 
     Raises:
-        InputError: The roll-outs do not fit into memory.
+        InputError: The roll-outs do not fit into memory, or `threads` is below 1.
     """
     where = scenario(robot) if where is None else where
     horizon, rollouts = horizon or robot.evaluation_horizon, rollouts or default_rollouts(robot)
     _require_memory(robot, horizon, rollouts)
     starts = Sampled.draw(robot, horizon, rollouts, seed, driven=False, where=where)
-    found, truth = both(model, robot, starts)
+    count = _few(robot, starts, references)
+    asked = {"passive": Asked(starts.rows(slice(None)))}
+    if count:
+        asked |= reference_rollouts(robot, starts.rows(slice(0, count)), seed)
+    wild = _driven(robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None
+    if wild is not None:
+        asked["driven"] = Asked(wild.rows(slice(None)))
+    with SimulatorRollouts(robot, threads) as simulator:
+        pending = simulator.begin(asked)
+        found = roll_model_out(model, starts)
+        found_driven = None if wild is None else roll_model_out(model, wild)
+        truths = pending.collect()
+    truth = truths["passive"]
     drive, steps = starts.drive, rollouts * horizon
     # Contacts and controllers take and give energy of their own.
     conserves = robot.fixed_base and not where.grounded and drive.target is None
@@ -124,9 +144,15 @@ def beside_simulator(
         starts=where.starts,
         hold=None if drive.kp is None or drive.kd is None else [float(x[0, 0]) for x in (drive.kp, drive.kd)],
         comparison=compare(robot, found.path, truth.path, simulated=True),
-        reference_errors=_reference_errors(robot, starts, truth.path, seed, references),
+        reference_errors=reference_errors(robot, truths) if count else None,
         energy=energy_drift(robot, found.path, truth.path) if conserves else None,
-        driven=_driven(model, robot, horizon, rollouts, seed + 1, where) if driven and robot.spec.nu else None,
+        driven=None
+        if found_driven is None
+        else PartialComparison(
+            rollouts=found_driven.path.worlds,
+            seed=seed + 1,
+            comparison=compare(robot, found_driven.path, truths["driven"].path, simulated=True),
+        ),
         env_steps_per_second=steps / found.seconds,
         env_steps_per_cpu_second=steps / found.cpu_seconds,
         simulator_steps_per_cpu_second=steps / truth.cpu_seconds,
@@ -152,22 +178,15 @@ def default_rollouts(robot: Robot) -> int:
     return 2048 if robot.fixed_base else 2048 // _SLOWER
 
 
-def _driven(
-    model: Dynamics, robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario
-) -> PartialComparison:
+def _driven(robot: Robot, horizon: int, rollouts: int, seed: int, where: Scenario) -> Sampled:
     count = min(rollouts, _WORLDS if robot.fixed_base else _WORLDS // _SLOWER)
-    found, truth = both(model, robot, Sampled.draw(robot, horizon, count, seed, driven=True, where=where))
-    comparison = compare(robot, found.path, truth.path, simulated=True)
-    return PartialComparison(rollouts=count, seed=seed, comparison=comparison)
+    return Sampled.draw(robot, horizon, count, seed, driven=True, where=where)
 
 
-def _reference_errors(
-    robot: Robot, starts: Sampled, truth: Trajectory, seed: int, asked: int | None
-) -> ReferenceErrors | None:
+def _few(robot: Robot, starts: Sampled, asked: int | None) -> int:
+    """Return the number of roll-outs by which the simulator's own errors are measured."""
     usual = _REFERENCES if robot.fixed_base else _REFERENCES // _SLOWER
-    count = min(starts.start.worlds, _WORLDS, usual if asked is None else asked)
-    rows = slice(0, count)
-    return measure_reference_errors(robot, starts.rows(rows), truth.rows(rows), seed) if count else None
+    return min(starts.start.worlds, _WORLDS, usual if asked is None else asked)
 
 
 def _require_memory(robot: Robot, horizon: int, rollouts: int) -> None:

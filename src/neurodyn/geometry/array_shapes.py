@@ -10,6 +10,7 @@ from torch import Tensor
 Quaternions = Float[Tensor, "*#batch 4"]
 Vectors = Float[Tensor, "*#batch 3"]
 Matrices = Float[Tensor, "*#batch 3 3"]
+Rows = Float[Tensor, "*#batch vectors 3"]
 Positions = Float[Tensor, "*#batch nq"]
 Velocities = Float[Tensor, "*#batch nv"]
 Torques = Float[Tensor, "*#batch nu"]

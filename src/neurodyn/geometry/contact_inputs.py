@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -26,14 +25,14 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.geometry.closeness import feature_adjoint_kernel
 from neurodyn.geometry.device_arrays import PRECISIONS
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.launching import Launch, Launches, warp_device
-from neurodyn.geometry.proximity import ProximityQuery, Readings
+from neurodyn.geometry.launching import Held, Launch, Launches, held, operator
+from neurodyn.geometry.proximity import ProximityQuery, Readings, Sight
 
 FEATURES = 18
 """Features of each contact point."""
 
 
-class Contacts:
+class Contacts(Held):
     """Computes contact features in the kernel that measures the contact points; differentiable by the state.
 
     Attributes:
@@ -49,13 +48,15 @@ class Contacts:
             margins: Distance of each contact point's surface to the ground below which it enters the features [m].
             dt: Length of a frame [s].
         """
+        super().__init__()
         self.proximity = ProximityQuery(layout)
         self.width = FEATURES * len(layout.contact_points)
-        self._own = [
-            (contact_point.radius, margin, dt)
-            for contact_point, margin in zip(layout.contact_points, margins, strict=True)
-        ]
-        self._sights: dict[tuple[torch.device, torch.dtype], Any] = {}
+        self._sight = Sight(
+            [
+                (contact_point.radius, margin, dt)
+                for contact_point, margin in zip(layout.contact_points, margins, strict=True)
+            ]
+        )
         self._launches = Launches()
 
     def __call__(self, ground: Ground, q: Tensor, qd: Tensor, out: Tensor | None = None) -> Tensor:
@@ -82,33 +83,60 @@ class Contacts:
         """Write features, and readings where they are allocated; not recorded for gradients."""
         proximity = self.proximity
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
-        proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight(q), features=vectors)
+        proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight, features=vectors)
+
+    def bound(self, ground: Ground, q: Tensor, qd: Tensor, pose: Tensor, features: Tensor) -> tuple[Any, Any]:
+        """Return a recorded launch that writes features anew from the same memory, and what it must keep.
+
+        Args:
+            ground: The shapes around the robots.
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+            pose: Pose of the ground, shape [worlds or 1, 7].
+            features: Where they go, shape [worlds, width].
+        """
+        proximity = self.proximity
+        vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
+        sight = self._sight.array(q)
+        return proximity.bound(ground, proximity.free_base, q, qd, pose, sight=sight, features=vectors)
 
     def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients by positions and velocities from those by the features."""
-        distance, normal, _, position, velocity, valid = readings
-        by_distance = torch.zeros_like(distance)
-        by_normal, by_point, by_position, by_velocity = (torch.zeros_like(normal) for _ in range(4))
-        if distance.numel():
-            vec3 = PRECISIONS[q.dtype].vec3
-            tensors: list[tuple[Tensor, Any]] = [
-                (distance, None), (normal, vec3), (position, vec3), (velocity, vec3), (valid, None),
-                (gradient.unflatten(-1, (-1, 3)), vec3),
-                (by_distance, None), (by_normal, vec3), (by_position, vec3), (by_velocity, vec3),
-            ]  # fmt: skip
-            shape, sight = (distance.shape[0], distance.shape[1]), self._sight(q)
-            self._launches.get(
-                (shape, q.dtype, q.device), lambda: Launch(feature_adjoint_kernel, shape, q.device, [sight, *tensors])
-            )(tensors)
+        by_point = torch.zeros_like(readings.normal)
+        by = [torch.zeros_like(x) for x in (readings.distance, readings.normal, readings.normal, readings.normal)]
+        _FEATURE_ADJOINT(self.handle, list(readings), gradient.unflatten(-1, (-1, 3)), by)
+        by_distance, by_normal, by_position, by_velocity = by
         given = by_distance, by_normal, by_point, by_position, by_velocity
         return self.proximity.pull_back(self.proximity.free_base, q, qd, readings, given)
 
-    def _sight(self, like: Tensor) -> Any:
-        key = (like.device, like.dtype)
-        if key not in self._sights:
-            vec3 = PRECISIONS[like.dtype].vec3
-            self._sights[key] = wp.array(self._own, dtype=vec3, device=warp_device(like.device))
-        return self._sights[key]
+    def launch_adjoint(self, readings: list[Tensor], gradient: Tensor, results: list[Tensor]) -> None:
+        """Launch the adjoint of the features by the readings, which writes to `results`."""
+        distance, normal, _, position, velocity, valid = readings
+        if not distance.numel():
+            return
+        vec3 = PRECISIONS[distance.dtype].vec3
+        by_distance, *by_vectors = results
+        tensors: list[tuple[Tensor, Any]] = [
+            (distance, None), (normal, vec3), (position, vec3), (velocity, vec3), (valid, None), (gradient, vec3),
+            (by_distance, None), *((x, vec3) for x in by_vectors),
+        ]  # fmt: skip
+        shape, device = (distance.shape[0], distance.shape[1]), distance.device
+        self._launches.get(
+            (shape, distance.dtype, device),
+            lambda: Launch(feature_adjoint_kernel, shape, device, [self._sight.array(distance), *tensors]),
+        )(tensors)
+
+
+def _feature_adjoint(contacts: int, readings: list[Tensor], gradient: Tensor, results: list[Tensor]) -> None:
+    held(contacts).launch_adjoint(readings, gradient, results)
+
+
+_FEATURE_ADJOINT = operator(
+    "contact_features_adjoint",
+    "(int contacts, Tensor[] readings, Tensor gradient, Tensor(a!)[] results) -> ()",
+    _feature_adjoint,
+    lambda *_: None,
+)
 
 
 class _Features(torch.autograd.Function):

@@ -11,11 +11,13 @@ import warp as wp
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.joint_kinds import places
+from neurodyn.core.scene import Scene
 from neurodyn.geometry.heights import block_ranges
 from neurodyn.geometry.kinds import FROM_BASE, FROM_BEFORE, FROM_ROOT, JOINT_KINDS, SHAPE_KINDS
+from neurodyn.geometry.launching import Held
 from neurodyn.geometry.meshes import pseudo_normals
 from neurodyn.geometry.rotation import quaternion_matrix
-from neurodyn.geometry.solids import Solid
+from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.geometry.surfaces import BLOCK
 
 
@@ -163,3 +165,25 @@ class ShapeArrays:
             self._heights.append(heights.ravel())
             self._ranges.append(block_ranges(heights, int(BLOCK)))
         return self._grids[id(heights)]
+
+
+class CompiledShapes(Held):
+    """The shapes of grounds that differ by their pose alone, by device and precision."""
+
+    def __init__(self, scene: Scene, shared: Sequence[Solid], own: Sequence[Sequence[Solid]]) -> None:
+        """Take shapes; arguments as of `geometry.ground.Ground`."""
+        super().__init__()
+        self._scene, self._shared, self._own = scene, shared, own
+        self._arrays: dict[tuple[str, torch.dtype], ShapeArrays] = {}
+
+    def arrays(self, device: str, dtype: torch.dtype) -> ShapeArrays:
+        """Return the shapes as Warp arrays, made on first use.
+
+        Raises:
+            InputError: A file of the scene is missing or bad.
+        """
+        key = (device, dtype)
+        if key not in self._arrays:
+            solids = (*solids_of_scene(self._scene), *self._shared)
+            self._arrays[key] = ShapeArrays(solids, self._own, device, PRECISIONS[dtype])
+        return self._arrays[key]

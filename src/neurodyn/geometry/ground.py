@@ -2,17 +2,17 @@
 """The shapes around a batch of worlds, ready to be measured against."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Scene
-from neurodyn.geometry.solids import Solid, solids_of_scene
+from neurodyn.geometry.solids import Solid
 
 if TYPE_CHECKING:
-    from neurodyn.geometry.device_arrays import ShapeArrays
+    from neurodyn.geometry.device_arrays import CompiledShapes
 
 
 _FREE_SPACE = Scene()
@@ -34,11 +34,14 @@ class Ground:
     pose: Tensor | None = None
     shared: tuple[Solid, ...] = ()
     own: tuple[tuple[Solid, ...], ...] = ()
-    _arrays: dict[tuple[str, torch.dtype], "ShapeArrays"] = field(default_factory=dict, repr=False)
+    _compiled: "list[CompiledShapes]" = field(default_factory=list, repr=False)
 
     def __repr__(self) -> str:
         own = f" and those of {len(self.own)} worlds" if self.own else ""
         return f"Ground({len(self.scene.shapes) + len(self.shared)} shapes{own})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_arrays": {}}  # made anew where it is unpickled
 
     def posed(self, pose: Tensor | None) -> "Ground":
         """Return the same shapes at other poses, shape [worlds, 7]; what was compiled is shared."""
@@ -52,27 +55,22 @@ class Ground:
         host = index if isinstance(index, slice) else index.cpu()
         own = tuple(self.own[i] for i in torch.arange(len(self.own))[host]) if self.own else ()
         # What was compiled holds the shapes of all worlds in their order, so it is shared only where there are none.
-        arrays = {} if self.own else self._arrays
-        return replace(self, pose=self.pose[index] if several else self.pose, own=own, _arrays=arrays)  # type: ignore[index]
+        compiled = [] if self.own else self._compiled
+        return replace(self, pose=self.pose[index] if several else self.pose, own=own, _compiled=compiled)  # type: ignore[index]
 
     @property
     def empty(self) -> bool:
         """Whether there is no shape at all."""
         return not (self.scene.shapes or self.shared or any(self.own))
 
-    def arrays(self, device: str, dtype: torch.dtype) -> "ShapeArrays":
-        """Return the shapes as Warp arrays, made on first use.
+    @property
+    def compiled(self) -> "CompiledShapes":
+        """The shapes as kernels take them; grounds that differ by their pose alone share them."""
+        if not self._compiled:
+            from neurodyn.geometry.device_arrays import CompiledShapes  # loads Warp
 
-        Raises:
-            InputError: A file of the scene is missing or bad.
-        """
-        key = (device, dtype)
-        if key not in self._arrays:
-            from neurodyn.geometry.device_arrays import PRECISIONS, ShapeArrays  # loads Warp
-
-            solids = (*solids_of_scene(self.scene), *self.shared)
-            self._arrays[key] = ShapeArrays(solids, self.own, device, PRECISIONS[dtype])
-        return self._arrays[key]
+            self._compiled.append(CompiledShapes(self.scene, self.shared, self.own))
+        return self._compiled[0]
 
     def poses(self, worlds: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         """Return the poses of the scene, shape [worlds or 1, 7].

@@ -12,10 +12,10 @@ from torch.autograd.function import once_differentiable
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.device_arrays import PRECISIONS, layout_arrays
+from neurodyn.geometry.device_arrays import PRECISIONS, ShapeArrays, layout_arrays
 from neurodyn.geometry.ground import NOTHING, Ground
 from neurodyn.geometry.kernels import proximity_adjoint_kernel, proximity_kernel
-from neurodyn.geometry.launching import Launch, Launches, start_warp, warp_device
+from neurodyn.geometry.launching import Held, Launch, Launches, held, operator, start_warp, warp_device
 
 
 class Readings(NamedTuple):
@@ -40,7 +40,25 @@ class Readings(NamedTuple):
     valid: Tensor
 
 
-class ProximityQuery:
+class Sight(Held):
+    """Radius and margin of each contact point, and the length of a frame, for the contact features."""
+
+    def __init__(self, own: Sequence[tuple[float, float, float]]) -> None:
+        """Take radius [m], margin [m] and frame [s] of each contact point."""
+        super().__init__()
+        self._own = own
+        self._arrays: dict[tuple[torch.device, torch.dtype], Any] = {}
+
+    def array(self, like: Tensor) -> Any:
+        """Return them as a Warp array of vectors, on the device and in the precision of a tensor."""
+        key = (like.device, like.dtype)
+        if key not in self._arrays:
+            vec3 = PRECISIONS[like.dtype].vec3
+            self._arrays[key] = wp.array(list(self._own), dtype=vec3, device=warp_device(like.device))
+        return self._arrays[key]
+
+
+class ProximityQuery(Held):
     r"""Measures all contact points of a layout in one kernel over (world, contact point).
 
     Works in float32 and float64 on any device. Gradients reach positions and velocities through torch's
@@ -56,6 +74,7 @@ class ProximityQuery:
 
     def __init__(self, layout: ContactPointLayout) -> None:
         start_warp()
+        super().__init__()
         self.layout = layout
         self.nq = sum(joint.nq for joint in layout.joints)
         self.nv = sum(joint.nv for joint in layout.joints)
@@ -125,7 +144,7 @@ class ProximityQuery:
 
     def run(
         self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, *,
-        readings: Readings | None = None, sight: Any = None, features: Tensor | None = None,
+        readings: Readings | None = None, sight: "Sight | None" = None, features: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Run the kernel, not recorded for gradients.
 
@@ -135,60 +154,103 @@ class ProximityQuery:
             q: Positions, shape [worlds, nq], contiguous.
             qd: Velocities, shape [worlds, nv], contiguous.
             readings: Readings to write; None where they are not wanted.
-            sight: Radius, margin and frame of each contact point as a Warp array of vectors, for `features`.
+            sight: Radius, margin and frame of each contact point, for `features`.
             features: Contact features to write (`contact_inputs`), shape [worlds, 6 contact points, 3]; likewise.
 
         Raises:
             InputError: The ground is for another number of worlds.
         """
-        worlds, contact_points = q.shape[0], len(self.layout.contact_points)
+        pose = ground.poses(q.shape[0], q.device, q.dtype)
+        seen = [] if features is None else [features]
+        number = -1 if sight is None else sight.handle
+        _MEASURE(q, qd, pose, self.handle, ground.compiled.handle, base_frame, list(readings or ()), number, seen)
+
+    def bound(
+        self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, pose: Tensor, *, sight: Any, features: Tensor
+    ) -> tuple[Any, Any]:
+        """Return a recorded launch that writes contact features anew from the same memory, and what it must keep.
+
+        Args:
+            ground: The shapes around the robots.
+            base_frame: Whether results are in the axes of the base, which floats.
+            q: Positions, shape [worlds, nq].
+            qd: Velocities, shape [worlds, nv].
+            pose: Pose of the ground, shape [worlds or 1, 7].
+            sight: As of `run`.
+            features: Where the features go, as of `run`.
+        """
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
-        shapes = ground.arrays(device, q.dtype)
-        if shapes.worlds not in (0, worlds):
-            raise InputError(f"the ground is for {shapes.worlds} worlds; valid: a ground for {worlds} worlds")
-        pose = ground.poses(worlds, q.device, q.dtype)
-        if worlds * contact_points == 0:
-            return
-        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)  # of readings
-        changing: list[Any] = [(q, None), (qd, None), (pose, kinds.transform)]
-        read = [] if readings is None else list(zip(readings, types, strict=True))
-        seen = [] if features is None else [(features, kinds.vec3)]
-
-        def record() -> Launch:
-            group = self._group(q)
-            none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
-            own = wp.empty(0, dtype=kinds.vec3, device=device) if sight is None else sight
-            return Launch(proximity_kernel, (worlds, contact_points // group), q.device, [
-                *changing, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays,
-                *(read or none), own, *(seen or none[1:2]),
-            ], keep=(shapes, sight))  # fmt: skip
-
-        wanted = bool(read), bool(seen)
-        key = ("forward", worlds, base_frame, q.dtype, device, pose.shape[0], id(shapes), id(sight), wanted)
-        self._launches.get(key, record)([*changing, *read, *seen])
+        shapes, group = ground.compiled.arrays(device, q.dtype), self._group(q)
+        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)
+        none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
+        given = [wp.from_torch(*x, requires_grad=False) for x in ((q, None), (qd, None), (pose, kinds.transform))]
+        command = wp.launch(
+            proximity_kernel, (q.shape[0], len(self.layout.contact_points) // group), device=device, record_cmd=True,
+            inputs=[
+                *given, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays, *none, sight,
+                wp.from_torch(features, kinds.vec3, requires_grad=False),
+            ],
+        )  # fmt: skip
+        return command, (shapes, sight)
 
     def pull_back(
         self, base_frame: bool, q: Tensor, qd: Tensor, readings: Readings, gradients: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Return the gradients by positions and velocities from those by all readings but `valid`."""
         grad_q, grad_qd = torch.zeros_like(q), torch.zeros_like(qd)
+        _PULL_BACK(q, qd, self.handle, base_frame, list(readings), list(gradients), [grad_q, grad_qd])
+        return grad_q, grad_qd
+
+    def launch(
+        self, q: Tensor, qd: Tensor, pose: Tensor, shapes: ShapeArrays, base_frame: bool, readings: list[Tensor],
+        sight: "Sight | None", features: list[Tensor],
+    ) -> None:  # fmt: skip
+        """Launch the kernel; arguments as of `run`."""
+        worlds, contact_points = q.shape[0], len(self.layout.contact_points)
+        if shapes.worlds not in (0, worlds):
+            raise InputError(f"the ground is for {shapes.worlds} worlds; valid: a ground for {worlds} worlds")
+        if worlds * contact_points == 0:
+            return
+        kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
+        types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)  # of readings
+        changing: list[Any] = [(q, None), (qd, None), (pose, kinds.transform)]
+        read = list(zip(readings, types, strict=True)) if readings else []
+        seen = [(rows, kinds.vec3) for rows in features]
+
+        def record() -> Launch:
+            group = self._group(q)
+            none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
+            own = wp.empty(0, dtype=kinds.vec3, device=device) if sight is None else sight.array(q)
+            return Launch(proximity_kernel, (worlds, contact_points // group), q.device, [
+                *changing, int(base_frame), group, *self._layout(q, group == 1), *shapes.arrays,
+                *(read or none), own, *(seen or none[1:2]),
+            ], keep=(shapes, own))  # fmt: skip
+
+        wanted = bool(read), bool(seen)
+        key = ("forward", worlds, base_frame, q.dtype, device, pose.shape[0], id(shapes), id(sight), wanted)
+        self._launches.get(key, record)([*changing, *read, *seen])
+
+    def launch_adjoint(
+        self, q: Tensor, qd: Tensor, base_frame: bool, readings: list[Tensor], gradients: list[Tensor],
+        results: list[Tensor],
+    ) -> None:  # fmt: skip
+        """Launch the adjoint, which adds to `results`; arguments as of `pull_back`."""
         vec3 = PRECISIONS[q.dtype].vec3
         worlds, contact_points = q.shape[0], len(self.layout.contact_points)
         if worlds * contact_points == 0:
-            return grad_q, grad_qd
-        _, normal, point, position, velocity, valid = readings
+            return
+        _, *vectors, valid = readings
         changing: list[Any] = [(q, None), (qd, None)]
-        saved = [*((x, vec3) for x in (normal, point, position, velocity)), (valid, None)]
+        saved = [*((x, vec3) for x in vectors), (valid, None)]
         given = [(gradients[0], None), *((x, vec3) for x in gradients[1:])]
-        results = [(grad_q, None), (grad_qd, None)]
+        by = [(x, None) for x in results]
         key = ("backward", worlds, base_frame, q.dtype, str(q.device))
         group = self._group(q)
         launch = self._launches.get(key, lambda: Launch(
             proximity_adjoint_kernel, (worlds, contact_points // group), q.device,
-            [*changing, int(base_frame), group, *self._layout(q, True)[1:], *saved, *given, *results],
+            [*changing, int(base_frame), group, *self._layout(q, True)[1:], *saved, *given, *by],
         ))  # fmt: skip
-        launch([*changing, *saved, *given, *results])
-        return grad_q, grad_qd
+        launch([*changing, *saved, *given, *by])
 
     def _group(self, like: Tensor) -> int:
         """Return how many contact points one thread measures: on a CPU all of a world, to walk to each body once."""
@@ -201,6 +263,41 @@ class ProximityQuery:
                 self.layout, warp_device(like.device), PRECISIONS[like.dtype], one_by_one=one_by_one
             )
         return self._layouts[key]
+
+
+def _measure(
+    q: Tensor, qd: Tensor, pose: Tensor, query: int, ground: int, base_frame: bool, readings: list[Tensor], sight: int,
+    features: list[Tensor],
+) -> None:  # fmt: skip
+    shapes = held(ground).arrays(warp_device(q.device), q.dtype)
+    held(query).launch(q, qd, pose, shapes, base_frame, readings, None if sight < 0 else held(sight), features)
+
+
+def _pull_back(
+    q: Tensor, qd: Tensor, query: int, base_frame: bool, readings: list[Tensor], gradients: list[Tensor],
+    results: list[Tensor],
+) -> None:  # fmt: skip
+    held(query).launch_adjoint(q, qd, base_frame, readings, gradients, results)
+
+
+def _nothing(*_: Any) -> None:
+    """Write to tensors without data."""
+
+
+_MEASURE = operator(
+    "proximity",
+    "(Tensor q, Tensor qd, Tensor pose, int query, int ground, bool base_frame, Tensor(a!)[] readings, int sight, "
+    "Tensor(b!)[] features) -> ()",
+    _measure,
+    _nothing,
+)
+_PULL_BACK = operator(
+    "proximity_adjoint",
+    "(Tensor q, Tensor qd, int query, bool base_frame, Tensor[] readings, Tensor[] gradients, Tensor(a!)[] results) "
+    "-> ()",
+    _pull_back,
+    _nothing,
+)
 
 
 class _Measure(torch.autograd.Function):

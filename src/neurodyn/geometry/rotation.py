@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.geometry.array_shapes import Matrices, Quaternions, Vectors
+from neurodyn.geometry.array_shapes import Matrices, Quaternions, Rows, Vectors
 
 
 def multiply(a: Quaternions, b: Quaternions) -> Quaternions:
     """Return the product a b: first b is applied, then a; shape [..., 4]."""
-    return _products(a, b) @ _hamilton(a.device, a.dtype)
+    return _mapped(_products(a, b), _hamilton(a.device, a.dtype))
 
 
 def conjugate(q: Quaternions) -> Quaternions:
@@ -32,7 +32,22 @@ def conjugate(q: Quaternions) -> Quaternions:
 def matrix(q: Quaternions) -> Matrices:
     """Return rotation matrices of unit quaternions, shape [..., 3, 3]."""
     table, identity = _entries(q.device, q.dtype)
-    return (_products(q, q) @ table + identity).unflatten(-1, (3, 3))
+    return (_mapped(_products(q, q), table) + identity).unflatten(-1, (3, 3))
+
+
+def turn_rows(rows: Rows, matrix: Matrices) -> Rows:
+    """Return vectors as rows times a rotation matrix: R^T v for each row v, shape [..., vectors, 3].
+
+    On a GPU it is no matrix product, which users may let round to ten bits (TF32).
+    """
+    return _mapped(rows, matrix)
+
+
+def _mapped(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Return rows @ matrix, in the full precision of its type everywhere."""
+    if rows.device.type == "cpu":  # where matrix products are exact, and fastest
+        return rows @ matrix
+    return (rows.unsqueeze(-1) * (matrix if matrix.ndim == 2 else matrix.unsqueeze(-3))).sum(-2)
 
 
 def quaternion_matrix(q: Any) -> list[list[Any]]:

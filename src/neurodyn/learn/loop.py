@@ -36,7 +36,7 @@ class TrainState:
         phase_step: Those in this phase.
         seconds: Wall time of the training so far, resumed parts included [s].
         cpu_seconds: Processor time of the training so far [s].
-        phase_seconds: Wall time of this phase so far [s].
+        phase_seconds: Time of this phase so far by the clock of the budget [s].
         best: Best validation score so far; None before the first.
         measured: Validations in this phase so far.
         skipped: Steps left out because their gradient was not finite.
@@ -276,7 +276,7 @@ class TrainingLoop:
     def _clock(self) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         self.state.seconds += wall - self._wall
-        self.state.phase_seconds += wall - self._wall
+        self.state.phase_seconds += cpu - self._cpu if self.budget.clock == "cpu" else wall - self._wall
         self.state.cpu_seconds += cpu - self._cpu
         self._wall, self._cpu = wall, cpu
 

@@ -3,7 +3,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -31,6 +31,9 @@ class Stage(Config, frozen=True, kw_only=True):
             raise ValueError("share and rate must be finite and above 0, batch at least 1")
 
 
+Clock = Literal["wall", "cpu"]
+
+
 class Plan(Config, frozen=True, kw_only=True):
     """How a model is trained, whatever it is.
 
@@ -38,6 +41,8 @@ class Plan(Config, frozen=True, kw_only=True):
         phases: Phases, in order.
         minutes: Time budget [min]; None to train for `steps`.
         steps: Optimiser steps; used where `minutes` is None.
+        clock: What the minutes are of: "wall" time, or "cpu" time of the process, which does not pass while others use
+            the machine.
         optimiser: "soap", "adam", or another one of `learn.optimiser.OPTIMISERS`.
         weight_decay: Decoupled weight decay.
         clip: Greatest norm of a gradient.
@@ -56,6 +61,7 @@ class Plan(Config, frozen=True, kw_only=True):
     phases: tuple[Stage, ...]
     minutes: float | None = None
     steps: int | None = None
+    clock: Clock = "wall"
     optimiser: str = "soap"
     weight_decay: float = 0.0
     clip: float = 1.0
@@ -81,7 +87,7 @@ class Plan(Config, frozen=True, kw_only=True):
     @property
     def budget(self) -> "Budget":
         """When each phase is over."""
-        return Budget(self.steps, self.minutes, tuple(phase.share for phase in self.phases))
+        return Budget(self.steps, self.minutes, tuple(phase.share for phase in self.phases), self.clock)
 
     @property
     def schedule(self) -> Schedule:
@@ -100,17 +106,19 @@ class Spent(Protocol):
 
 @dataclass(frozen=True)
 class Budget:
-    """Steps, wall time, or both: what is used up first ends a phase.
+    """Steps, time, or both: what is used up first ends a phase.
 
     Attributes:
         steps: Optimiser steps in all phases; None for no limit.
-        minutes: Wall time of all phases [min]; None for no limit.
+        minutes: Time of all phases [min]; None for no limit.
         shares: Share of each phase (of all shares together).
+        clock: What the minutes are of: "wall" or "cpu" time.
     """
 
     steps: int | None = None
     minutes: float | None = None
     shares: tuple[float, ...] = (1.0,)
+    clock: Clock = "wall"
 
     def done(self, at: Spent) -> float:
         """Return the share of the present phase that is done."""

@@ -6,7 +6,7 @@ articulated-body algorithm, velocities, contact impulses where contacts are impu
 Euler).
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -18,6 +18,7 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.held_ground import NUMBERS, GroundMode
 from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.passive import passive_torque
 from neurodyn.multibody.scope import Scope
@@ -36,9 +37,6 @@ EULER = "semi-implicit-euler"
 INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.multibody.integration:advanced"})
 """Integrators by name."""
 
-GROUND = 6
-"""Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
-
 
 class EngineConfig(Config, frozen=True):
     """What a hybrid engine computes.
@@ -55,7 +53,7 @@ class EngineConfig(Config, frozen=True):
 
     substeps: int = 4
     contact: str | None = None
-    ground: Literal["plane", "contact_points"] = "plane"
+    ground: GroundMode = "plane"
     free: tuple[str, ...] = ()
     blueprint: Blueprint = Blueprint()
     integrator: str | UnsetType = UNSET
@@ -118,7 +116,7 @@ class Engine:
         """Numbers that describe the ground in a frame."""
         if self.config.contact is None:
             return 0
-        return GROUND * (1 if self.config.ground == "plane" else len(self.mechanism.points))
+        return NUMBERS * (1 if self.config.ground == "plane" else len(self.mechanism.points))
 
     @property
     def nominal(self) -> tuple[float, ...]:
@@ -196,7 +194,7 @@ class Engine:
 
     def _grounds(self, held: list[Any]) -> list[tuple[Vector, Vector]]:
         count = len(self.mechanism.points)
-        places = [0] * count if self.config.ground == "plane" else [GROUND * i for i in range(count)]
+        places = [0] * count if self.config.ground == "plane" else [NUMBERS * i for i in range(count)]
         return [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
 
 

@@ -5,6 +5,7 @@ Inertia, gravity, actuation and viscous friction act; contacts, joint limits and
 """
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -65,6 +66,20 @@ class FreeMotion:
         )
         after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
         return after[..., :nq], after[..., nq:]
+
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
+        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        """
+        run = self._program.run(
+            state, frames=1, substeps=self._substeps, control=torque[:, None], held=gravity[:, None]
+        )
+        path, launch = self._program.bound(run, state)
+        return path[:, -1], launch
 
     def _step(self, inputs: Inputs) -> list[Scalar]:
         mechanism, nq = self.mechanism, self.mechanism.nq

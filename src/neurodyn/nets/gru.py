@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
+from neurodyn.nets.dense import Dense, Weight
 from neurodyn.nets.mlp import MLP, Activation
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
+
+_WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class GRU(SequenceNet):
@@ -86,9 +89,17 @@ class GRU(SequenceNet):
         return tuple(torch.zeros(batch, self.width, **like) for _ in range(self.depth))
 
     def _weights(self, layer: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        wi, wh, bi, bh = (getattr(self.cells, f"{name}_l{layer}") for name in names)
+        wi, wh, bi, bh = (getattr(self.cells, f"{name}_l{layer}") for name in _WEIGHTS)
         return wi, wh, bi, bh
+
+    def dense(self) -> Dense:
+        """Return recurrent layers and head as matrices."""
+        cells = []
+        for layer in range(self.depth):
+            wi, wh, bi, bh = (Weight(self.cells, f"{name}_l{layer}") for name in _WEIGHTS)
+            cells.append((wi, wh, bi, bh))
+        head = self.head.dense()
+        return Dense(tuple(cells), head.layers, head.activation, self.width)
 
     def step(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Map one frame, [worlds, inputs] -> [worlds, outputs]."""

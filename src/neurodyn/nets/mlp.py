@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from neurodyn.nets.dense import Dense, linear_weights
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class MLP(SequenceNet):
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x)
+
+    def dense(self) -> Dense:
+        """Return the layers as matrices."""
+        return Dense((), tuple(linear_weights(cast(nn.Linear, layer)) for layer in self.layers), self.activation)
 
     def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
         """There is no history: the carry is None."""

@@ -16,6 +16,7 @@ from neurodyn.core.errors import InputError
 
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
+    from neurodyn.nets.dense import Dense
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of network."""
@@ -139,6 +140,10 @@ class SequenceNet(nn.Module, ABC):
         if self.begin(1) is not None:
             raise InputError(f"{type(self).__name__}: cannot be exported; valid: networks that override `stream`")
         return self(x), memory
+
+    def dense(self) -> "Dense | None":
+        """Return the network as matrices; None where it is no such network, and only torch can run it."""
+        return None
 
     def zero_output(self) -> None:
         """Set the last layer to exactly zero, so that the net's output is zero for every input."""

@@ -7,8 +7,8 @@ uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680),
 model knows.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from rsl_rl.env import VecEnv
@@ -18,23 +18,19 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.control import frame_torque
-from neurodyn.dynamics.interface import (
-    Control,
-    Dynamics,
-    Environment,
-    MeasuredDynamics,
-    State,
-    Step,
-    present_state,
-)
+from neurodyn.dynamics.generators import device_generator
+from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.ground import Ground
 from neurodyn.policy.compatibility import require_fit
-from neurodyn.policy.frame_end import FrameEnd, episode_bounds, judge
-from neurodyn.policy.starts import Starts, widened
-from neurodyn.policy.warm_start_pool import WarmStartPool
+from neurodyn.policy.frame_end import episode_bounds, judge
+from neurodyn.policy.renewal import renewal_in
+from neurodyn.policy.starts import Starts
 from neurodyn.tasks import Memory, Task
+
+_MOST_UNREAD = 256
+"""Frames after which the ends of episodes are read from the device, if nobody has asked for them."""
 
 
 @dataclass
@@ -56,14 +52,44 @@ class Episodes:
     implausible: list[bool] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Worlds:
+    """All that a frame changes.
+
+    Attributes:
+        carry: History of the dynamics.
+        state: The states.
+        torque: Torques of the last frame [N m or N], shape [worlds, nu]; None where targets drive the robot.
+        memory: The task's memory.
+        length: Frames of the present episodes, shape [worlds].
+        returns: Return, penalised return and length of the present episodes, shape [3, worlds].
+    """
+
+    carry: Carry
+    state: State
+    torque: Tensor | None
+    memory: Memory
+    length: Tensor
+    returns: Tensor
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """Which episodes ended in a frame, and with what, not yet read from the device; shapes as of `Worlds`."""
+
+    done: Tensor
+    returns: Tensor
+    failed: Tensor
+    implausible: Tensor
+
+
 class PolicyEnvironment(VecEnv):
     """A batch of worlds in which a policy acts.
 
     Attributes:
         task: What is to be done.
         dynamics: What happens.
-        now: Quantities of the present states.
-        state: The present states.
+        episodes: What has ended, as far as it was read.
     """
 
     def __init__(
@@ -110,29 +136,66 @@ class PolicyEnvironment(VecEnv):
             environment = home_ground(task)
         self._environment = environment
         self._spread = dynamics.epistemic_scale
-        self._pool = WarmStartPool(cast(MeasuredDynamics, dynamics), starts) if dynamics.measured else None
+        self._renewal = renewal_in(dynamics, starts, worlds)
         context = starts.draw(worlds)
-        self._carry = dynamics.begin(context, self._environment)
-        self.state = present_state(context)
-        self.device = self.state.q.device
-        self._generator = torch.Generator(self.device).manual_seed(derive_seed(seed, "environment"))
+        state = present_state(context)
+        self.device = state.q.device
+        # A GPU would have to be waited for to know whether any episode ended: there, renewal is part of every frame.
+        self._always_renews = self.device.type != "cpu"
+        self._generator = device_generator(self.device, derive_seed(seed, "environment"))
         noise = task.noise if noisy else ()
         self._noise = torch.tensor(noise, device=self.device) if noise else None
         self._torques = dynamics.spec.control_kind == "torque"
-        self._torque = self.state.q.new_zeros(worlds, dynamics.spec.nu) if self._torques else None
-        self._advance = dynamics.step_
-        self.now = self._quantities(None)
-        task.require(self.now)
-        self.memory: Memory = task.begin(self.now, self._generator)
-        self.episode_length_buf = torch.zeros(worlds, dtype=torch.long, device=self.device)
+        torque = state.q.new_zeros(worlds, dynamics.spec.nu) if self._torques else None
+        self._one = torch.ones(worlds, device=self.device)
+        self._now = self._quantities(state, None, torque)
+        task.require(self._now)
+        self._at = Worlds(
+            carry=dynamics.begin(context, self._environment),
+            state=state,
+            torque=torque,
+            memory=task.begin(self._now, self._generator),
+            length=torch.zeros(worlds, dtype=torch.long, device=self.device),
+            returns=torch.zeros(3, worlds, device=self.device),
+        )
+        self._ended: list[_Ended] = []
         self.episodes = Episodes()
-        self._returns = torch.zeros(3, worlds, device=self.device)
+
+    @property
+    def state(self) -> State:
+        """The present states."""
+        return self._at.state
+
+    @property
+    def carry(self) -> Carry:
+        """History of the dynamics."""
+        return self._at.carry
+
+    @property
+    def memory(self) -> Memory:
+        """The task's memory of the worlds."""
+        return self._at.memory
+
+    @property
+    def now(self) -> Quantities:
+        """Quantities of the present states."""
+        return self._now
+
+    @property
+    def episode_length_buf(self) -> Tensor:
+        """Frames of the present episodes, shape [worlds]; rsl_rl's name, which it also sets."""
+        return self._at.length
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, frames: Tensor) -> None:
+        self._at = replace(self._at, length=frames.to(self._at.length))
 
     def get_observations(self) -> TensorDict:
         """Return what the policy sees of the present states."""
-        seen = self.task.observe(self.now, self.memory)
+        seen = self.task.observe(self._now, self.memory)
         if self._noise is not None:
-            seen = seen + self._noise * (2.0 * torch.rand(seen.shape, generator=self._generator).to(seen) - 1.0)
+            drawn = torch.rand(seen.shape, generator=self._generator, device=self.device).to(seen)
+            seen = seen + self._noise * (2.0 * drawn - 1.0)
         return TensorDict({"policy": seen}, batch_size=[self.num_envs])
 
     @torch.no_grad()
@@ -145,51 +208,56 @@ class PolicyEnvironment(VecEnv):
         Returns:
             Observations, rewards of shape [worlds], whether episodes ended, shape [worlds], and what rsl_rl asks for.
         """
+        self._renewal.prepare()
         action = actions.clamp(-self.task.limit, self.task.limit)
-        step = self._predict(action)
-        end = judge(self.task, self._bounds, step, self.now, self.memory, action)
-        reward, failed = end.reward, end.failed
-        self.memory = self.task.advance(self.memory, self.now, action, self._generator)
-        self.episode_length_buf = self.episode_length_buf + 1
-        late = (self.episode_length_buf >= self.max_episode_length) & ~failed
-        done = failed | late
-        penalised = self._penalised(reward, step, end.implausible)
+        before, step = self._at.memory, self._predict(action)
+        end = judge(self.task, self._bounds, step, self._now, before, action)
+        memory = self.task.advance(before, self._now, action, self._generator)
+        length = self._at.length + 1
+        late = (length >= self.max_episode_length) > end.failed
+        done = end.failed | late
+        penalised = self._penalised(end.reward, step, end.implausible)
+        returns = self._at.returns + torch.stack([end.reward, penalised, self._one])
         extras: dict[str, Any] = {
             "time_outs": late,
-            "reward": reward,
+            "reward": end.reward,
             "implausible": end.implausible,
-            "state": self.state,  # as the frame left it, before anything starts anew
-            "log": {f"/reward/{name}": term.mean() for name, term in end.terms.items()},
+            "state": step.state,  # as the frame left it, before anything starts anew
+            "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        self._returns = self._returns + torch.stack([reward, penalised, torch.ones_like(reward)])
-        rows = done.nonzero()[:, 0]
-        if len(rows):
-            self._count(rows, end)
-            extras["succeeded"] = self.task.succeeded(self.now, self.memory)
-            self._renew(done, rows)
-        change = self.task.push(self.memory, self._generator)
+        self._at = replace(self._at, memory=memory, length=length, returns=returns)
+        if self._always_renews or bool(done.any()):
+            extras["succeeded"] = self.task.succeeded(self._now, memory)
+            self._ended.append(_Ended(done, returns, end.failed, end.implausible))
+            self._renew(done)
+        change = self.task.push(self._at.memory, self._generator)
         if change is not None:
-            self.state = pushed(self.dynamics.spec, self.state, change)
-            self.now = self._quantities(None)
-        return self.get_observations(), self._scale * penalised, done, extras
+            self._at = replace(self._at, state=pushed(self.dynamics.spec, self._at.state, change))
+            self._now = self._quantities(self._at.state, None, self._at.torque)
+        reward = penalised if self._scale == 1.0 else self._scale * penalised
+        if len(self._ended) >= _MOST_UNREAD:
+            self._read_ends()
+        return self.get_observations(), reward, done, extras
 
     def collect(self) -> Episodes:
         """Return the episodes that ended since the last call."""
+        self._read_ends()
         found, self.episodes = self.episodes, Episodes()
         return found
 
     def _predict(self, action: Tensor) -> Step:
-        control = self.task.control(action, self.now, self.memory)
+        at = self._at
+        control, torque = self.task.control(action, self._now, at.memory), at.torque
         if self._torques:
-            self._torque = frame_torque(self.dynamics.spec, self.state, control)
-            control = Control(torque=self._torque)
-        self._carry, step = self._advance(self._carry, self.state, control)
-        self.state = step.state
-        self.now = self._quantities(step)
+            torque = frame_torque(self.dynamics.spec, at.state, control)
+            control = Control(torque=torque)
+        carry, step = self.dynamics.step_(at.carry, at.state, control)
+        self._at = replace(at, carry=carry, state=step.state, torque=torque)
+        self._now = self._quantities(step.state, step, torque)
         return step
 
-    def _quantities(self, step: Step | None) -> Quantities:
-        return self.dynamics.quantities(self.state, step, torque=self._torque, environment=self._environment)
+    def _quantities(self, state: State, step: Step | None, torque: Tensor | None) -> Quantities:
+        return self.dynamics.quantities(state, step, torque=torque, environment=self._environment)
 
     def _penalised(self, reward: Tensor, step: Step, implausible: Tensor) -> Tensor:
         if not self._penalty or step.epistemic is None or self._spread is None:
@@ -197,29 +265,32 @@ class PolicyEnvironment(VecEnv):
         uncertain = (step.epistemic / self._spread).sum(-1)
         return torch.where(implausible, reward, reward - self._penalty * self.task.penalty_scale * uncertain)
 
-    def _count(self, rows: Tensor, end: FrameEnd) -> None:
-        returns, penalised, lengths = self._returns[:, rows].tolist()
-        self.episodes.returns += returns
-        self.episodes.penalised += penalised
-        self.episodes.lengths += lengths
-        self.episodes.failed += end.failed[rows].tolist()
-        self.episodes.implausible += end.implausible[rows].tolist()
-        self._returns = self._returns.index_fill(1, rows, 0.0)
+    def _read_ends(self) -> None:
+        """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""
+        for ended in self._ended:
+            rows = ended.done.nonzero()[:, 0]
+            returns, penalised, lengths = ended.returns[:, rows].tolist()
+            self.episodes.returns += returns
+            self.episodes.penalised += penalised
+            self.episodes.lengths += lengths
+            self.episodes.failed += ended.failed[rows].tolist()
+            self.episodes.implausible += ended.implausible[rows].tolist()
+        self._ended.clear()
 
-    def _renew(self, done: Tensor, rows: Tensor) -> None:
+    def _renew(self, done: Tensor) -> None:
         """Start anew in some worlds; the others keep their state, history and memory."""
-        if self._pool is not None:
-            self._carry, self.state = self._pool.take(self._carry, self.state, rows)
-        else:
-            context = widened(self._starts.draw(len(rows)), rows, self.num_envs)
-            self._carry = self.dynamics.reset(self._carry, context, done)
-            fresh, old, chosen = present_state(context), self.state, done[:, None]
-            self.state = State(torch.where(chosen, fresh.q, old.q), torch.where(chosen, fresh.qd, old.qd))
-        if self._torque is not None:
-            self._torque = torch.where(done[:, None], 0.0, self._torque)
-        self.episode_length_buf = torch.where(done, 0, self.episode_length_buf)
-        self.now = self._quantities(None)
-        self.memory = self.memory.renewed(done, self.task.begin(self.now, self._generator))
+        at = self._at
+        carry, state = self._renewal.renew(at.carry, at.state, done)
+        torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
+        self._now = self._quantities(state, None, torque)
+        self._at = Worlds(
+            carry=carry,
+            state=state,
+            torque=torque,
+            memory=at.memory.renewed(done, self.task.begin(self._now, self._generator)),
+            length=at.length.masked_fill(done, 0),
+            returns=at.returns.masked_fill(done, 0.0),
+        )
 
 
 def home_ground(task: Task) -> Environment:

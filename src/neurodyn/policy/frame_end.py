@@ -2,7 +2,8 @@
 """What a frame earns, and whether an episode ends with it: one rule for every loop in which a policy acts.
 
 A policy earns what it finds, and it finds the states in which a simulator or a model has broken down. So an episode
-whose state is implausible ends there as a failure, and that frame earns nothing.
+whose state is implausible ends there as a failure, and that frame earns nothing, or what the task says where ending
+early would pay (`Task.implausible_reward`).
 """
 
 from dataclasses import dataclass
@@ -46,13 +47,15 @@ class FrameEnd:
 
     Attributes:
         reward: What it earned, shape [worlds].
-        terms: The parts of the reward by name, each of shape [worlds].
+        names: Names of the parts of the reward.
+        parts: The parts, shape [parts, worlds].
         failed: Whether the episode failed, shape [worlds], bool.
         implausible: Whether it did because its state is implausible or not finite, shape [worlds], bool.
     """
 
     reward: Tensor
-    terms: dict[str, Tensor]
+    names: tuple[str, ...]
+    parts: Tensor
     failed: Tensor
     implausible: Tensor
 
@@ -71,14 +74,12 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
     state, terms = step.state, task.reward(now, memory, action)
     parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
-    implausible = bounds.outside(state.q, state.qd, state.channels) | ~reward.isfinite()
+    implausible = bounds.outside(state.q, state.qd, state.channels, reward[:, None])
     failed = task.terminated(now, memory) | implausible
     if step.termination is not None:
         failed = failed | (step.termination > LIKELY)
-    parts = torch.where(implausible, 0.0, parts)
-    return FrameEnd(
-        torch.where(implausible, 0.0, reward), dict(zip(terms, parts, strict=True)), failed, implausible
-    )  # fmt: skip
+    parts = parts.masked_fill(implausible, 0.0)
+    return FrameEnd(reward.masked_fill(implausible, task.implausible_reward), tuple(terms), parts, failed, implausible)
 
 
 def _widened(ranges: tuple[Interval, ...]) -> tuple[Interval, ...]:

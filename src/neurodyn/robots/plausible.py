@@ -41,18 +41,19 @@ class PlausibleBounds:
     qd: tuple[Interval, ...]
     channels: tuple[Interval, ...] = ()
 
-    def outside(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
+    def outside(self, q: Tensor, qd: Tensor, channels: Tensor | None = None, others: Tensor | None = None) -> Tensor:
         """Return which states are implausible or not finite.
 
         Args:
             q: Positions [rad or m], shape [..., nq].
             qd: Velocities [rad/s or m/s], shape [..., nv].
             channels: Channels of a measured state, shape [..., nx]; None where it has none.
+            others: Other numbers that must be finite, shape [..., n]; None for none.
 
         Returns:
             A bool for each state, shape [...].
         """
-        values = torch.cat([q, qd] if channels is None else [q, qd, channels], dim=-1)
+        values = torch.cat([part for part in (q, qd, channels, others) if part is not None], dim=-1)
         return (values.clamp(*self._limits(values)) != values).any(-1)  # what is not a number equals nothing
 
     def excess(self, q: Tensor, qd: Tensor) -> Tensor:
@@ -94,16 +95,21 @@ class PlausibleBounds:
         return replace(self, qd=_tighter(self.qd, qd), channels=_tighter(self.channels, channels))
 
     @cached_property
-    def _cached(self) -> dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]]:
+    def _cached(self) -> dict[tuple[torch.device, torch.dtype, int], tuple[Tensor, Tensor]]:
         return {}
 
     def _limits(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return lower and upper bounds with room for rounding, finite; made once for each device and dtype."""
-        key = (like.device, like.dtype)
+        key = (like.device, like.dtype, like.shape[-1])
         if key not in self._cached:
-            bounds = like.new_tensor((*self.q, *self.qd, *self.channels)).view(-1, 2)
+            named = (*self.q, *self.qd, *self.channels)
+            bounds = torch.tensor(named, dtype=like.dtype).view(-1, 2)
             slack = _ROUNDING * bounds.abs().amax(-1).clamp_min(1.0).nan_to_num(posinf=1.0)
-            self._cached[key] = (bounds[:, 0] - slack).nan_to_num(), (bounds[:, 1] + slack).nan_to_num()
+            others = bounds.new_full((max(0, like.shape[-1] - len(named)),), torch.finfo(like.dtype).max)
+            lower, upper = (bounds[:, 0] - slack).nan_to_num(), (bounds[:, 1] + slack).nan_to_num()
+            self._cached[key] = (
+                torch.cat([lower, -others]).to(like.device), torch.cat([upper, others]).to(like.device)
+            )  # fmt: skip
         return self._cached[key]
 
 

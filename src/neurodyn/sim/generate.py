@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data from a reference simulator: many short trajectories from random states, on random grounds, under random torques.
 
-Batch k of a data set is a function of (seed, k) alone, so that an interrupted run resumes with the same result.
+Batch k of a data set is a function of (seed, k) alone, so that an interrupted run resumes with the same result, and
+several processes make the same data as one.
 """
 
 import math
@@ -14,18 +15,17 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.config import Config, to_dict
+from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
-from neurodyn.core.seeds import derive_seed, generator
+from neurodyn.core.seeds import derive_seed
+from neurodyn.core.workers import Workers
 from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot
-from neurodyn.sim.bounds import plausible_bounds
+from neurodyn.sim.batch_maker import BatchMaker
 from neurodyn.sim.contradictions import require_consistent
-from neurodyn.sim.early_ends import Departure, Tally, early_ends
-from neurodyn.sim.ground_sampling import data_scene
-from neurodyn.sim.recorder import Recorder
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.early_ends import Departure, Tally
 from neurodyn.sim.store_header import simulated_header
 
 VALIDATION_FRACTION = 0.05
@@ -50,7 +50,7 @@ class Summary(Config, frozen=True):
         empty: Trajectories that ended before their first transition.
         simulated: Transitions that this run simulated; a resumed one simulates fewer than the file holds.
         seconds: Wall time of this run [s].
-        cpu_seconds: Process time of simulating and writing, without building the worlds [s].
+        cpu_seconds: Processor time of simulating and writing in all processes, without building the worlds [s].
         bytes: Size of the file.
     """
 
@@ -82,6 +82,7 @@ def generate(
     passive_fraction: float | None = None,
     reset_fraction: float | None = None,
     ground: str | None = None,
+    threads: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
     begun: Begun | None = None,
@@ -104,6 +105,8 @@ def generate(
         reset_fraction: Fraction of trajectories that start from the robot's resets, without torque (or held), between 0
             and 1; None for the robot's own.
         ground: Name of one of the robot's grounds, at its declared place; None for those that the robot samples.
+        threads: Processes that simulate, each on one core; None for one on each available core. The data do not depend
+            on it, and where one process is soon done there is but one.
         resume: Whether to continue an interrupted run with the same settings.
         overwrite: Whether a finished file of that name may be replaced.
         begun: Called before the first batch, with what the data will hold.
@@ -115,20 +118,19 @@ def generate(
     """
     frames = robot.frames if frames is None else frames
     passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
-    path, robot = Path(out), _sampled(robot, ground, reset_fraction)
+    path, robot, processes = Path(out), _sampled(robot, ground, reset_fraction), resolve_threads(threads)
     _check(path, transitions, worlds, frames, passive_fraction)
     _check_new(path, resume or overwrite)
     _check_space(robot, path, transitions)
     start = time.perf_counter()
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
-    scene = data_scene(robot)
     require_consistent(robot)
-    simulator = ReferenceSimulator(robot, worlds, scene=scene)
+    maker = BatchMaker(robot, worlds, frames, passive_fraction, seed)
     header = simulated_header(
         robot,
-        simulator.model,
-        scene,
+        maker.simulator.model,
+        maker.scene,
         seed=seed,
         simulator={
             "sampling": {
@@ -144,28 +146,26 @@ def generate(
     )
     if begun is not None:
         begun(header)
-    recorder = Recorder(simulator, frames, scene, header.contact_points)
-    bounds = plausible_bounds(robot, simulator.model)
-    tally = Tally(robot, bounds, episodes)
-    simulated, cpu_start = 0, time.process_time()
-    with StoreWriter(path, header, resume=resume) as writer:
-        for batch in range(writer.batches, math.ceil(episodes / worlds)):
-            count = min(worlds, episodes - batch * worlds)
-            q, qd, control, poses = recorder.record(generator(seed, "generate", batch), passive_fraction)
-            ends = early_ends(robot.name, bounds, q, qd)
+    tally = Tally(robot, maker.bounds, episodes)
+    simulated, cpu_seconds = 0, 0.0
+    with StoreWriter(path, header, resume=resume) as writer, Workers(maker, processes) as workers:
+        left = range(writer.batches, math.ceil(episodes / worlds))
+        for batch, made in zip(left, workers.map(left), strict=True):
+            cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
+            ends = made.ends
             tally.add(ends, count)
             tally.require_few()
             stream = derive_seed(seed, "split", batch)
             split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
             writer.append(
-                q[:count], qd[:count], control[:count],
+                made.q[:count], made.qd[:count], made.control[:count],
                 lengths=ends.lengths[:count], status=ends.status[:count], split=split, world=np.arange(count),
-                ground=None if poses is None else poses[:count],
+                ground=None if made.ground is None else made.ground[:count],
             )  # fmt: skip
             simulated += count * frames
+            cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
             if progress is not None:
                 progress(min(transitions, (batch * worlds + count) * frames), transitions)
-    cpu_seconds = time.process_time() - cpu_start
     return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import Control, State
-from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.quantities import Quantities, base_rotation
 from neurodyn.geometry import rotation
 from neurodyn.tasks.resets import reset_states
 from neurodyn.tasks.task import Memory, Task
@@ -46,12 +46,11 @@ class Ant(Task):
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
-        turn = quantities["base_orientation"]
-        linear, angular = world_velocity(quantities)
         return torch.cat(
             [
-                quantities["base_position"][:, 2:], turn, linear, angular, quantities["joint_position"],
-                quantities["joint_velocity"], up(turn)[:, None], heading(turn)[:, None],
+                quantities["base_position"][:, 2:], quantities["base_orientation"], *world_velocity(quantities),
+                quantities["joint_position"], quantities["joint_velocity"], up(quantities)[:, None],
+                heading(quantities)[:, None],
             ],
             dim=-1,
         )  # fmt: skip
@@ -68,8 +67,8 @@ class AntRun(Ant):
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return progress, uprightness and heading."""
-        turn = quantities["base_orientation"]
-        return {"progress": world_velocity(quantities)[0][:, 0], "up": 0.1 * up(turn), "heading": heading(turn)}
+        progress = world_velocity(quantities)[0][:, 0]
+        return {"progress": progress, "up": 0.1 * up(quantities), "heading": heading(quantities)}
 
 
 class AntSpin(Ant):
@@ -79,7 +78,7 @@ class AntSpin(Ant):
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the rate about the vertical, and uprightness."""
-        return {"spin": world_velocity(quantities)[1][:, 2], "up": up(quantities["base_orientation"])}
+        return {"spin": world_velocity(quantities)[1][:, 2], "up": up(quantities)}
 
 
 class AntSpinTrack(Ant):
@@ -91,23 +90,25 @@ class AntSpinTrack(Ant):
         """Return how well the rate is tracked, and uprightness."""
         wx, wy, wz = world_velocity(quantities)[1].unbind(-1)
         off = (wz - SPIN).square() + 0.1 * wx.square() + 0.1 * wy.square()
-        return {"track": 5.0 * torch.exp(-off), "up": 0.1 * up(quantities["base_orientation"])}
+        return {"track": 5.0 * torch.exp(-off), "up": 0.1 * up(quantities)}
 
 
 def world_velocity(quantities: Quantities) -> tuple[Tensor, Tensor]:
     """Return linear velocity of the base's origin and angular velocity, world axes, each of shape [worlds, 3]."""
-    turn = quantities["base_orientation"]
-    linear, angular = quantities["base_linear_velocity"], quantities["base_angular_velocity"]
-    return rotation.rotate(turn, linear), rotation.rotate(turn, angular)
+
+    def turned() -> Tensor:
+        rows = torch.stack([quantities["base_linear_velocity"], quantities["base_angular_velocity"]], 1)
+        return rotation.turn_rows(rows, base_rotation(quantities).mT)
+
+    linear, angular = quantities.derive("world_velocity", turned).unbind(1)
+    return linear, angular
 
 
-def up(orientation: Tensor) -> Tensor:
-    """Return the vertical component of the base's z axis, shape [worlds]: R_zz of its quaternion."""
-    x, y, _, _ = orientation.unbind(-1)
-    return 1.0 - 2.0 * (x.square() + y.square())
+def up(quantities: Quantities) -> Tensor:
+    """Return the vertical component of the base's z axis, shape [worlds]."""
+    return base_rotation(quantities)[:, 2, 2]
 
 
-def heading(orientation: Tensor) -> Tensor:
-    """Return the component along the world's x of the base's x axis, shape [worlds]: R_xx of its quaternion."""
-    _, y, z, _ = orientation.unbind(-1)
-    return 1.0 - 2.0 * (y.square() + z.square())
+def heading(quantities: Quantities) -> Tensor:
+    """Return the component along the world's x of the base's x axis, shape [worlds]."""
+    return base_rotation(quantities)[:, 0, 0]

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.constants import constant
 from neurodyn.tasks.resets import reset_states
 from neurodyn.tasks.task import Memory, Task
 
@@ -44,9 +45,7 @@ class AnymalWalk(Task):
     velocity: tuple[float, float]
 
     def __init__(self) -> None:
-        robot = self.declaration()
-        self._nominal = torch.tensor(robot.nominal_q())
-        self._robot = robot
+        self._robot = self.declaration()
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
         """Draw the robot's resets, looking along x."""
@@ -54,15 +53,14 @@ class AnymalWalk(Task):
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint targets about the nominal pose."""
-        gains = action.new_full((1, action.shape[-1]), KP), action.new_full((1, action.shape[-1]), KD)
-        return Control(target=self._nominal.to(action) + RANGE * action, kp=gains[0], kd=gains[1])
+        return Control(target=torch.add(self.nominal(action), action, alpha=RANGE), **gains(action))
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return velocities, gravity, joints about the nominal pose, and the last action."""
         return torch.cat(
             [
                 quantities["base_linear_velocity"], quantities["base_angular_velocity"],
-                quantities["projected_gravity"], quantities["joint_position"] - self._nominal.to(memory.action),
+                quantities["projected_gravity"], quantities["joint_position"] - self.nominal(memory.action),
                 quantities["joint_velocity"], memory.action,
             ],
             dim=-1,
@@ -70,7 +68,7 @@ class AnymalWalk(Task):
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the reward; one term, because it is cut off at zero as a whole."""
-        wanted = action.new_tensor(self.velocity)
+        wanted = constant(self.velocity, action)
         off = (quantities["base_linear_velocity"][:, :2] - wanted).square().sum(-1)
         # The rate about the vertical: gravity in base axes points down.
         turn = -(quantities["base_angular_velocity"] * quantities["projected_gravity"]).sum(-1)
@@ -81,6 +79,11 @@ class AnymalWalk(Task):
         """Return where base or knees touch the ground, or the base is too low."""
         touching = (quantities.contacts(self.contacts) > 0.5).any(-1)
         return touching | (quantities["base_position"][:, 2] < LOWEST)
+
+
+def gains(like: Tensor) -> dict[str, Tensor]:
+    """Return the gains of the joint controllers as `kp` and `kd` of a control, shape [1, actions] each."""
+    return {name: constant(((gain,) * like.shape[-1],), like) for name, gain in (("kp", KP), ("kd", KD))}
 
 
 class AnymalForward(AnymalWalk):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.interface import Control
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.constants import constant
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material, SimulatorConfig
 from neurodyn.tasks.resets import uniform
@@ -81,7 +82,6 @@ class AnymalVelocity(Task):
             material=Material(friction=0.8, stiffness=2500.0, damping=100.0),
             simulator=SimulatorConfig(solver="mujoco", substeps=2, iterations=4, integrator="implicitfast"),
         )
-        self._nominal = torch.tensor(robot.nominal_q())
 
     def declaration(self) -> Robot:
         """Return the robot at the task's frame length, with a solver that is cheap enough to train in."""
@@ -126,22 +126,22 @@ class AnymalVelocity(Task):
         """Return the mean velocities of the frames that followed, shape [worlds, 5]."""
         velocity, spin = ahead["base_linear_velocity"], ahead["base_angular_velocity"]
         moved = torch.cat([velocity[:, :2], spin[:, 2:]], dim=-1).unflatten(0, (-1, self.foresight)).mean(1)
-        until = moved.new_tensor([COMMAND_FRAMES[0], PUSH_FRAMES[0]]).expand(len(moved), 2)
+        until = constant((COMMAND_FRAMES[0], PUSH_FRAMES[0]), moved).expand(len(moved), 2)
         return torch.cat([moved, until], dim=-1)
 
     def action_of(self, control: Tensor) -> Tensor:
         """Return the action of which `control` are the targets, shape [worlds, actions]."""
-        return (control - self._nominal.to(control)) / SCALE
+        return (control - self.nominal(control)) / SCALE
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return targets around the nominal pose."""
-        kp, kd = action.new_tensor(KP), action.new_tensor(KD)
-        return Control(target=self._nominal.to(action) + SCALE * action, kp=kp, kd=kd)
+        target = torch.add(self.nominal(action), action, alpha=SCALE)
+        return Control(target=target, kp=constant((KP,), action), kd=constant((KD,), action))
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return what the robot measures of itself, its command, and its last action."""
         measured = [quantities[f"base_{kind}_velocity"] for kind in ("linear", "angular")]
-        position = quantities["joint_position"] - self._nominal.to(memory.action)
+        position = quantities["joint_position"] - self.nominal(memory.action)
         joints = [position, quantities["joint_velocity"], memory.action]
         return torch.cat([*measured, quantities["projected_gravity"], memory.command[:, _ASKED], *joints], dim=-1)
 
@@ -154,7 +154,7 @@ class AnymalVelocity(Task):
         landed = (quantities.contacts(_FEET) > 0.5) & (memory.air_time > 0.0)
         moving = torch.linalg.vector_norm(asked[:, :2], dim=-1) > 0.1
         still = torch.linalg.vector_norm(asked, dim=-1) < 0.05
-        away = (quantities["joint_position"] - self._nominal.to(action)).abs().sum(-1)
+        away = (quantities["joint_position"] - self.nominal(action)).abs().sum(-1)
         terms = {
             "track_velocity": torch.exp(-(asked[:, :2] - velocity[:, :2]).square().sum(-1) / WIDTH),
             "track_turning": 0.5 * torch.exp(-(asked[:, 2] - spin[:, 2]).square() / WIDTH),

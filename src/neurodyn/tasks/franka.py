@@ -8,6 +8,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.constants import constant
 from neurodyn.tasks.resets import uniform
 from neurodyn.tasks.task import Memory, Task
 
@@ -34,15 +35,13 @@ class FrankaReach(Task):
     observations = (*_JOINTS, "end_x", "end_y", "end_z", "target_x", "target_y", "target_z")
     actions = _JOINTS
     frames = 128
-
-    def __init__(self) -> None:
-        self._nominal = torch.tensor(self.declaration().nominal_q())
+    implausible_reward = -205.0  # the arm's end is at most 1.6 m from a target, in each of 128 frames
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
         """Draw poses about the usual one, at rest."""
         device = generator.device
         offset = uniform((-SPREAD, SPREAD), worlds * len(_JOINTS), generator).view(worlds, -1)
-        return State(self._nominal.to(device) + offset, torch.zeros(worlds, len(_JOINTS), device=device))
+        return State(self.nominal(offset) + offset, torch.zeros(worlds, len(_JOINTS), device=device))
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw targets [m], shape [worlds, 3]."""
@@ -68,15 +67,24 @@ class FrankaReach(Task):
 
 
 class FrankaTorque(FrankaReach):
-    """Reaching by joint torques."""
+    """Reaching by joint torques.
+
+    The joints have next to no friction (3 mN m s/rad), so that a policy has to damp them itself and sees their
+    velocities, which NeRD's does not.
+    """
 
     name = "franka-torque"
+    observations = (*FrankaReach.observations, *(f"{joint}_velocity" for joint in _JOINTS))
     action_scale = TORQUE
     action_meaning = "joint torque [N m]"
 
+    def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return the joints, the end effector, the target, and the velocities of the joints [rad/s]."""
+        return torch.cat([super().observe(quantities, memory), quantities["joint_velocity"]], dim=-1)
+
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint torques."""
-        return Control(torque=action * action.new_tensor(TORQUE))
+        return Control(torque=action * constant(TORQUE, action))
 
 
 class FrankaPosition(FrankaReach):
@@ -89,7 +97,7 @@ class FrankaPosition(FrankaReach):
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint targets."""
         target = quantities["joint_position"] + STEP * action
-        return Control(target=target, kp=action.new_tensor(KP), kd=action.new_tensor(KD))
+        return Control(target=target, kp=constant(KP, action), kd=constant(KD, action))
 
 
 def distance(quantities: Quantities, memory: Memory) -> Tensor:

@@ -16,9 +16,10 @@ from torch import Tensor
 from neurodyn.dynamics.interface import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry import rotation
+from neurodyn.geometry.constants import columns, constant
 from neurodyn.robots import Robot
 from neurodyn.tasks.ant import Ant, AntRun, AntSpin, AntSpinTrack, heading, up, world_velocity
-from neurodyn.tasks.anymal import KD, KP, AnymalForward, AnymalSide, AnymalWalk
+from neurodyn.tasks.anymal import KP, AnymalForward, AnymalSide, AnymalWalk, gains
 from neurodyn.tasks.task import Memory
 
 _TO_THEIRS = (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5))
@@ -28,7 +29,7 @@ _BASE = ("height", "qx", "qy", "qz", "qw", "vx", "vy", "vz", "wx", "wy", "wz")
 def base_observation(quantities: Quantities) -> Tensor:
     """Return height, orientation, and velocities of the base's origin, all in y-up world axes, shape [worlds, 11]."""
     turn = quantities["base_orientation"]
-    to_theirs = turn.new_tensor(_TO_THEIRS).expand_as(turn)
+    to_theirs = constant(_TO_THEIRS, turn).expand_as(turn)
     linear, angular = (rotation.rotate(to_theirs, vector) for vector in world_velocity(quantities))
     return torch.cat([quantities["base_position"][:, 2:], rotation.multiply(to_theirs, turn), linear, angular], dim=-1)
 
@@ -40,7 +41,7 @@ class _NerdAnt(Ant):
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return height, orientation, velocities in the world, joints, and the projection of up."""
-        turn = up(quantities["base_orientation"])[:, None]
+        turn = up(quantities)[:, None]
         joints = [quantities["joint_position"], quantities["joint_velocity"]]
         return torch.cat([base_observation(quantities), *joints, turn], dim=-1)
 
@@ -87,9 +88,8 @@ class _NerdAnymal(AnymalWalk):
     def __init__(self) -> None:
         super().__init__()
         own = tuple(self._robot.actuated)
-        self._theirs = [own.index(joint) for joint in JOINTS]
-        self._ours = [JOINTS.index(joint) for joint in own]
-        self._scale = torch.tensor(self.action_scale)
+        self._theirs = tuple(own.index(joint) for joint in JOINTS)
+        self._ours = tuple(JOINTS.index(joint) for joint in own)
 
     def declaration(self) -> Robot:
         """Return the robot with their nominal pose, and with joints that start at half to one and a half of it."""
@@ -101,20 +101,19 @@ class _NerdAnymal(AnymalWalk):
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return joint targets about the nominal pose, in the robot's order of joints."""
-        offset = (self._scale.to(action) * action)[:, self._ours]
-        gains = action.new_full((1, action.shape[-1]), KP), action.new_full((1, action.shape[-1]), KD)
-        return Control(target=self._nominal.to(action) + offset, kp=gains[0], kd=gains[1])
+        offset = columns(constant(self.action_scale, action) * action, self._ours)
+        return Control(target=self.nominal(action) + offset, **gains(action))
 
     def observe(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
-        turn = quantities["base_orientation"]
-        joints = [quantities[name][:, self._theirs] for name in ("joint_position", "joint_velocity")]
-        return torch.cat([base_observation(quantities), *joints, up(turn)[:, None], heading(turn)[:, None]], dim=-1)
+        joints = [columns(quantities[name], self._theirs) for name in ("joint_position", "joint_velocity")]
+        ends = [up(quantities)[:, None], heading(quantities)[:, None]]
+        return torch.cat([base_observation(quantities), *joints, *ends], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the reward; one term, because it is cut off at zero as a whole."""
         linear, angular = world_velocity(quantities)
-        off = (linear[:, :2] - action.new_tensor(self.velocity)).square().sum(-1)
+        off = (linear[:, :2] - constant(self.velocity, action)).square().sum(-1)
         effort = quantities["joint_torque"].square().sum(-1)
         track = torch.exp(-off) + 0.5 * torch.exp(-angular[:, 2].square()) - 2.5e-5 * effort
         return {"track": track.clamp_min(0.0)}

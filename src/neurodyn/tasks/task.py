@@ -13,7 +13,7 @@ air) is a `Memory` that the caller holds. One frame of a world is
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import msgspec
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.geometry.constants import constant
 from neurodyn.robots import Robot, load
 from neurodyn.tasks.resets import reset_states
 
@@ -49,7 +50,8 @@ class Memory:
         values = {}
         for field in fields(self):
             old, new = getattr(self, field.name), getattr(fresh, field.name)
-            values[field.name] = torch.where(mask if old.ndim == 1 else mask[:, None], new, old)
+            chosen = torch.where(mask if old.ndim == 1 else mask[:, None], new, old) if old.numel() else old
+            values[field.name] = chosen
         return Memory(**values)
 
 
@@ -70,6 +72,8 @@ class Task(ABC):
         penalty_scale: Reward that a world model's uncertainty of 1 costs in a frame, at lambda = 1.
         foresight: Frames from which `hindsight` infers a command.
         limit: Size beyond which components of an action are cut off.
+        implausible_reward: Reward of a frame that ends an episode because its state is implausible. Where rewards are
+            costs, it is what an episode can lose at most: otherwise to break the simulator is the best policy.
         noise: Half the width of the uniform noise that training adds to each column of an observation; empty for none.
     """
 
@@ -86,11 +90,20 @@ class Task(ABC):
     penalty_scale: float = 1.0
     foresight: int = 1
     limit: float = 1.0
+    implausible_reward: float = 0.0
     noise: tuple[float, ...] = ()
 
     def declaration(self) -> Robot:
         """Return the robot at the task's frame length."""
         return _declared(self.robot, self.dt)
+
+    def nominal(self, like: Tensor) -> Tensor:
+        """Return positions of the driven joints in the nominal pose [rad or m], shape [nu], as `like` is typed."""
+        return constant(self._nominal, like)
+
+    @cached_property
+    def _nominal(self) -> tuple[float, ...]:
+        return self.declaration().nominal_q()
 
     def require(self, quantities: Quantities) -> None:
         """Refuse dynamics that do not offer what the task reads.
@@ -127,7 +140,7 @@ class Task(ABC):
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw commands, shape [worlds, commands]; none by default."""
-        return torch.zeros(worlds, 0)
+        return torch.zeros(worlds, 0, device=generator.device)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
         """Return the memory after a frame that ended in `quantities`."""

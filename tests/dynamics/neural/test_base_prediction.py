@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from neurodyn.cli.main import run as command
 from neurodyn.core.artifacts import read_tree
+from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.data.header import EPISODE, StoreHeader
@@ -20,6 +21,7 @@ from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
+from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.tangent import position_difference
@@ -50,8 +52,8 @@ def encoding(layout=None) -> Encoding:
     generator = torch.Generator().manual_seed(0)
     motion = torch.randn(500, SPEC.nv, generator=generator)
     return fit_encoding(
-        SPEC, motion, 0.6 * SPEC.dt * motion, motion, base_com=COM, layout=layout, free_motion=SUBSTEPS,
-        mechanism=MECHANISM,
+        SPEC, motion, 0.6 * SPEC.dt * motion, motion, base_com=COM, layout=layout,
+        base=Base(kind="free", substeps=SUBSTEPS), mechanism=MECHANISM,
     )  # fmt: skip
 
 
@@ -99,7 +101,7 @@ def test_no_output_is_free_motion(gravity):
 
 
 def test_what_free_motion_adds_is_an_input_in_the_axes_of_the_base():
-    made, plain = encoding().double(), Encoding(SPEC, msgspec.structs.replace(encoding().config, free_motion=None))
+    made, plain = encoding().double(), Encoding(SPEC, msgspec.structs.replace(encoding().config, base=None))
     assert made.inputs == plain.inputs + SPEC.nv
     q, qd, torque = double_states()
     base_prediction = made.predict_base(q, qd, torque[:, 0])
@@ -131,8 +133,8 @@ def test_a_batch_of_several_axes_is_that_of_its_rows():
 
 
 def test_free_motion_without_a_mechanism_is_refused():
-    with pytest.raises(InputError, match=r"robot 'hopper': free motion needs the mechanism, .*set free_motion: false"):
-        Encoding(SPEC, msgspec.structs.replace(encoding().config, free_motion=2))
+    with pytest.raises(InputError, match=r"robot 'hopper': base 'free' needs the mechanism, .*leave `base` out"):
+        Encoding(SPEC, msgspec.structs.replace(encoding().config, base=Base(kind="free", substeps=2)))
 
 
 # --- predictions ---------------------------------------------------------------------------------------------------
@@ -187,13 +189,13 @@ def test_files_hold_the_mechanism(tmp_path: Path):
     assert torch.equal(found.rollout(State(q, qd), torque).q, saved.rollout(State(q, qd), torque).q)
     spec = json.loads((tmp_path / "model" / "spec.json").read_text())
     (tmp_path / "model" / "spec.json").write_text(json.dumps({**spec, "mechanism": None}))
-    with pytest.raises(InputError, match="free motion needs the mechanism") as caught:
+    with pytest.raises(InputError, match="base 'free' needs the mechanism") as caught:
         NEURAL.load(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_a_model_without_free_motion_keeps_no_mechanism(tmp_path: Path):
-    plain = msgspec.structs.replace(encoding().config, free_motion=None)
+    plain = msgspec.structs.replace(encoding().config, base=None)
     config = ModelConfig(kind="neural", net=NetConfig(kind="mlp", width=6, depth=1), encoding=plain, robot="hopper")
     NEURAL.save(tmp_path, build_model(config, ModelSpec(state=SPEC, fingerprint=None, mechanism=MECHANISM)))
     assert json.loads((tmp_path / "model" / "spec.json").read_text())["mechanism"] is None
@@ -208,7 +210,7 @@ SETTINGS = Settings(
     validations=2,
     validation_rollouts=16,
     validation_frames=20,
-    free_motion=True,
+    base="free",
 )
 
 
@@ -240,7 +242,7 @@ def test_free_fall_is_exact_from_the_first_validation(tmp_path: Path):
     """Nothing is left to learn: the network's output is zero but for the rounding of the data."""
     store = falling_store()
     train(CUBE, "cube", "here", store, tmp_path / "free", SETTINGS)
-    plain = msgspec.structs.replace(SETTINGS, free_motion=False)
+    plain = msgspec.structs.replace(SETTINGS, base=None)
     train(CUBE, "cube", "here", store, tmp_path / "plain", plain)
     scores = [
         next(line["rollout_score"] for line in read_metrics(tmp_path / name) if "rollout_score" in line)
@@ -248,7 +250,7 @@ def test_free_fall_is_exact_from_the_first_validation(tmp_path: Path):
     ]
     assert scores[0] < 1e-4
     assert scores[0] < 0.05 * scores[1]
-    assert NEURAL.load(tmp_path / "free").encoding.config.free_motion == 10
+    assert NEURAL.load(tmp_path / "free").encoding.config.base == Base(kind="free", substeps=10)
 
 
 def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):
@@ -279,11 +281,30 @@ def test_data_without_a_mechanism_are_refused_in_one_line(plant_file: Path, tmp_
     assert command([str(x) for x in arguments]) == 2
     error = capsys.readouterr().err.strip()
     assert error.count("\n") == 0
-    assert "robot 'cartpole': free motion needs the mechanism" in error
+    assert "robot 'cartpole': base 'free' needs the mechanism" in error
     assert not out.exists()
 
 
 def test_settings_of_an_encoding_are_kept_as_plain_data():
     config = encoding().config
-    assert config.free_motion == SUBSTEPS
+    assert config.base == Base(kind="free", substeps=SUBSTEPS)
     assert msgspec.convert(msgspec.to_builtins(config), EncodingConfig) == config
+
+
+def test_files_of_free_motion_are_read_as_its_base():
+    config = msgspec.to_builtins(encoding().config)
+    assert "free_motion" not in config
+    older = {**config, "free_motion": 3}
+    del older["base"]
+    assert from_dict(older, EncodingConfig).base == Base(kind="free", substeps=3)
+    assert from_dict({**older, "free_motion": None}, EncodingConfig).base is None
+    given = msgspec.to_builtins(SETTINGS)
+    del given["base"]
+    assert from_dict({**given, "free_motion": True}, Settings) == SETTINGS
+    assert from_dict({**given, "free_motion": False}, Settings).base is None
+
+
+def test_an_unknown_base_is_refused_in_one_line():
+    with pytest.raises(InputError, match="unknown base 'contacts'; valid: contact, free") as caught:
+        from_dict({**msgspec.to_builtins(SETTINGS), "base": "contacts"}, Settings)
+    assert "\n" not in str(caught.value)

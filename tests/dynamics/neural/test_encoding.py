@@ -9,7 +9,8 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.dynamics.neural.encoding import BasePrediction, Encoding, EncodingConfig, Limit, fit_encoding
+from neurodyn.dynamics.neural.base_prediction import BasePrediction
+from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit, fit_encoding
 from neurodyn.dynamics.tangent import position_difference, wrap_angle
 from tests import plant
 

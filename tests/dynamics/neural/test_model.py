@@ -9,7 +9,7 @@ from torch.func import functional_call
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.dynamics.interface import Control, Environment, State, Window
-from neurodyn.dynamics.neural.encoding import BasePrediction
+from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from tests import plant
 

@@ -13,20 +13,16 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import Parameter
-from neurodyn.core.scene import Plane, Scene
+from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque, require_torques
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.geometry import rotation
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import ProximityQuery
-from neurodyn.multibody.engine import CONTACT_MODELS, GROUND, Engine, EngineConfig
-
-FAR = -1e3
-"""Height of the ground where there is none [m]."""
+from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig
+from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,7 @@ class HybridDynamics(LearnedDynamics):
     """
 
     kind = "hybrid"
+    _base_com: Tensor
 
     def __init__(
         self,
@@ -95,12 +92,14 @@ class HybridDynamics(LearnedDynamics):
         self.physical = Parameters(parameters)
         self.weights = nn.Parameter(first_weights(config, seed))
         self._threads = threads
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[GroundMode, Engine] = {}
+        com = mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0)
+        self.register_buffer("_base_com", torch.tensor(com, dtype=torch.float64), persistent=False)
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
         self._engine("plane")  # what a user named wrongly is refused now
-        self._proximity = ProximityQuery(_layout(mechanism)) if config.contact else None
+        self._ground = HeldGround(mechanism) if config.contact else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,7 +114,7 @@ class HybridDynamics(LearnedDynamics):
     @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None where it feels none."""
-        return _layout(self.mechanism) if self.config.contact else None
+        return contact_layout(self.mechanism) if self.config.contact else None
 
     @property
     def home(self) -> Environment:
@@ -125,7 +124,7 @@ class HybridDynamics(LearnedDynamics):
     @property
     def base_com(self) -> Tensor:
         """Centre of mass of the first link in its own frame [m], shape [3]."""
-        return torch.tensor(self.mechanism.links[0].com, dtype=torch.float64)
+        return self._base_com
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
         """Return the carry of a batch of worlds.
@@ -188,7 +187,7 @@ class HybridDynamics(LearnedDynamics):
     def require_gravity(self, gravity: Tensor) -> None:
         """Refuse a gravity that the model does not know."""
         own = self._home.gravity
-        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own).abs().max() > 1e-3):
+        if self._gravity_is_free and own is not None and bool((gravity.cpu() - own.cpu()).abs().max() > 1e-3):
             raise InputError(
                 f"hybrid model of {self.spec.robot!r}: its gravity is a free quantity and cannot be set from outside; "
                 "valid: no gravity, or a model that takes it as known"
@@ -202,7 +201,7 @@ class HybridDynamics(LearnedDynamics):
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Trajectory:
-        if self._mode(environment) == "plane":
+        if ground_mode(environment.ground) == "plane":
             return self._launch(environment, state, controls, parameters, weights)
         q, qd = [state.q], [state.qd]
         for torque in controls.unbind(1):
@@ -217,13 +216,17 @@ class HybridDynamics(LearnedDynamics):
     ) -> Trajectory:  # fmt: skip
         """Run the compiled loop, over which the ground is what it is in the first state."""
         worlds, frames = controls.shape[:2]
-        engine = self._engine(self._mode(environment))
+        mode = ground_mode(environment.ground)
+        engine, held = self._engine(mode), None
+        if self._ground is not None:
+            ground = self._ground(environment.ground, state.q, state.qd, mode)
+            held = ground[:, None].expand(-1, frames, -1)
         path = engine.program.rollout(
             torch.cat([state.q, state.qd], dim=-1),
             frames=frames,
             substeps=self.config.substeps,
             control=controls,
-            held=self._held(environment, state, frames) if engine.held else None,
+            held=held,
             parameters=self._given(environment, worlds, self.physical() if parameters is None else parameters),
             weights=self.weights if weights is None else weights,
         )
@@ -240,31 +243,11 @@ class HybridDynamics(LearnedDynamics):
             return torch.cat([values, gravity])
         return torch.cat([values.expand(worlds, -1), gravity.expand(worlds, 3)], dim=-1)
 
-    def _mode(self, environment: Environment) -> str:
-        ground = environment.ground
-        if ground is None or ground.empty:
-            return "plane"
-        planar = len(ground.scene.shapes) == 1 and isinstance(ground.scene.shapes[0], Plane)
-        return "plane" if planar and not ground.shared and not any(ground.own) else "contact_points"
-
-    def _engine(self, mode: str) -> Engine:
+    def _engine(self, mode: GroundMode) -> Engine:
         if mode not in self._engines:
             config = msgspec.structs.replace(self.config, ground=mode)
             self._engines[mode] = Engine(self.mechanism, self.spec, config, self._threads)
         return self._engines[mode]
-
-    def _held(self, environment: Environment, state: State, frames: int) -> Tensor:
-        """Return the ground of all frames, shape [worlds, frames, numbers]."""
-        ground, worlds = environment.ground, state.worlds
-        away = state.q.new_tensor([0.0, 0.0, FAR, 0.0, 0.0, 1.0])
-        if ground is None or ground.empty:
-            return away.expand(worlds, frames, GROUND)
-        if self._mode(environment) == "plane":
-            return _plane(ground, state).expand(worlds, frames, GROUND)
-        assert self._proximity is not None
-        readings = self._proximity(ground, state.q.detach(), state.qd.detach())
-        found = torch.cat([readings.point, readings.normal], dim=-1)
-        return torch.where(readings.valid[..., None], found, away).flatten(1)[:, None]
 
 
 def first_weights(config: EngineConfig, seed: int) -> Tensor:
@@ -282,20 +265,3 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
             draw = torch.rand(after * (before + 1), generator=generator, dtype=torch.float64)
             parts.append(size * (2.0 * draw - 1.0))
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
-
-
-def _layout(mechanism: Mechanism) -> ContactPointLayout:
-    com = mechanism.links[0].com if mechanism.floating else (0.0, 0.0, 0.0)
-    return ContactPointLayout(joints=mechanism.joints, contact_points=mechanism.points, base_com=com)
-
-
-def _plane(ground: Ground, state: State) -> Tensor:
-    """Return a point on the plane and its normal in each world, shape [worlds or 1, 1, 6]."""
-    shape = ground.scene.shapes[0]
-    pose = ground.poses(state.worlds, state.q.device, state.q.dtype)
-    own = rotation.normalise(state.q.new_tensor([*shape.rotation]))
-    normal = rotation.rotate(own, state.q.new_tensor([0.0, 0.0, 1.0]))
-    point = state.q.new_tensor([*shape.position])
-    turn = pose[:, 3:]
-    point = pose[:, :3] + rotation.rotate(turn, point.expand(len(pose), 3))
-    return torch.cat([point, rotation.rotate(turn, normal.expand(len(pose), 3))], dim=-1)[:, None]

@@ -41,7 +41,7 @@ class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
         fingerprint: The articulation that it was trained on; None for a model of logs.
         contact_points: Points that are measured against the ground; None where no ground enters the inputs.
         scene: The ground that is assumed where no environment is given; None for free space.
-        mechanism: The robot's tree of links, where its free motion is known to the model.
+        mechanism: The robot's tree of links, where predictions start from its known motion.
         training_range: Range of motion in its training data; None where that is unknown.
     """
 

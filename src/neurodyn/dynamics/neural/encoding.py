@@ -18,39 +18,43 @@ integral of the velocity and a residual):
     qd' = qd + dqd
     q'  = q + dt (qd + kappa dqd) + r
 
-With *free motion* (`rigid.free_motion`) the mechanism is known, and what a network has to learn is what contacts and
-limits do. The prediction then starts from where the state would be at the end of the frame if nothing touched the
-robot: all inputs are read there, what that motion adds to the velocity is an input too, and dqd and r correct it
-(without the term dt qd, which free motion has already acted out).
+With a *base* (`base_prediction`) the mechanism is known, and a network has to learn only what the base leaves out:
+contacts and limits, or what a simulator's contacts do differently. The prediction then starts from where the base
+motion leads by the end of the frame: all inputs are read there, what that motion adds to the velocity is an input too,
+and dqd and r correct it (without the term dt qd, which the base has already acted out).
 
 All this is in the coordinates of `dynamics.coordinates`, where increments of rotations are rotation vectors. The
 network predicts dqd and r. kappa is fitted per coordinate by least squares; for a semi-implicit Euler integrator of
 n substeps it is (n + 1) / (2 n).
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
+from msgspec import UNSET, UnsetType
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment, State
+from neurodyn.dynamics.neural.base_prediction import (
+    Base,
+    BasePrediction,
+    build_base,
+    down,
+    ground_of,
+    predict_base,
+)
 from neurodyn.dynamics.neural.margins import ContactConfig, default_margins
 from neurodyn.geometry import rotation
 
 if TYPE_CHECKING:
     from neurodyn.geometry.contact_inputs import Contacts
-    from neurodyn.multibody.free_motion import FreeMotion
-
-GRAVITY = 9.81
-"""Standard gravity [m/s^2], in units of which gravity enters the inputs."""
 
 
 class Limit(Config, frozen=True):
@@ -79,8 +83,8 @@ class EncodingConfig(Config, frozen=True):
         velocity_products: Whether products of velocities enter the inputs.
         base_com: Centre of mass of a floating base in its own frame [m].
         contact: Constants of the contact inputs; None where no ground enters them.
-        free_motion: Steps in a frame of free motion, from the end of which predictions start; None where they start
-            from the state itself.
+        base: Known motion from the end of which predictions start; None where they start from the state itself.
+        free_motion: What older files say in place of `base`: the steps of base "free" in a frame.
     """
 
     invariant: tuple[int, ...]
@@ -89,23 +93,14 @@ class EncodingConfig(Config, frozen=True):
     velocity_products: bool
     base_com: Vector3 = (0.0, 0.0, 0.0)
     contact: ContactConfig | None = None
-    free_motion: int | None = None
+    base: Base | None = None
+    free_motion: int | UnsetType | None = UNSET
 
-
-@dataclass(frozen=True)
-class BasePrediction:
-    """Where the prediction of a frame starts from.
-
-    Attributes:
-        q: Positions [rad or m], shape [..., nq].
-        qd: Velocities [rad/s or m/s], shape [..., nv].
-        gained: Velocity that free motion has added, world axes, shape [..., nv]; None without free motion, where the
-            anchor is the state itself.
-    """
-
-    q: Tensor
-    qd: Tensor
-    gained: Tensor | None = None
+    def __post_init__(self) -> None:
+        if self.free_motion is not UNSET:
+            if self.free_motion is not None:
+                msgspec.structs.force_setattr(self, "base", Base(kind="free", substeps=self.free_motion))
+            msgspec.structs.force_setattr(self, "free_motion", UNSET)
 
 
 class Encoding(nn.Module):
@@ -117,7 +112,7 @@ class Encoding(nn.Module):
         layout: The contact points; None where no ground enters the inputs.
         coordinates: Conversion to and from the frame of the base.
         contact: What contact points read of the ground as inputs; None where no ground enters them.
-        mechanism: The robot's tree of links, for free motion; None without it.
+        mechanism: The robot's tree of links, for a base; None without one.
     """
 
     dt: Tensor
@@ -145,18 +140,18 @@ class Encoding(nn.Module):
             spec: Names, order, units and dt of state and control.
             config: Fitted constants.
             layout: The contact points; None where no ground enters the inputs.
-            mechanism: The robot's tree of links; needed for free motion only.
+            mechanism: The robot's tree of links; needed for a base only.
 
         Raises:
-            InputError: Free motion is asked for without a mechanism.
+            InputError: A base is asked for without a mechanism.
         """
         super().__init__()
         self.spec = spec
         self.config = config
         self.layout = layout
         self.coordinates = Coordinates(spec, config.base_com)
-        self.mechanism = mechanism if config.free_motion else None
-        self._free = free_motion(spec, mechanism, config.free_motion)
+        self.mechanism = mechanism if config.base else None
+        self._base = build_base(spec, mechanism, config.base)
         self.contact: Contacts | None = None
         if config.contact is not None and layout is not None:
             self.contact = _contacts(layout, config.contact, spec.dt)
@@ -180,12 +175,32 @@ class Encoding(nn.Module):
         self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
 
     @property
+    def angles(self) -> list[int]:
+        """Position coordinates that enter the inputs by sine and cosine."""
+        return self._angles
+
+    @property
+    def plain(self) -> list[int]:
+        """Position coordinates that enter the inputs as they are."""
+        return self._plain
+
+    @property
+    def pairs(self) -> list[list[int]]:
+        """First and second velocity coordinates of the products in the inputs."""
+        return self._pairs.tolist()
+
+    @property
+    def starts_ahead(self) -> bool:
+        """Whether predictions start from another state than the present one."""
+        return self._base is not None
+
+    @property
     def inputs(self) -> int:
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
         positions = 2 * len(self._angles) + len(self._plain) + 3 * len(self._limit_rows)
         contacts = 0 if self.contact is None else self.contact.width
-        velocities = self.spec.nv * (1 if self._free is None else 2)
+        velocities = self.spec.nv * (1 if self._base is None else 2)
         return rotations + positions + velocities + self._pairs.shape[1] + self.spec.nu + contacts
 
     @property
@@ -196,14 +211,27 @@ class Encoding(nn.Module):
     def predict_base(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
     ) -> BasePrediction:
-        """Return where the prediction of a frame starts from; arguments as of `predict_base`."""
-        return predict_base(self._free, q, qd, torque, environment)
+        """Return where the prediction of a frame starts from; arguments as of `BaseMotion`."""
+        return predict_base(self._base, q, qd, torque, environment)
+
+    def bound_base(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, list[Any]]:
+        """Return where predictions start from, and the recorded launches that compute it anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        """
+        if self._base is None:
+            return state, []
+        start, command = self._base.bound(state, torque, gravity)
+        return start, [command]
 
     def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].
 
         Args:
-            base_prediction: What `predict_base_prediction` returned.
+            base_prediction: What `predict_base` returned.
             torque: Torques during the frame [N m or N], shape [..., nu].
             environment: Gravity and ground; with a batch of several axes its rows belong to the first. None for
                 gravity along -z and free space.
@@ -213,7 +241,7 @@ class Encoding(nn.Module):
         velocity = self.coordinates.to_base(base, qd)
         parts = []
         if base is not None:
-            parts.append((_down(q, environment).unsqueeze(-2) @ base).squeeze(-2))
+            parts.append(rotation.turn_rows(down(q, environment).unsqueeze(-2), base).squeeze(-2))
         parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
         if self._angles:
             angle = q.index_select(-1, self._angles_index)
@@ -272,11 +300,9 @@ class Encoding(nn.Module):
         """Return what the contact points read in all states, zero in free space; written into `out` if given."""
         assert self.contact is not None
         batch, width = q.shape[:-1], self.contact.width
-        if environment is None or environment.ground is None or environment.ground.empty:
+        ground = None if environment is None else ground_of(environment, batch)
+        if ground is None:
             return q.new_zeros(*batch, width) if out is None else out.zero_()
-        ground = environment.ground
-        if len(batch) > 1 and ground.pose is not None:
-            ground = ground.posed(_spread(ground.pose, batch).flatten(0, -2))
         rows = None if out is None else out.flatten(0, -2)
         return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), rows).unflatten(0, batch)
 
@@ -287,55 +313,6 @@ def _contacts(layout: ContactPointLayout, config: ContactConfig, dt: float) -> "
     )  # loads Warp, which a robot without contact points does not need
 
     return Contacts(layout, config.margins, dt)
-
-
-def free_motion(spec: StateSpec, mechanism: Mechanism | None, substeps: int | None) -> "FreeMotion | None":
-    """Return the free motion of a robot in so many steps a frame; None where it is not asked for.
-
-    Raises:
-        InputError: There is no mechanism.
-    """
-    if substeps is None:
-        return None
-    if mechanism is None:
-        raise InputError(
-            f"robot {spec.robot!r}: free motion needs the mechanism, which these data do not hold; generate them anew, "
-            "or set free_motion: false"
-        )
-    from neurodyn.multibody.free_motion import FreeMotion  # loads Warp
-
-    return FreeMotion(mechanism, spec.control_dofs, spec.dt, substeps)
-
-
-def predict_base(
-    free: "FreeMotion | None", q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
-) -> BasePrediction:
-    """Return where the prediction of a frame starts from.
-
-    Args:
-        free: Free motion; None where predictions start from the state itself.
-        q: Positions [rad or m], shape [..., nq].
-        qd: Velocities [rad/s or m/s], shape [..., nv].
-        torque: Torques during the frame [N m or N], shape [..., nu].
-        environment: Gravity and ground, as of `Encoding.encode`.
-    """
-    if free is None:
-        return BasePrediction(q, qd)
-    free_q, free_qd = free(q, qd, torque, GRAVITY * _down(q, environment))
-    return BasePrediction(free_q, free_qd, free_qd - qd)
-
-
-def _down(q: Tensor, environment: Environment | None) -> Tensor:
-    """Return gravity over its standard value, one row for each world and as many axes as q, shape [..., 3]."""
-    if environment is None or environment.gravity is None:
-        return q.new_tensor([0.0, 0.0, -1.0]).expand(*q.shape[:-1], 3)
-    gravity = environment.gravity.to(q) / GRAVITY
-    return gravity.expand(*q.shape[:-1], 3) if gravity.ndim == 1 else _spread(gravity, q.shape[:-1])
-
-
-def _spread(rows: Tensor, batch: torch.Size) -> Tensor:
-    """Repeat one row for each world over the later axes of a batch, shape [*batch, n]."""
-    return rows.view(rows.shape[0], *(1,) * (len(batch) - 1), -1).expand(*batch, -1)
 
 
 def fit_encoding(
@@ -349,7 +326,7 @@ def fit_encoding(
     base_com: Vector3 = (0.0, 0.0, 0.0),
     layout: ContactPointLayout | None = None,
     margin: float | None = None,
-    free_motion: int | None = None,
+    base: Base | None = None,
     mechanism: Mechanism | None = None,
 ) -> Encoding:
     """Fit the constants of an encoding on training data.
@@ -365,10 +342,10 @@ def fit_encoding(
         base_com: Centre of mass of a floating base in its own frame [m].
         layout: Contact points that are measured against the ground; None for none.
         margin: Distance from the ground at which contact points begin to see it [m]; None for that of the shapes.
-        free_motion: Steps in a frame of free motion; None without it.
-        mechanism: The robot's tree of links; needed for free motion only.
+        base: Known motion from the end of which predictions start; None for the state itself.
+        mechanism: The robot's tree of links; needed for a base only.
     """
-    excess = dq.double() / spec.dt - (0.0 if free_motion else qd.double())
+    excess = dq.double() / spec.dt - (0.0 if base else qd.double())
     kappa = (excess * dqd.double()).sum(0) / dqd.double().square().sum(0).clamp_min(1e-12)
     contact = None if layout is None else ContactConfig(margins=default_margins(layout, margin))
     config = EncodingConfig(
@@ -378,7 +355,7 @@ def fit_encoding(
         velocity_products=velocity_products,
         base_com=base_com,
         contact=contact,
-        free_motion=free_motion,
+        base=base,
     )
     return Encoding(spec, config, layout, mechanism)
 
@@ -410,9 +387,12 @@ def count_inputs(
     *,
     invariant: tuple[int, ...] = (),
     velocity_products: bool = True,
-    free_motion: bool = False,
+    base: bool = False,
 ) -> int:
-    """Return how many network inputs an encoding has, which takes no data to know; arguments as of `fit_encoding`."""
+    """Return how many network inputs an encoding has, which takes no data to know.
+
+    Arguments are those of `fit_encoding`, but for `base`: whether there is one.
+    """
     config = EncodingConfig(
         invariant=invariant,
         limits=_limits(spec, torch.zeros(1, spec.nv)),
@@ -420,4 +400,4 @@ def count_inputs(
         velocity_products=velocity_products,
         contact=None if layout is None else ContactConfig(margins=default_margins(layout, None)),
     )
-    return Encoding(spec, config, layout).inputs + (spec.nv if free_motion else 0)
+    return Encoding(spec, config, layout).inputs + (spec.nv if base else 0)

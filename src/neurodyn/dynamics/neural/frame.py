@@ -37,13 +37,13 @@ def neural_frame(model: NeuralDynamics) -> Frame:
     config = model.encoding.config
     compiled = [
         name
-        for name, there in (("contact points", model.contact_points), ("free motion", config.free_motion))
+        for name, there in (("contact points", model.contact_points), ("base prediction", config.base))
         if there is not None
     ]
     if compiled:
         raise InputError(
             f"model of {model.spec.robot!r}: its {' and '.join(compiled)} are compiled code, which ONNX cannot hold; "
-            "valid: models without them (a bolted robot without ground, free_motion: false), world models, policies"
+            "valid: models without them (a bolted robot without ground, trained without `base`), world models, policies"
         )
     module = NeuralFrame(model)
     names = module.predictor.memory_names

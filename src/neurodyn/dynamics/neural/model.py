@@ -14,7 +14,8 @@ from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
-from neurodyn.dynamics.neural.encoding import GRAVITY, BasePrediction, Encoding
+from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
+from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.geometry.array_shapes import WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor
@@ -80,8 +81,8 @@ class NeuralDynamics(LearnedDynamics):
 
     @property
     def base_com(self) -> Tensor | None:
-        """Centre of mass of a floating base in its own frame [m], shape [3]."""
-        return self.encoding.coordinates.com
+        """Centre of mass of a floating base in its own frame [m], shape [3]; None where it is the origin."""
+        return self.encoding.coordinates.com if any(self.encoding.config.base_com) else None
 
     @property
     def home(self) -> Environment:

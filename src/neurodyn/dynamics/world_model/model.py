@@ -183,20 +183,24 @@ class WorldModel(LearnedDynamics):
         following = (carry.member + 1) % self.members if members is None else members
         return WorldCarry(hidden, torch.where(mask, following, carry.member))
 
-    def graft(self, carry: WorldCarry, rows: Tensor, source: WorldCarry, chosen: Tensor) -> WorldCarry:
+    def graft(self, carry: WorldCarry, mask: WorldMask, source: WorldCarry, chosen: Tensor) -> WorldCarry:
         """Give some worlds the history of others, as `reset` does with histories that were read beforehand.
 
         Args:
             carry: History of all worlds; it stays valid.
-            rows: Worlds that begin anew; each follows the next member from now on.
+            mask: Worlds that begin anew, shape [worlds]; each follows the next member from now on.
             source: Histories to take from.
-            chosen: Row of `source` for each of `rows`.
+            chosen: Row of `source` for each world, read where `mask` is true, shape [worlds].
         """
         pairs = zip(carry.hidden, source.hidden, strict=True)
-        hidden = tuple(h.index_copy(1, rows, s[:, chosen]) for h, s in pairs)
+        if mask.device.type == "cpu":  # which knows at once how few they are
+            rows = mask.nonzero()[:, 0]
+            hidden = tuple(h.index_copy(1, rows, s.index_select(1, chosen[rows])) for h, s in pairs)
+        else:
+            hidden = tuple(torch.where(mask[:, None], s.index_select(1, chosen), h) for h, s in pairs)
         if carry.member is None:
             return WorldCarry(hidden, None)
-        return WorldCarry(hidden, carry.member.index_copy(0, rows, (carry.member[rows] + 1) % self.members))
+        return WorldCarry(hidden, torch.where(mask, (carry.member + 1) % self.members, carry.member))
 
     def rollout(
         self, context: State | Window, controls: Controls, environment: Environment | None = None

@@ -27,7 +27,7 @@ def network_inputs(robot: Robot, layout: ContactPointLayout | None) -> int:
         layout,
         invariant=invariant_columns(robot),
         velocity_products=settings.velocity_products,
-        free_motion=settings.free_motion,
+        base=settings.base is not None,
     )
 
 

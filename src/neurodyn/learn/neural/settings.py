@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
+from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.learn.plan import Plan, Stage, with_budget
 from neurodyn.learn.presets import load_preset, settings_file
 from neurodyn.nets.build import NetConfig
@@ -69,14 +71,24 @@ class Settings(Plan, frozen=True, kw_only=True):
         net: The network.
         phases: Stages, in order.
         velocity_products: Whether products of velocities enter the inputs (Coriolis and centrifugal terms).
-        free_motion: Whether the network is given the motion without contacts and limits, which follows from the robot's
-            known mechanism, and learns what those do.
+        base: Known motion that the network corrects: "free" for that of the robot's mechanism without contacts and
+            limits, "contact" for that with soft contacts, limits and friction; None where it learns the whole motion.
+        free_motion: What older files say in place of `base`: true for "free".
     """
 
     net: NetConfig
     phases: tuple[Phase, ...]
     velocity_products: bool = True
-    free_motion: bool = False
+    base: str | None = None
+    free_motion: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.free_motion is True:
+            msgspec.structs.force_setattr(self, "base", "free")
+        msgspec.structs.force_setattr(self, "free_motion", UNSET)
+        if self.base is not None:
+            BASES.require(self.base)
 
 
 def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:

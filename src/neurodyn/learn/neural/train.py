@@ -4,7 +4,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -25,7 +24,8 @@ from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
-from neurodyn.dynamics.neural.encoding import fit_encoding, free_motion, predict_base
+from neurodyn.dynamics.neural.base_prediction import Base, BaseMotion, build_base, predict_base
+from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import Callback, TrainState
@@ -37,9 +37,6 @@ from neurodyn.learn.neural.trainer import NeuralLearner
 from neurodyn.learn.run_folder import RunRecord, check_run, shares_of, train_by_plan
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import SimulatorConfig
-
-if TYPE_CHECKING:
-    from neurodyn.multibody.free_motion import FreeMotion
 
 _SAMPLE = 150_000
 
@@ -90,18 +87,17 @@ def train(
     spec = msgspec.structs.replace(header.spec, contacts=())  # it feels the ground instead
     coordinates = Coordinates(spec, _base_com(header))
     samples = _transitions(mixture, coordinates)
-    substeps = _substeps(header) if settings.free_motion else None
+    base = None if settings.base is None else Base(kind=settings.base, substeps=_substeps(header))
     if going_on:
         config, _ = NEURAL.read(out)
     else:
-        free = free_motion(spec, header.mechanism, substeps)
-        qd, dq, dqd = _changes(free, coordinates, samples)
+        qd, dq, dqd = _changes(build_base(spec, header.mechanism, base), coordinates, samples)
         encoding = fit_encoding(
             spec,
             qd,
             dq,
             dqd,
-            free_motion=substeps,
+            base=base,
             mechanism=header.mechanism,
             invariant=invariant_columns(robot),
             velocity_products=settings.velocity_products,
@@ -233,12 +229,12 @@ def _transitions_of(store: Store, starts: np.ndarray, coordinates: Coordinates) 
 
 
 def _changes(
-    free: "FreeMotion | None", coordinates: Coordinates, samples: list[_Transitions]
+    motion: BaseMotion | None, coordinates: Coordinates, samples: list[_Transitions]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return velocities where predictions start, and changes from there, in the frame of the base."""
     parts = []
     for sample in samples:
-        base = predict_base(free, sample.q, sample.qd, sample.torque, sample.environment)
+        base = predict_base(motion, sample.q, sample.qd, sample.torque, sample.environment)
         dq, dqd = coordinates.change(base.q, base.qd, sample.q_next, sample.qd_next)
         parts.append((coordinates.to_base(coordinates.base_rotation(base.q), base.qd), dq, dqd))
     qd, dq, dqd = (torch.cat(part) for part in zip(*parts, strict=True))

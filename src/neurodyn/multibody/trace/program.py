@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from neurodyn.core.notices import notice
-from neurodyn.geometry.launching import native_stderr_dropped, start_warp, warp_device
+from neurodyn.geometry.launching import native_stderr_dropped, present_stream, start_warp, warp_device
+from neurodyn.multibody.trace.blocks import CpuLaunch, CudaLaunch, block_kernel, recorded_launch
 from neurodyn.multibody.trace.memory import tape_memory
-from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, native_kernel
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_PLAIN,
     ADJOINT_ROWS,
@@ -191,6 +191,22 @@ class Program:
         """Return the states at the frames, shape [worlds, frames + 1, state]; without gradients."""
         return self._forward(run, state, None)
 
+    def bound(self, run: "Run", state: Tensor) -> tuple[Tensor, Any]:
+        """Return the states at the frames, as `forward` does, and the recorded launch that computes them anew.
+
+        The launch reads and writes the memory of these very tensors, which the caller keeps; all are contiguous.
+        """
+        path = self._path(run, state)
+        words = [run.frames, run.substeps, run.worlds, 1, *_row(state), *run.words, *_row(path)]
+        words += [run.weights.data_ptr(), 0]
+        if run.on_cpu:
+            self._cpu_launch(0, run)  # which may find that there are no vectors
+            kernel, threads = self.kernel(0, Target("cpu", run.single, run.lanes)), 1
+        else:
+            kernel, threads = self.kernel(0, Target("cuda", run.single)), run.worlds
+        blocks = -(-run.worlds // run.lanes)
+        return path, recorded_launch(kernel, words, threads, blocks, warp_device(state.device))
+
     def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
         if run.on_cpu and run.lanes > 1:
@@ -200,16 +216,16 @@ class Program:
         return self._forward(run, state, tape), tape
 
     def _forward(self, run: "Run", state: Tensor, tape: Tensor | None) -> Tensor:
-        worlds, frames, size = run.worlds, run.frames, self.sizes.state
-        if run.on_cpu:
-            path = state.new_empty(worlds, frames + 1, size)
-            row = (path.data_ptr(), (frames + 1) * size, size, 1)
-        else:
-            path = state.new_empty(frames + 1, size, worlds).permute(2, 0, 1)
-            row = _row(path)
+        path = self._path(run, state)
         taped = 0 if tape is None else tape.data_ptr()
-        self._launch(0, run, state, 1, [*_row(state), *run.words, *row, run.weights.data_ptr(), taped])
+        self._launch(0, run, state, 1, [*_row(state), *run.words, *_row(path), run.weights.data_ptr(), taped])
         return path
+
+    def _path(self, run: "Run", like: Tensor) -> Tensor:
+        """Return room for the states at the frames; on a GPU the same numbers of all worlds lie side by side."""
+        if run.on_cpu:
+            return like.new_empty(run.worlds, run.frames + 1, self.sizes.state)
+        return like.new_empty(run.frames + 1, self.sizes.state, run.worlds).permute(2, 0, 1)
 
     def adjoint(self, run: "Run", tape: Tensor, seeds: Tensor) -> "Gradients":
         """Return the gradients of sum(seeds * states at the frames).
@@ -242,7 +258,9 @@ class Program:
             return
         words = [run.frames, run.substeps, run.worlds, group, *rest]
         if not run.on_cpu:
-            self._cuda_launch(which, run.single, like, run.worlds)(words, wp.stream_from_torch(like.device))
+            self._cuda_launch(which, run.single, like, run.worlds)(
+                words, present_stream(wp.device_from_torch(like.device))
+            )
             return
         launch = self._cpu_launch(which, run)
         blocks = -(-run.worlds // run.lanes)
@@ -311,7 +329,7 @@ class Program:
         if key not in self._kernels:
             text = self._texts.adjoint if which else self._texts.forward
             whole = target.text(*_ARRAYS[which], text)
-            self._kernels[key] = native_kernel(whole, _WORDS[which], target.device != "cpu")
+            self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu")
         return self._kernels[key]
 
 

@@ -11,7 +11,7 @@ from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Window, present_state
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.warm_start_pool import WarmStartPool
+from neurodyn.policy.renewal import WarmStartPool
 
 _SPEC = StateSpec(
     robot="slider",
@@ -51,14 +51,14 @@ def test_a_start_from_the_reserve_goes_on_as_one_with_its_full_window(batch: int
     model, starts = _model(), _Counted()
     first = starts.draw(5)
     carry, state = model.begin(first), present_state(first)
-    reserve = WarmStartPool(model, starts, batch)
+    reserve = WarmStartPool(model, starts, count=batch)
     rows = torch.tensor([1, 4])
-    taken, after = reserve.take(carry, state, rows)
+    mask = torch.zeros(5, dtype=torch.bool).index_fill(0, rows, True)
+    taken, after = reserve.renew(carry, state, mask)
     window = starts.drawn[1]
     # The last of those that were read are given first; whichever they are, the model's own reset is the truth.
     number = [int((window.q[:, -1] == after.q[row]).nonzero()[0, 0]) for row in rows]
     context = Window(*(_spread(part, number, rows) for part in (window.q, window.qd, window.torque, window.channels)))
-    mask = torch.zeros(5, dtype=torch.bool).index_fill(0, rows, True)
     reset = model.reset(carry, context, mask)
     control = Control(torque=torch.randn(5, 1))
     a, b = model.step(taken, after, control)[1], model.step(reset, after, control)[1]
@@ -77,10 +77,11 @@ def test_every_start_is_used_once() -> None:
     model, starts = _model(), _Counted()
     first = starts.draw(4)
     carry, state = model.begin(first), present_state(first)
-    reserve = WarmStartPool(model, starts, 4)
+    reserve = WarmStartPool(model, starts, count=4)
     seen: list[float] = []
     for rows in ([0], [1, 2], [3], [0, 1, 2, 3]):
-        carry, state = reserve.take(carry, state, torch.tensor(rows))
+        mask = torch.zeros(4, dtype=torch.bool).index_fill(0, torch.tensor(rows), True)
+        carry, state = reserve.renew(carry, state, mask)
         seen += state.q[rows, 0].tolist()
     assert len(np.unique(seen)) == len(seen)
     assert len(starts.drawn) == 3  # and not one draw for each call

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of one function in several processes: this one, and others beside it where that saves time.
+
+Processes, not threads: simulators on a CPU share scratch memory within a process. The others are plain Python processes
+that talk through pipes, so that a script which calls the library needs no `if __name__ == "__main__"`.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from neurodyn.core.errors import InputError
+
+WORTHWHILE = 10.0
+"""Time that calls must still take in one process for others to be started [s]; starting one takes some seconds."""
+
+_AHEAD = 4
+"""Results that are waited for by each process at most, so that memory stays bounded."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Workers(Generic[T, R]):
+    """Calls a function for many arguments, in this process and in `count - 1` others; a context manager.
+
+    Results come in the order of the arguments. They do not depend on the number of processes if the function gives the
+    same result for the same argument whatever it was called with before. Leaving the context ends the other processes.
+
+    Attributes:
+        count: Most processes.
+    """
+
+    def __init__(self, function: Callable[[T], R], count: int) -> None:
+        """Prepare the calls; other processes are started by `map` where it saves time.
+
+        Args:
+            function: What is called: a function of a module, or a picklable object, which each process has its own of.
+            count: Most processes, this one included.
+        """
+        self.count = count
+        self._function = function
+        self._others: list[_Process] = []
+        self._queue: _Queue[T, R] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def map(self, arguments: Sequence[T]) -> Iterator[R]:
+        """Return an iterator over the result for each argument.
+
+        The first call is made here and now, and shows how long all of them take. Other processes begin at once; this one
+        joins in when it is asked for results. A further `map` must wait until all results were taken.
+
+        Raises:
+            InputError: A process was ended from outside, as where memory ran out; or whatever the function raises.
+        """
+        first: list[R] = []
+        if not self._others and arguments:
+            begin, first = time.perf_counter(), [self._function(arguments[0])]
+            seconds, arguments = time.perf_counter() - begin, arguments[1:]
+            if min(self.count, len(arguments)) < 2 or seconds * len(arguments) <= WORTHWHILE:
+                return chain(first, map(self._function, arguments))
+        if not arguments:
+            return iter(first)
+        return chain(first, self._together(arguments))
+
+    def _together(self, arguments: Sequence[T]) -> Iterator[R]:
+        while len(self._others) < min(self.count, len(arguments)) - 1:
+            self._others.append(_Process(self._function))
+        queue = self._queue = _Queue(arguments, _AHEAD * (1 + len(self._others)))
+        for process in self._others:
+            threading.Thread(target=queue.serve, args=(process.call,), daemon=True).start()
+        return self._results(queue)
+
+    def _results(self, queue: "_Queue[T, R]") -> Iterator[R]:
+        try:
+            yield from queue.results(self._function)
+        except BaseException:
+            self._end()  # nobody wants what they are still at
+            raise
+
+    def _end(self) -> None:
+        if self._queue is not None:
+            self._queue.stop()
+        others, self._others = self._others, []
+        for process in others:
+            process.kill()
+        for process in others:
+            process.close()
+
+
+class _Queue(Generic[T, R]):
+    """Arguments that are taken one by one, and results that are given back in their order."""
+
+    def __init__(self, arguments: Sequence[T], ahead: int) -> None:
+        self._arguments, self._ahead = arguments, ahead
+        self._taken = self._given = 0
+        self._outcomes: dict[int, tuple[bool, Any]] = {}
+        self._changed = threading.Condition()
+        self._stopped = False
+
+    def serve(self, call: Callable[[T], R]) -> None:
+        """Call for one argument after another until there is none left."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped or self._open() or not self._left())
+                if self._stopped or not self._left():
+                    return
+                number = self._take()
+            self._call(call, number)
+
+    def results(self, call: Callable[[T], R]) -> Iterator[R]:
+        """Yield all results in order, and call for arguments in between."""
+        while self._given < len(self._arguments):
+            with self._changed:
+                if self._given not in self._outcomes and not self._open():
+                    self._changed.wait_for(lambda: self._given in self._outcomes)
+                found = self._outcomes.pop(self._given, None)
+                number = self._take() if found is None else None
+                self._given += found is not None
+                self._changed.notify_all()
+            if number is not None:
+                self._call(call, number)
+            elif found is not None:
+                fine, value = found
+                if not fine:
+                    raise value
+                yield value
+
+    def stop(self) -> None:
+        """Take no further argument."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _left(self) -> bool:
+        return self._taken < len(self._arguments)
+
+    def _open(self) -> bool:
+        return self._left() and self._taken - self._given < self._ahead
+
+    def _take(self) -> int:
+        self._taken += 1
+        return self._taken - 1
+
+    def _call(self, call: Callable[[T], R], number: int) -> None:
+        try:
+            outcome = True, call(self._arguments[number])
+        except Exception as error:
+            outcome = False, error
+        with self._changed:
+            self._outcomes[number] = outcome
+            self._changed.notify_all()
+
+
+class _Process:
+    """Another Python process that calls a function."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from neurodyn.core.workers import serve; serve()"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+        )  # fmt: skip
+        self._called = threading.Lock()
+        self._send(function)
+
+    def call(self, argument: Any) -> Any:
+        """Return the function's result for an argument."""
+        try:
+            assert self._process.stdout is not None
+            with self._called:
+                self._send(argument)
+                fine, value = pickle.load(self._process.stdout)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            code = self._process.wait()
+            how = f"by signal {-code}" if code < 0 else f"with code {code}"
+            raise InputError(
+                f"a process beside this one ended {how}; valid: fewer --threads, if memory ran out"
+            ) from None
+        if not fine:
+            raise value
+        return value
+
+    def kill(self) -> None:
+        """End the process at once: it holds nothing that anybody needs."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Wait for the end of a process that was killed, and of the thread that waits for its results."""
+        self._process.wait()
+        with self._called:
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):  # what was not sent yet
+                    pipe.close()  # type: ignore[union-attr]
+
+    def _send(self, what: Any) -> None:
+        assert self._process.stdin is not None
+        pickle.dump(what, self._process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+        self._process.stdin.flush()
+
+
+def serve() -> None:
+    """Read a function and then arguments from standard input, and write its results to standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
+    warnings.simplefilter("ignore")  # which the other process says already
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed does not belong to the results
+    requests = sys.stdin.buffer
+    try:
+        function = pickle.load(requests)
+        while True:
+            argument = pickle.load(requests)
+            pickle.dump(_outcome(function, argument), results, protocol=pickle.HIGHEST_PROTOCOL)
+            results.flush()
+    except (EOFError, BrokenPipeError):
+        os._exit(0)
+
+
+def _outcome(function: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
+    try:
+        return True, function(argument)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            error = RuntimeError(traceback.format_exc())
+        return False, error

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the prediction of a frame starts from: the state itself, or where a known mechanism would be at its end.
+
+A *base* is physics that the network need not learn and only corrects. "free" is the motion without contacts and joint
+limits (`multibody.free_motion`); "contact" is the whole step of the hybrid engine, with MuJoCo's soft contacts, limits
+and friction (`multibody.contact_motion`), so that the network learns what the simulator does differently.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, require
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.registry import Registry
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.interface import Environment
+from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
+
+if TYPE_CHECKING:
+    from neurodyn.geometry.ground import Ground
+
+GRAVITY = 9.81
+"""Standard gravity [m/s^2], in units of which gravity enters the inputs."""
+
+
+class BaseMotion(ABC):
+    """Motion of a robot over one frame, as far as it is known."""
+
+    @abstractmethod
+    def __call__(
+        self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
+    ) -> tuple[Positions, Velocities]:
+        """Return positions and velocities one frame later; differentiable, any number of batch axes.
+
+        Args:
+            q: Positions in Newton's convention [rad or m], shape [..., nq].
+            qd: Velocities [rad/s or m/s], shape [..., nv].
+            torque: Torques during the frame [N m or N], shape [..., nu].
+            environment: Gravity and ground; with several batch axes its rows belong to the first. None for gravity
+                along -z and free space.
+        """
+
+    @property
+    def bindable(self) -> bool:
+        """Whether there is a recorded launch that computes it between fixed buffers (`bound`)."""
+        return False
+
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
+        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+        """
+        raise NotImplementedError(f"{type(self).__name__} is not bindable")
+
+
+class FreeBase(BaseMotion):
+    """Motion that nothing touches."""
+
+    def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
+        """Trace the motion of a mechanism in so many steps a frame."""
+        from neurodyn.multibody.free_motion import FreeMotion  # loads Warp
+
+        self._motion = FreeMotion(mechanism, spec.control_dofs, spec.dt, substeps)
+
+    def __call__(
+        self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
+    ) -> tuple[Positions, Velocities]:
+        """Return positions and velocities one frame later."""
+        return self._motion(q, qd, torque, GRAVITY * down(q, environment))
+
+    @property
+    def bindable(self) -> bool:
+        """Whether there is a recorded launch."""
+        return True
+
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
+        """Return the states one frame later, and the recorded launch."""
+        return self._motion.bound(state, torque, gravity)
+
+
+class ContactBase(BaseMotion):
+    """Motion with soft contacts, joint limits and joint friction."""
+
+    def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
+        """Trace the motion of a mechanism in so many steps a frame."""
+        from neurodyn.multibody.contact_motion import ContactMotion  # loads Warp
+
+        self._motion = ContactMotion(mechanism, spec, substeps)
+
+    def __call__(
+        self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
+    ) -> tuple[Positions, Velocities]:
+        """Return positions and velocities one frame later."""
+        ground = None if environment is None else ground_of(environment, q.shape[:-1])
+        return self._motion(q, qd, torque, GRAVITY * down(q, environment), ground)
+
+
+BASES: Registry[Callable[[StateSpec, Mechanism, int], BaseMotion]] = Registry(
+    "base", free=FreeBase, contact=ContactBase
+)
+"""Bases of predictions by name: from state, mechanism and steps in a frame."""
+
+
+class Base(Config, frozen=True):
+    """What predictions start from.
+
+    Attributes:
+        kind: Name of a base, "free" or "contact".
+        substeps: Steps in a frame, as many as the simulator takes.
+    """
+
+    kind: str
+    substeps: int
+
+    def __post_init__(self) -> None:
+        BASES.require(self.kind)
+        require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
+
+
+@dataclass(frozen=True)
+class BasePrediction:
+    """Where the prediction of a frame starts from.
+
+    Attributes:
+        q: Positions [rad or m], shape [..., nq].
+        qd: Velocities [rad/s or m/s], shape [..., nv].
+        gained: Velocity that the base motion has added, world axes, shape [..., nv]; None without a base, where
+            predictions start from the state itself.
+    """
+
+    q: Tensor
+    qd: Tensor
+    gained: Tensor | None = None
+
+
+def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:
+    """Return the base motion of a robot; None where none is asked for.
+
+    Raises:
+        InputError: There is no mechanism.
+    """
+    if base is None:
+        return None
+    if mechanism is None:
+        raise InputError(
+            f"robot {spec.robot!r}: base {base.kind!r} needs the mechanism, which these data do not hold; generate "
+            "them anew, or leave `base` out"
+        )
+    return BASES[base.kind](spec, mechanism, base.substeps)
+
+
+def predict_base(
+    motion: BaseMotion | None, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
+) -> BasePrediction:
+    """Return where the prediction of a frame starts from; arguments as of `BaseMotion`."""
+    if motion is None:
+        return BasePrediction(q, qd)
+    after_q, after_qd = motion(q, qd, torque, environment)
+    return BasePrediction(after_q, after_qd, after_qd - qd)
+
+
+def down(q: Tensor, environment: Environment | None) -> Tensor:
+    """Return gravity over its standard value, one row for each world and as many axes as q, shape [..., 3]."""
+    if environment is None or environment.gravity is None:
+        return torch.tensor([0.0, 0.0, -1.0], dtype=q.dtype, device=q.device).expand(*q.shape[:-1], 3)
+    gravity = environment.gravity.to(q) / GRAVITY
+    return gravity.expand(*q.shape[:-1], 3) if gravity.ndim == 1 else spread(gravity, q.shape[:-1])
+
+
+def spread(rows: Tensor, batch: torch.Size) -> Tensor:
+    """Repeat one row for each world over the later axes of a batch, shape [*batch, n]."""
+    return rows.view(rows.shape[0], *(1,) * (len(batch) - 1), -1).expand(*batch, -1)
+
+
+def ground_of(environment: Environment, batch: torch.Size) -> "Ground | None":
+    """Return the ground of an environment, with a pose for every row of a batch that is flattened; None without one."""
+    ground = environment.ground
+    if ground is None or ground.empty:
+        return None
+    if len(batch) > 1 and ground.pose is not None:
+        return ground.posed(spread(ground.pose, batch).flatten(0, -2))
+    return ground

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Motion of a mechanism with soft contacts, joint limits and joint friction: a known simulator's frame, compiled."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.spec import StateSpec
+from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
+from neurodyn.geometry.ground import Ground
+from neurodyn.multibody.engine import Engine, EngineConfig
+from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode
+
+_GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
+
+
+class ContactMotion:
+    """One frame of a mechanism on a ground, of a batch of worlds; differentiable by state, torque and gravity.
+
+    The ground under each contact point is that at the start of the frame.
+    """
+
+    def __init__(self, mechanism: Mechanism, spec: StateSpec, substeps: int, contact: str = "soft") -> None:
+        """Prepare the motion; it is compiled for a kind of ground when it first meets one.
+
+        Args:
+            mechanism: The robot.
+            spec: Names, order and dt of its state.
+            substeps: Steps in a frame, as many as the simulator's.
+            contact: Name of a contact model.
+
+        Raises:
+            InputError: The state is that of another mechanism.
+        """
+        self.mechanism = mechanism
+        self._spec, self._substeps = spec, substeps
+        self._contact = contact
+        self._engines: dict[GroundMode, Engine] = {}
+        self._ground = HeldGround(mechanism) if mechanism.points else None
+
+    def __call__(
+        self,
+        q: Positions,
+        qd: Velocities,
+        torque: Torques,
+        gravity: Float[Tensor, "... 3"],
+        ground: Ground | None = None,
+    ) -> tuple[Positions, Velocities]:
+        """Return positions and velocities one frame later, shapes as of `q` and `qd`.
+
+        Args:
+            q: Positions in Newton's convention [rad or m], shape [..., nq].
+            qd: Velocities [rad/s or m/s], shape [..., nv].
+            torque: Torques during the frame [N m or N], shape [..., nu].
+            gravity: Gravity in world axes [m/s^2], shape [..., 3].
+            ground: The ground, with one pose for all worlds or one for each, the batch axes flattened; None for free
+                space.
+        """
+        nq = self.mechanism.nq
+        state = torch.cat([q, qd], dim=-1)
+        state = state.reshape(math.prod(q.shape[:-1]), state.shape[-1])
+        mode = ground_mode(ground)
+        engine = self._engine(mode)
+        held = None
+        if self._ground is not None:
+            held = self._ground(ground, state[:, :nq], state[:, nq:], mode)[:, None]
+        path = engine.program.rollout(
+            state,
+            frames=1,
+            substeps=self._substeps,
+            control=torque.reshape(len(state), 1, torque.shape[-1]),
+            held=held,
+            parameters=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 3),
+        )
+        after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
+        return after[..., :nq], after[..., nq:]
+
+    def _engine(self, mode: GroundMode) -> Engine:
+        if mode not in self._engines:
+            contact = self._contact if self._ground is not None else None
+            config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=_GRAVITY)
+            self._engines[mode] = Engine(self.mechanism, self._spec, config)
+        return self._engines[mode]

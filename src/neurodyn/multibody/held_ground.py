@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground as an engine takes it, held over a frame: one plane, or a piece of a plane under each contact point."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.scene import Plane
+from neurodyn.geometry import rotation
+from neurodyn.geometry.array_shapes import Positions, Velocities
+from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.proximity import ProximityQuery
+
+FAR = -1e3
+"""Height of the ground where there is none [m]."""
+
+NUMBERS = 6
+"""Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
+
+GroundMode = Literal["plane", "contact_points"]
+"""One plane under all points, or a point and a normal for each."""
+
+
+def contact_layout(mechanism: Mechanism) -> ContactPointLayout:
+    """Return the contact points of a mechanism."""
+    com = mechanism.links[0].com if mechanism.floating else (0.0, 0.0, 0.0)
+    return ContactPointLayout(joints=mechanism.joints, contact_points=mechanism.points, base_com=com)
+
+
+def ground_mode(ground: Ground | None) -> GroundMode:
+    """Return how a ground is described: planes, and where there is no ground, as one plane."""
+    if ground is None or ground.empty:
+        return "plane"
+    planar = len(ground.scene.shapes) == 1 and isinstance(ground.scene.shapes[0], Plane)
+    return "plane" if planar and not ground.shared and not any(ground.own) else "contact_points"
+
+
+class HeldGround:
+    """What a mechanism's contact points have under them at the start of a frame."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        """Prepare to measure the contact points of a mechanism."""
+        self._points = len(mechanism.points)
+        self._proximity = ProximityQuery(contact_layout(mechanism))
+
+    def __call__(self, ground: Ground | None, q: Positions, qd: Velocities, mode: GroundMode) -> Tensor:
+        """Return the ground of a batch of worlds, shape [worlds, NUMBERS], or [worlds, points * NUMBERS].
+
+        Args:
+            ground: The ground; None for free space.
+            q: Positions in Newton's convention [rad or m], shape [worlds, nq].
+            qd: Velocities [rad/s or m/s], shape [worlds, nv].
+            mode: How it is described; a ground that `ground_mode` calls a plane can be given for each point, too.
+        """
+        away = q.new_tensor([0.0, 0.0, FAR, 0.0, 0.0, 1.0])
+        pieces = self._points if mode == "contact_points" else 1
+        if ground is None or ground.empty:
+            return away.repeat(pieces).expand(len(q), -1)
+        if ground_mode(ground) == "plane":
+            return _plane(ground, q).repeat(1, pieces).expand(len(q), -1)
+        readings = self._proximity(ground, q.detach(), qd.detach())
+        pieces = torch.cat([readings.point, readings.normal], dim=-1)
+        return torch.where(readings.valid[..., None], pieces, away).flatten(1)
+
+
+def _plane(ground: Ground, q: Tensor) -> Tensor:
+    """Return a point on the plane and its normal in each world, shape [worlds or 1, NUMBERS]."""
+    shape = ground.scene.shapes[0]
+    pose = ground.poses(len(q), q.device, q.dtype)
+    own = rotation.normalise(q.new_tensor([*shape.rotation]))
+    normal = rotation.rotate(own, q.new_tensor([0.0, 0.0, 1.0]))
+    point = q.new_tensor([*shape.position])
+    turn = pose[:, 3:]
+    point = pose[:, :3] + rotation.rotate(turn, point.expand(len(pose), 3))
+    return torch.cat([point, rotation.rotate(turn, normal.expand(len(pose), 3))], dim=-1)

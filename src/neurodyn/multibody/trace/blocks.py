@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# Warp reads the annotations of these functions.
+# pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
+"""Texts over blocks of worlds as Warp kernels.
+
+They take one table of 64-bit words by value: numbers, strides, and addresses of arrays.
+"""
+
+import ctypes
+import struct
+from functools import cache
+from typing import Any
+
+import warp as wp
+
+
+@cache
+def _table(words: int) -> Any:
+    return wp.types.vector(length=words, dtype=wp.uint64)
+
+
+def block_kernel(text: str, words: int, cuda: bool) -> Any:
+    """Return the kernel of a text that sees `table` and blocks from `begin` to before `end`, in a module of its own.
+
+    Args:
+        text: The text.
+        words: Length of the table.
+        cuda: Whether every thread has a block of its own; otherwise one thread goes through all from `first` on.
+    """
+    table_type = _table(words)
+
+    @wp.func_native(text)
+    def body(begin: int, end: int, table: table_type) -> None: ...
+
+    if cuda:
+
+        @wp.kernel(enable_backward=False, module="unique")
+        def threads(first: int, last: int, table: table_type) -> None:
+            block = first + wp.tid()
+            body(block, block + 1, table)
+
+        return threads
+
+    @wp.kernel(enable_backward=False, module="unique")
+    def loop(first: int, last: int, table: table_type) -> None:
+        body(first, last, table)
+
+    return loop
+
+
+def recorded_launch(kernel: Any, words: list[int], threads: int, blocks: int, device: str, block_dim: int = 0) -> Any:
+    """Return Warp's record of a launch of a kernel on blocks from 0, with these words.
+
+    Args:
+        kernel: What `block_kernel` returned.
+        words: The table.
+        threads: Number of threads.
+        blocks: Number of blocks.
+        device: Warp device.
+        block_dim: Threads in a block of a GPU; 0 for Warp's own choice.
+    """
+    given = [0, blocks, _table(len(words))(*words)]
+    return wp.launch(kernel, threads, inputs=given, device=device, record_cmd=True, block_dim=block_dim or None)
+
+
+class CpuLaunch:
+    """A compiled kernel on the processor; safe to call from several threads at once."""
+
+    def __init__(self, kernel: Any, words: int) -> None:
+        """Compile the kernel."""
+        # A recorded launch packs its arguments anew in every call, which takes longer than a small program.
+        self._command: Any = recorded_launch(kernel, [0] * words, 1, 0, "cpu")
+        self._bounds = ctypes.byref(self._command.bounds)
+        self._run = self._command.hooks.forward
+        self._arguments = struct.Struct(f"=ii{words}q")
+
+    def __call__(self, first: int, last: int, words: list[int]) -> None:
+        """Run blocks from `first` to before `last`."""
+        self._run(self._bounds, self._arguments.pack(first, last, *words))
+
+
+class CudaLaunch:
+    """A kernel on a GPU. The words are arguments, so that a captured graph keeps those it was captured with."""
+
+    def __init__(self, kernel: Any, words: int, threads: int, block: int, device: str) -> None:
+        """Compile the kernel and record a launch of so many threads, in blocks of `block`."""
+        self._command: Any = recorded_launch(kernel, [0] * words, threads, threads, device, block)
+        self._words = struct.Struct(f"={words}q")
+
+    def __call__(self, words: list[int], stream: Any) -> None:
+        """Launch on a stream."""
+        self._words.pack_into(self._command.params[3], 0, *words)
+        self._command.launch(stream)

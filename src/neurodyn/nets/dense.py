@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks as matrices, for code that runs them without torch."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+class Weight(NamedTuple):
+    """A parameter or buffer by its place in a module, where it is looked up anew: modules that move replace theirs."""
+
+    module: nn.Module
+    name: str
+
+    @property
+    def tensor(self) -> Tensor:
+        """What is there now."""
+        held = self.module._parameters if self.name in self.module._parameters else self.module._buffers
+        tensor = held[self.name]
+        assert tensor is not None
+        return tensor
+
+
+@dataclass(frozen=True)
+class Dense:
+    r"""A network of gated recurrent units and fully connected layers, one after another.
+
+    Attributes:
+        cells: $W_i, W_h, b_i, b_h$ of each recurrent layer, gates in the order r, z, n as in `nets.gru`.
+        layers: $W, b$ of each fully connected layer.
+        activation: Name of the activation between these.
+        width: Size of a hidden state; 0 without recurrent layers.
+    """
+
+    cells: tuple[tuple[Weight, Weight, Weight, Weight], ...]
+    layers: tuple[tuple[Weight, Weight], ...]
+    activation: str
+    width: int = 0
+
+
+def linear_weights(layer: nn.Linear) -> tuple[Weight, Weight]:
+    """Return matrix and bias of a layer."""
+    return Weight(layer, "weight"), Weight(layer, "bias")

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How worlds start anew whose episodes have ended.
+
+On a CPU as many starts are drawn as there are worlds that need one. A GPU would have to say how many they are, and wait
+for it in every frame; there, starts are drawn in advance, and each world that needs one takes the next.
+"""
+
+from abc import ABC, abstractmethod
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
+from neurodyn.policy.starts import Starts, widened
+
+WARM_STARTS = 128
+"""Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""
+
+REFILL = 32
+"""Frames after which starts that were drawn in advance are drawn anew."""
+
+_SHARE = 4
+"""One start is drawn in advance for so many worlds; those are reused if more episodes end in `REFILL` frames."""
+
+
+class Renewal(ABC):
+    """Starts episodes anew in some of the worlds.
+
+    Attributes:
+        turn: Row of the start that was given last, as a tensor; moved on by `renew`.
+    """
+
+    def __init__(self, starts: Starts, worlds: int, device: torch.device) -> None:
+        """Prepare for `worlds` worlds on a device."""
+        self._starts = starts
+        self._count = max(WARM_STARTS, worlds // _SHARE)
+        self._counts = device.type == "cpu"
+        self._frames = 0
+        self.turn = torch.zeros(1, dtype=torch.long, device=device)
+
+    def prepare(self) -> None:
+        """Do before a frame what takes the host: draw starts in advance, now and then."""
+        if self._counts:
+            return
+        if self._frames % REFILL == 0:
+            self._refill(self._count)
+        self._frames += 1
+
+    @abstractmethod
+    def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
+        """Return history and state of all worlds, those anew where `done` is true, shape [worlds]."""
+
+    @abstractmethod
+    def _refill(self, count: int) -> None:
+        """Draw starts in advance."""
+
+    def _next(self, done: Tensor, pool: int) -> Tensor:
+        """Return the row of a pool that each world takes which starts anew, shape [worlds]."""
+        rows = (self.turn + done.cumsum(0)) % pool
+        self.turn = rows[-1:]
+        return rows
+
+
+class StateRenewal(Renewal):
+    """Renewal in dynamics whose state is complete, or whose memory is empty at a start."""
+
+    def __init__(self, dynamics: Dynamics, starts: Starts, worlds: int) -> None:
+        """Prepare to start worlds of some dynamics anew."""
+        super().__init__(starts, worlds, torch.device(dynamics.device))
+        self._dynamics, self._worlds = dynamics, worlds
+        self._pool: State | None = None
+
+    def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
+        """Start anew where `done` is true."""
+        if self._counts:
+            rows = done.nonzero()[:, 0]
+            context = widened(self._starts.draw(len(rows)), rows, self._worlds)
+        else:
+            assert self._pool is not None
+            context = self._pool.rows(self._next(done, self._pool.worlds))
+        return self._dynamics.reset(carry, context, done), _mixed(done, present_state(context), state)
+
+    def _refill(self, count: int) -> None:
+        fresh = present_state(self._starts.draw(count))
+        self._pool = _kept(self._pool, fresh)
+
+
+class WarmStartPool(Renewal):
+    """Renewal in models of logs, from starts that are warmed up many at a time, each used once."""
+
+    def __init__(self, model: MeasuredDynamics, starts: Starts, worlds: int = 1, *, count: int | None = None) -> None:
+        """Prepare to start worlds of a model anew.
+
+        Args:
+            model: The model.
+            starts: Where episodes start.
+            worlds: Number of worlds.
+            count: Starts that are read at once; None for `WARM_STARTS`, or more for many worlds on a GPU.
+        """
+        super().__init__(starts, worlds, torch.device(model.device))
+        self._model = model
+        self._count = count or (WARM_STARTS if self._counts else self._count)
+        self._state: State | None = None
+        self._left = 0
+
+    def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
+        """Start anew where `done` is true."""
+        if self._counts:
+            needed = int(done.sum())
+            if self._left < needed:
+                self._refill(max(self._count, needed))
+            self._left -= needed
+            chosen = (self._left - 1 + done.cumsum(0)).clamp_min(0)
+        else:
+            assert self._state is not None
+            chosen = self._next(done, self._state.worlds)
+        assert self._state is not None
+        return self._model.graft(carry, done, self._carry, chosen), _mixed(done, self._state.rows(chosen), state)
+
+    def _refill(self, count: int) -> None:
+        context = self._starts.draw(count)
+        self._carry, self._state = self._model.begin(context), present_state(context)
+        self._left = count
+
+
+def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int) -> Renewal:
+    """Return how worlds of some dynamics start anew."""
+    if dynamics.measured:
+        return WarmStartPool(cast(MeasuredDynamics, dynamics), starts, worlds)
+    return StateRenewal(dynamics, starts, worlds)
+
+
+def _mixed(done: Tensor, fresh: State, old: State) -> State:
+    chosen = done[:, None]
+    channels = old.channels
+    if channels is not None and fresh.channels is not None:
+        channels = torch.where(chosen, fresh.channels, channels)
+    return State.unchecked(
+        q=torch.where(chosen, fresh.q, old.q), qd=torch.where(chosen, fresh.qd, old.qd), channels=channels
+    )
+
+
+def _kept(pool: State | None, fresh: State) -> State:
+    """Return fresh starts in the memory of a pool, to which a captured frame refers, where there is one."""
+    if pool is None:
+        return fresh
+    pool.q.copy_(fresh.q)
+    pool.qd.copy_(fresh.qd)
+    return pool

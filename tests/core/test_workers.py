@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls in several processes give the results of one, in order; an error or an interruption ends all of them."""
+
+import math
+import os
+import subprocess
+import time
+
+import pytest
+
+from neurodyn.core import cores, workers
+from neurodyn.core.cores import available_cores, resolve_threads
+from neurodyn.core.errors import InputError
+from neurodyn.core.workers import Workers
+
+
+class Slow:
+    """Says in which process it was called."""
+
+    def __call__(self, seconds: float) -> tuple[float, int]:
+        time.sleep(seconds)
+        return seconds, os.getpid()
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(workers, "WORTHWHILE", 0.0)
+
+
+def test_results_come_in_order_from_several_processes(at_once):
+    waits = [0.4, 0.0, 0.3, 0.0, 0.2, 0.0, 0.1, 0.0] * 2
+    with Workers(Slow(), 2) as pool:
+        found = list(pool.map(waits))
+        again = list(pool.map(waits[:4]))
+    assert [seconds for seconds, _ in found] == waits
+    assert [seconds for seconds, _ in again] == waits[:4]
+    pids = {pid for _, pid in found}
+    assert os.getpid() in pids
+    assert len(pids) == 2
+    assert {pid for _, pid in again} <= pids  # the same processes serve again
+    for pid in pids - {os.getpid()}:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_where_calls_are_soon_done_there_is_one_process(monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", None)
+    with Workers(Slow(), 8) as pool:
+        assert {pid for _, pid in pool.map([0.0] * 20)} == {os.getpid()}
+
+
+def test_an_error_comes_in_its_place_and_ends_all_processes(at_once):
+    with Workers(math.sqrt, 3) as pool:
+        results = pool.map([4.0, 9.0, 16.0, -1.0, 25.0])
+        assert [next(results) for _ in range(3)] == [2.0, 3.0, 4.0]
+        processes = [other._process for other in pool._others]
+        with pytest.raises(ValueError, match="math domain error|nonnegative"):
+            next(results)
+    assert processes
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_a_process_that_is_killed_is_one_line(at_once):
+    with Workers(Slow(), 2) as pool:
+        results = pool.map([0.0, 0.0, 0.0, *[0.2] * 30])
+        next(results), next(results)
+        pool._others[0].kill()
+        with pytest.raises(InputError, match=r"ended by signal 9; valid: fewer --threads"):
+            list(results)
+
+
+def test_cores_are_those_of_affinity_quota_and_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(cores, "_control_groups", lambda: [tmp_path])
+    assert available_cores() == 8
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    assert available_cores() == 3
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert available_cores() == 8
+    (tmp_path / "cpu.max").unlink()
+    (tmp_path / "cpu.cfs_quota_us").write_text("400000\n")
+    (tmp_path / "cpu.cfs_period_us").write_text("100000\n")
+    assert available_cores() == 4
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert available_cores() == 1
+    assert resolve_threads(None) == 1
+    with pytest.raises(InputError, match="threads is 0; valid: a whole number of at least 1"):
+        resolve_threads(0)
