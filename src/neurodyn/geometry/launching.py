@@ -101,6 +101,11 @@ def warp_device(device: torch.device) -> str:
     return str(wp.device_from_torch(device))
 
 
+def is_capturing(device: torch.device) -> bool:
+    """Return whether Warp records a graph on a device."""
+    return wp.device_from_torch(device).is_capturing
+
+
 def warp_stream(device: torch.device) -> Any:
     """Return the stream of Warp's that is torch's present one, None on a CPU: what is launched there keeps its turn."""
     return wp.stream_from_torch(torch.cuda.current_stream(device)) if device.type == "cuda" else None

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from neurodyn.core.notices import notice
 from neurodyn.geometry.launching import native_stderr_dropped, present_stream, start_warp, warp_device
-from neurodyn.multibody.trace.blocks import CpuLaunch, CudaLaunch, block_kernel, recorded_launch
+from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, block_kernel, recorded_launch
 from neurodyn.multibody.trace.memory import tape_memory
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_PLAIN,
