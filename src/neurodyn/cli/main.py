@@ -79,6 +79,14 @@ def run(arguments: list[str]) -> int:
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
+    except (RuntimeError, MemoryError) as error:
+        from neurodyn.cli.machine import out_of_memory
+
+        short = out_of_memory(error)
+        if short is None:
+            raise
+        print(f"neurodyn: {short}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt as stop:
         print(f"neurodyn: {str(stop) or 'interrupted; what was finished is kept'}", file=sys.stderr)
         return getattr(stop, "code", 130)  # a training that was stopped says by which signal

@@ -13,6 +13,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
+from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
@@ -43,6 +44,7 @@ from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, requi
 from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
+from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
@@ -87,6 +89,7 @@ class Problem:
         parameters: Free parameters as the user names them; see `core.parameter.select_parameters`.
         blueprint: Networks of the second stage; None for none.
         beside: Runs that are measured on the same windows.
+        device: Torch device on which roll-outs are computed.
     """
 
     robot: Robot
@@ -96,6 +99,7 @@ class Problem:
     parameters: Sequence[str]
     blueprint: Blueprint | None = None
     beside: Sequence[str] = ()
+    device: str = "cpu"
 
 
 def identify(
@@ -121,7 +125,8 @@ def identify(
         InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, the data
             do not depend on a parameter, roll-outs are not finite, or the run exists or cannot be resumed.
     """
-    return _Identification(problem, out, settings, progress, callbacks).run(resume)
+    with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
+        return _Identification(problem, out, settings, progress, callbacks).run(resume)
 
 
 class _Identification:
@@ -153,9 +158,10 @@ class _Identification:
         config = EngineConfig(substeps=settings.substeps, contact=settings.contact, blueprint=blueprint or Blueprint())
         model = HybridDynamics(
             self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
-            declaration=self.problem.name, threads=settings.threads, seed=settings.seed,
+            declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
         )  # fmt: skip
         model.training_range = training_range(self.problem.store)
+        model.compute_device = self.problem.device
         return model
 
     def run(self, resume: bool) -> Identification:

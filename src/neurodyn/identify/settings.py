@@ -49,11 +49,11 @@ class IdentificationSettings(Config, frozen=True):
         rollouts: Most held-out windows.
         parameter_share: Share of a time budget that the parameter stage may take where networks follow.
         minutes: Time budget [min]; None for iterations and steps, where everything depends on the seed alone.
-        threads: CPU threads.
+        threads: CPU threads; None for those of the available cores. Results do not depend on it.
         seed: Seed of everything random.
     """
 
-    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "network.steps", "network.validations")
+    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "network.steps", "network.validations", "threads")
 
     parameters: tuple[str, ...] = ()
     horizon: float = 0.5
@@ -82,7 +82,7 @@ class IdentificationSettings(Config, frozen=True):
     rollouts: int = 4000
     parameter_share: float = 0.3
     minutes: float | None = None
-    threads: int = 1
+    threads: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -102,7 +102,8 @@ class IdentificationSettings(Config, frozen=True):
         if self.contact is not None:
             CONTACT_MODELS.require(self.contact)
         require_counts(
-            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts", "threads"
+            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts",
+            *(("threads",) if self.threads is not None else ()),
         )  # fmt: skip
 
 

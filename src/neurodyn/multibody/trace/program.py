@@ -13,14 +13,21 @@ from itertools import count
 from typing import Any
 
 import torch
-import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from neurodyn.core.notices import notice
-from neurodyn.geometry.launching import native_stderr_dropped, present_stream, start_warp, warp_device
-from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, block_kernel, recorded_launch
+from neurodyn.geometry.launching import (
+    Held,
+    native_stderr_dropped,
+    start_warp,
+    takes_operator,
+    warp_device,
+    warp_stream,
+)
 from neurodyn.multibody.trace.memory import tape_memory
+from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, block_kernel, recorded_launch
+from neurodyn.multibody.trace.operators import rollout_operator
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_PLAIN,
     ADJOINT_ROWS,
@@ -39,7 +46,13 @@ _MOST_LAUNCHES = 16
 _GROUPS = 16
 """Groups of worlds, at most, whose weights' gradients are summed apart: as many on one thread as on several."""
 
-_THREAD_WORTH = 2e-4
+_CUDA_GROUPS = 256
+"""The same on a GPU, where the worlds of a group add to the same sums at once, by atomic additions."""
+
+_THREADS = 32
+"""Threads in a block of a GPU: every multiprocessor has work from some 4,000 worlds on."""
+
+_THREAD_WORTH = 5e-4
 """Work that is worth being split among threads [s]."""
 
 _OPERATION = 3e-10
@@ -54,7 +67,7 @@ class Run:
     """All that a roll-out takes besides its first states; attributes as of `Program.rollout`."""
 
     __slots__ = (
-        "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights", "words",
+        "_words", "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights",
         "worlds",
     )  # fmt: skip
 
@@ -77,7 +90,14 @@ class Run:
         self.on_cpu = like.is_cpu
         self.single = like.dtype == torch.float32
         self.lanes = _lanes(self.worlds, self.single, lanes) if self.on_cpu else 1
-        self.words = [*_row(control), *_row(held), *_row(parameters)]
+        self._words: list[int] | None = None
+
+    @property
+    def words(self) -> list[int]:
+        """Addresses and strides of control, held inputs and parameters."""
+        if self._words is None:  # which tensors without data have not
+            self._words = [*_row(self.control), *_row(self.held), *_row(self.parameters)]
+        return self._words
 
 
 @dataclass(slots=True)
@@ -94,7 +114,7 @@ class Gradients:
     weights: Tensor
 
 
-class Program:
+class Program(Held):
     """A traced recurrence, compiled when it first runs."""
 
     def __init__(self, sizes: Sizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
@@ -107,6 +127,7 @@ class Program:
             lanes: Worlds in a vector; None for as many as the processor's have room for, and one for few worlds.
         """
         start_warp()
+        super().__init__()
         self.sizes = sizes
         self.threads = threads
         self._lanes = lanes
@@ -160,6 +181,10 @@ class Program:
         if not torch.is_grad_enabled() or not any(
             tensor.requires_grad for tensor in (x, run.control, run.held, run.parameters, run.weights)
         ):
+            if takes_operator(x):
+                return rollout_operator(
+                    x, run.control, run.held, run.parameters, run.weights, self.handle, frames, substeps
+                )
             return self.forward(run, x)
         return _Rollout.apply(self, run, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
 
@@ -248,7 +273,7 @@ class Program:
             self._launch(1, run, seeds, 1, [*rest, 0])
             return Gradients(state, control, held, parameters, run.weights)
         blocks = -(-worlds // run.lanes)
-        group = -(-blocks // _GROUPS)
+        group = -(-blocks // (_GROUPS if run.on_cpu else _CUDA_GROUPS))
         sums = seeds.new_zeros(-(-blocks // max(group, 1)), sizes.weights, run.lanes)
         self._launch(1, run, seeds, group, [*rest, sums.data_ptr()])
         return Gradients(state, control, held, parameters, sums.sum((0, 2)))
@@ -258,9 +283,7 @@ class Program:
             return
         words = [run.frames, run.substeps, run.worlds, group, *rest]
         if not run.on_cpu:
-            self._cuda_launch(which, run.single, like, run.worlds)(
-                words, present_stream(wp.device_from_torch(like.device))
-            )
+            self._cuda_launch(which, run.single, like, run.worlds)(words, warp_stream(like.device))
             return
         launch = self._cpu_launch(which, run)
         blocks = -(-run.worlds // run.lanes)
@@ -320,8 +343,13 @@ class Program:
             if len(self._cuda) >= _MOST_LAUNCHES:
                 self._cuda.pop(next(iter(self._cuda)))
             kernel = self.kernel(which, Target("cuda", single))
-            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, 32, warp_device(like.device))
+            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, _THREADS, warp_device(like.device))
         return launch
+
+    def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
+        """Return forward and adjoint as a GPU runs them, in a precision."""
+        target = Target("cuda", dtype == torch.float32)
+        return self.kernel(0, target), self.kernel(1, target)
 
     def kernel(self, which: int, target: Target) -> Any:
         """Return a kernel (0: forward, 1: adjoint) as Warp compiles it for a target."""
