@@ -203,3 +203,24 @@ def test_free_space_is_known_without_a_copy() -> None:
     state = _state(dynamics)
     carry = dynamics.begin(state, Environment(ground=Ground()))
     _require(count_launches(lambda: dynamics.step_(carry, state, Control(torque=_torque(dynamics)))), 55)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cartpole", "ant"])
+def test_a_step_compiles_as_one_graph(name: str) -> None:
+    """Nothing in it makes torch's compiler fall back to Python: kernels of Warp are operators to it."""
+    dynamics = neurodyn.load(f"pretrained:{name}")
+    spec = dynamics.spec
+    q = torch.zeros(4, spec.nq)
+    if spec.floating:
+        q[:, 2], q[:, 6] = 1.0, 1.0
+    state, torque = State(q, torch.zeros(4, spec.nv)), torch.ones(4, spec.nu)
+    carry = dynamics.begin(state)
+
+    def step(q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        _, after = dynamics.step(carry, State.unchecked(q=q, qd=qd), Control.unchecked(torque=torque))
+        return after.state.q, after.state.qd
+
+    compiled = torch.compile(step, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(state.q, state.qd, torque), step(state.q, state.qd, torque))

@@ -98,7 +98,7 @@ real none[1]; (void)none;
 for (int block = begin; block < end; ++block) {{
 FUSE
 const Rows p_ = ROWS(p); (void)p_;
-real* weights_adj = (real*)gw + (long long)(block / group) * {nw}; (void)weights_adj;
+const Sums weights_adj = SUMS(gw, (long long)(block / group) * {nw}); (void)weights_adj;
 {before}
 const mask live = LIVE(worlds - block * LANES);
 Rows given = ROWS(gx); Rows control = ROWS(u); Rows held = ROWS(h); Rows by_control = ROWS(gu); Rows by_held = ROWS(gh);

@@ -113,6 +113,7 @@ typedef {number} number;
 #undef KEPT
 #undef STRIDE
 #undef FUSE
+#undef SUMS
 #define LANES {lanes}
 #define SELECT(condition, a, b) ((condition) ? (a) : (b))
 #define NOT(condition) (!(condition))
@@ -143,10 +144,12 @@ _CPU = """
 #define KEPT(i) tape[i]
 #define STRIDE 1
 #define FUSE _Pragma("clang fp contract(fast)")
+#define SUMS(base, from) ((real*)base + (from))
 #define TAPE_OF(t, size) (t ? (real*)t + (long long)block * frames * substeps * (size) : none)
 """
 
 _ROWS = """
+typedef real* Sums;
 struct Rows {{
 number* at[{lanes}];
 INLINE long long least(long long a, long long b) {{ return b < a ? b : a; }}
@@ -169,6 +172,13 @@ typedef bool mask;
 #define STRIDE worlds
 #define FUSE
 #define TAPE_OF(t, size) (t + block)
+#define SUMS(base, from) Sums{base + (from)}
+struct Sum { number* at; void operator+=(number x) const { atomicAdd(at, x); } };
+struct Sums {
+number* at;
+Sums operator+(long long i) const { return Sums{at + i}; }
+Sum operator[](long long i) const { return Sum{at + i}; }
+};
 struct Rows {
 number* at; long long by;
 static Rows of(number* at, long long by) { Rows rows; rows.at = at; rows.by = by; return rows; }

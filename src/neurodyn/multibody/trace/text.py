@@ -117,4 +117,4 @@ def _weights(loop: Loop, reverse: bool) -> str:
     if not loop.weights:
         return ""
     text = f"const number* weight = weights + {loop.first_weight};"
-    return f"{text} real* weight_adj = weights_adj + {loop.first_weight};" if reverse else text
+    return f"{text} const Sums weight_adj = weights_adj + {loop.first_weight};" if reverse else text
