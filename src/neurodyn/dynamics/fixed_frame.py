@@ -18,8 +18,8 @@ class FixedFrame(Protocol):
         q: Positions at the start, to be written, shape [worlds, nq].
         qd: Velocities at the start, to be written, shape [worlds, nv].
         torque: Torques during the frame [N m or N], to be written, shape [worlds, nu].
-        q_next: Positions one frame later, contiguous.
-        qd_next: Velocities one frame later, contiguous.
+        q_next: Positions one frame later, shape [worlds, nq].
+        qd_next: Velocities one frame later, shape [worlds, nv].
         capturable: Whether `run` is Warp launches alone, which a graph can hold.
     """
 

@@ -17,6 +17,8 @@ from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque, require_torques
+from neurodyn.dynamics.fixed_frame import FixedFrame
+from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.geometry.array_shapes import Controls, WorldMask
@@ -175,6 +177,32 @@ class HybridDynamics(LearnedDynamics):
         """
         require_torques(self.spec, controls)
         return self._run(self.begin(state, environment).environment, state, controls, parameters, weights)
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame between fixed buffers; on planes and in free space it is compiled as a whole."""
+        mode = ground_mode(environment.ground)
+        if mode != "plane":
+            return super().fixed_frame(worlds, environment, like)
+        return HybridFixedFrame(self, self._engine(mode).program, worlds, environment, like)
+
+    def versions(self) -> list[tuple[int, int]]:
+        """Return what tells whether parameters or weights have changed."""
+        return [(tensor._version, tensor.data_ptr()) for tensor in (self.physical.raw, self.weights)]
+
+    def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Return what a frame on a plane is computed from besides state and torque.
+
+        Args:
+            environment: Gravity, and a plane or no ground.
+            q: Positions, of which only the number of worlds counts, shape [worlds, nq].
+            qd: Velocities, likewise.
+
+        Returns:
+            The ground, shape [worlds, 6], None without contacts; the parameters, shape [parameters] or
+            [worlds, parameters]; the weights, shape [weights].
+        """
+        held = None if self._ground is None else self._ground(environment.ground, q, qd, "plane")
+        return held, self._given(environment, len(q), self.physical()), self.weights
 
     def require_ground(self) -> None:
         """Refuse every ground, where the model feels none."""
