@@ -45,7 +45,7 @@ def _planes(ground: Ground) -> list[tuple[float, ...]] | None:
     """
     common: list[Shape | Solid] = [*ground.scene.shapes, *ground.shared]
     shapes = [common] if common and not any(ground.own) else [list(own) for own in ground.own]
-    if any(ground.own) and common or any(len(own) != 1 for own in shapes):
+    if (any(ground.own) and common) or any(len(own) != 1 for own in shapes):
         return None
     places = [_place(own[0]) for own in shapes]
     return None if any(place is None for place in places) else [place for place in places if place is not None]

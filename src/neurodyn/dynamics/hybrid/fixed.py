@@ -54,7 +54,7 @@ class HybridFixedFrame:
 
     def refresh(self) -> None:
         """Read parameters and weights anew, where they have changed."""
-        versions = self._dynamics.versions()
+        versions = self._dynamics.versions(self._environment)
         if versions != self._versions:
             self._write()
 
@@ -83,7 +83,7 @@ class HybridFixedFrame:
     @torch.no_grad()
     def _read(self) -> tuple[Tensor | None, Tensor, Tensor]:
         """Return ground, parameters and weights, in memory of their own."""
-        self._versions = self._dynamics.versions()
+        self._versions = self._dynamics.versions(self._environment)
         held, parameters, weights = self._dynamics.values(self._environment, self.q, self.qd)
         return (
             None if held is None else held.to(self._like).contiguous().clone(),

@@ -17,7 +17,7 @@ from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque, require_torques
-from neurodyn.dynamics.fixed_frame import FixedFrame
+from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
@@ -25,6 +25,9 @@ from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
+
+FIXED_WORLDS = 64
+"""Most worlds for which a step goes through fixed buffers; for more, threads count and overheads do not."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class HybridDynamics(LearnedDynamics):
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and config.contact else None
         self._home = Environment(gravity=home, ground=ground)
+        self._kept = KeptFrames()
         self._engine("plane")  # what a user named wrongly is refused now
         self._ground = HeldGround(mechanism) if config.contact else None
 
@@ -140,8 +144,41 @@ class HybridDynamics(LearnedDynamics):
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
         """Predict one frame."""
         torque = frame_torque(self.spec, state, control)
+        after = self._between_buffers(carry.environment, state, torque)
+        if after is not None:
+            return carry, Step.unchecked(state=after)
         path = self._run(carry.environment, state, torque[:, None])
         return carry, Step(State(path.q[:, 1], path.qd[:, 1]))
+
+    def _between_buffers(self, environment: Environment, state: State, torque: Tensor) -> State | None:
+        """Return the state one frame later, computed between fixed buffers; None where that does not fit or not pay."""
+        q, qd, worlds = state.q, state.qd, len(state.q)
+        if not 0 < worlds <= FIXED_WORLDS or q.device.type != "cpu":
+            return None
+        if wants_torch((q, qd, torque), [self._parameters, self.physical._parameters]):
+            return None
+        if qd.dtype != q.dtype or torque.dtype != q.dtype:
+            return None
+        key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
+        # With the environment, whose number would be another one's if it were gone.
+        frame, _ = self._kept.get(key, lambda: (self._fixed(environment, state, torque), environment))
+        if frame is None:
+            return None
+        with torch.no_grad():
+            frame.refresh()
+            frame.q.copy_(q)
+            frame.qd.copy_(qd)
+            frame.torque.copy_(torque)
+            frame.run()
+            return State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
+
+    def _fixed(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
+        spec, worlds = self.spec, len(state.q)
+        shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
+        if [tuple(tensor.shape) for tensor in (state.q, state.qd, torque)] != shapes:
+            return None
+        frame = self.fixed_frame(len(state.q), environment, state.q)
+        return frame if isinstance(frame, HybridFixedFrame) else None
 
     def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
         """Begin anew in some worlds; there is nothing to forget."""
@@ -185,9 +222,12 @@ class HybridDynamics(LearnedDynamics):
             return super().fixed_frame(worlds, environment, like)
         return HybridFixedFrame(self, self._engine(mode).program, worlds, environment, like)
 
-    def versions(self) -> list[tuple[int, int]]:
-        """Return what tells whether parameters or weights have changed."""
-        return [(tensor._version, tensor.data_ptr()) for tensor in (self.physical.raw, self.weights)]
+    def versions(self, environment: Environment) -> list[tuple[int, int]]:
+        """Return what tells whether parameters, weights, gravity or the poses of the ground have changed."""
+        ground = environment.ground
+        pose = None if ground is None else ground.pose
+        tensors = (self.physical.raw, self.weights, environment.gravity, pose)
+        return [(tensor._version, tensor.data_ptr()) for tensor in tensors if tensor is not None]
 
     def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         """Return what a frame on a plane is computed from besides state and torque.
