@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.machine import Device, Threads
+
 
 def check(
     robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
@@ -17,8 +19,8 @@ def check(
     seed: int = 500,
     json: Path | None = None,
     report: Path | None = None,
-    device: str = "cpu",
-    threads: int = 1,
+    device: Device = "cpu",
+    threads: Threads = None,
 ) -> None:
     """Measure whether a robot's reference simulator can be learned from, and say what to change where it cannot.
 
@@ -33,7 +35,7 @@ def check(
         json: File for the result as JSON.
         report: File for the result as a page (.html).
         device: Device of the simulator: cpu, cuda:0 ...
-        threads: Threads of tensor operations.
+        threads: Threads of tensor operations; by default 1.
     """
     from neurodyn.cli.console import terminal
     from neurodyn.cli.tables.checks import print_check
@@ -46,7 +48,7 @@ def check(
     console = terminal(stderr=True)
     with console.status("check") as status:
         result = measure(
-            robot, ground=ground, worlds=worlds, frames=frames, seed=seed, device=device, threads=threads,
+            robot, ground=ground, worlds=worlds, frames=frames, seed=seed, device=device, threads=threads or 1,
             progress=lambda name: status.update(f"check: {name.replace('_', ' ')}"),
         )  # fmt: skip
     print_check(result)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.machine import Device, Threads
+
 
 def finetune(
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
@@ -18,7 +20,8 @@ def finetune(
     steps: int | None = None,
     seed: int | None = None,
     shares: tuple[float, ...] | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
+    threads: Threads = None,
     resume: bool = False,
 ) -> None:
     """Adapt a trained model to other data of the same robot and write it to a new run directory.
@@ -33,6 +36,7 @@ def finetune(
         seed: Seed of the batches.
         shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
+        threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a fine-tuning that was stopped.
     """
     from neurodyn.cli.console import TrainingBar, report_training
@@ -41,6 +45,6 @@ def finetune(
     with TrainingBar(f"fine-tuning {run}") as bar:
         end = finetune_model(
             run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares, device=device,
-            resume=resume, progress=bar,
+            threads=threads, resume=resume, progress=bar,
         )  # fmt: skip
     report_training(out, end)

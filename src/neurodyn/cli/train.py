@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from neurodyn.cli.choice import one_of
+from neurodyn.cli.machine import Device, Threads
 from neurodyn.nets.networks import NETWORKS
 
 
@@ -23,7 +24,8 @@ def train(
     steps: int | None = None,
     seed: int | None = None,
     shares: tuple[float, ...] | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
+    threads: Threads = None,
     resume: bool = False,
 ) -> None:
     """Train a model on a dataset and write it to a run directory.
@@ -42,6 +44,7 @@ def train(
         seed: Seed of weights and batches.
         shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
+        threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a run that was stopped.
     """
     from neurodyn.cli.console import TrainingBar, report_training
@@ -50,6 +53,6 @@ def train(
     with TrainingBar(f"training {robot} ({kind})") as bar:
         end = train_model(
             robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
-            shares=shares, device=device, resume=resume, progress=bar,
+            shares=shares, device=device, threads=threads, resume=resume, progress=bar,
         )  # fmt: skip
     report_training(out, end)

@@ -65,8 +65,8 @@ class Workers(Generic[T, R]):
     def map(self, arguments: Sequence[T]) -> Iterator[R]:
         """Return an iterator over the result for each argument.
 
-        The first call is made here and now, and shows how long all of them take. Other processes begin at once; this one
-        joins in when it is asked for results. A further `map` must wait until all results were taken.
+        The first call is made here and now, and shows how long all of them take. Other processes begin at once; this
+        one joins in when it is asked for results. A further `map` must wait until all results were taken.
 
         Raises:
             InputError: A process was ended from outside, as where memory ran out; or whatever the function raises.

@@ -112,8 +112,9 @@ class BaseDynamics(ABC):
         known, device = self._surroundings, torch.device(self.device)
         if known is None or known.given is not environment or known.device != device:
             whole = self._filled_in(environment)
-            whole = whole if _lies_on(whole, device) else whole.to(device)
             down = None if whole.gravity is None else gravity_direction(whole.gravity)
+            down = None if down is None else down.to(device)
+            whole = whole if _lies_on(whole, device) else whole.to(device)
             known = self._surroundings = _Surroundings(environment, device, whole, down)
         return known
 

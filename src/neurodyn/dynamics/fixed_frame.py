@@ -72,7 +72,8 @@ class KeptFrames:
         if key not in frames:
             while len(frames) >= _MOST:
                 frames.pop(next(iter(frames)))
-            frames[key] = make()
+            with torch.inference_mode(False):  # kept for later calls, in whatever mode
+                frames[key] = make()
         return frames[key]
 
     def drop(self, key: Any) -> None:

@@ -43,7 +43,8 @@ def reference_errors(robot: Robot, found: Mapping[str, Rolled]) -> ReferenceErro
 
     Args:
         robot: The robot.
-        found: What came of `reference_rollouts`, and "passive": the simulator's roll-outs, those from their starts first.
+        found: What came of `reference_rollouts`, and "passive", the simulator's roll-outs, of which those from the
+            same starts come first.
     """
     count, marks = found["perturbed"].path.worlds, horizons_up_to(found["passive"].path.q.shape[1] - 1)
     truth = found["passive"].path.rows(slice(0, count))

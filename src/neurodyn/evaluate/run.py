@@ -4,11 +4,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from neurodyn.core.artifacts import resolve_run
 from neurodyn.core.config import Config, read_config
+from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, choices
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
@@ -43,6 +45,8 @@ class Question:
     ground: str | None
     stability: bool
     beside: Sequence[str]
+    threads: int | None = None
+    device: str = "cpu"
 
 
 def evaluate(
@@ -56,6 +60,8 @@ def evaluate(
     ground: str | None = None,
     stability: bool = False,
     beside: Sequence[str] = (),
+    threads: int | None = None,
+    device: str = "cpu",
 ) -> Evaluation:
     """Measure the model of a run.
 
@@ -73,6 +79,8 @@ def evaluate(
             its default ground.
         stability: Whether roll-outs of 10,000 frames are made to see what becomes of them.
         beside: Runs of other world models to measure from the same starts.
+        threads: Cores to use beside a simulator; None for all that are available. Results do not depend on it.
+        device: Torch device of the model.
 
     Returns:
         What was measured; its `plain()` is what `neurodyn evaluate --json` writes.
@@ -84,7 +92,8 @@ def evaluate(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside)
+    cores = resolve_threads(threads)
+    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
     kind = KINDS[kind_of(run)]
     return kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
 
@@ -94,21 +103,22 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
     run, robot = asked.run, load_robot(robot_of(asked.run))
     if asked.beside:
         raise InputError("--beside compares world models; valid: RUN of a world model")
-    model = load_simulator(run)
+    model = load_simulator(run, device=asked.device)
     data = training_log(run) if asked.data is None and model.fingerprint is None else asked.data
-    amounts = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
+    amounts: dict[str, Any] = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
     if data is not None:
         if asked.ground is not None or asked.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         store = open_robot_data(robot, data)
         require_data(robot, store)
-        model, start = load_along_log(run)
+        model, start = load_along_log(run, asked.device)
         found = beside_log(model, robot, store, split=chosen_split(store, asked.split), **amounts)
         return msgspec.structs.replace(found, data=data, start=start)
     if asked.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
     where = list(scenarios(robot).values()) if asked.ground == ALL else [scenario(robot, asked.ground)]
+    amounts["threads"] = asked.threads
     results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in where]
     result = with_grounds(results) if asked.ground == ALL else results[0]
     if asked.stability:
@@ -120,6 +130,8 @@ def evaluate_forecasting(asked: Question) -> Forecast:
     """Measure a world model, which predicts what its log measures."""
     if asked.ground is not None or asked.stability:
         raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
+    if asked.device != "cpu":
+        raise InputError(f"--device {asked.device}: forecasts of world models are measured on the CPU; valid: cpu")
     store = open_measured(asked.run, asked.data)
     return forecast_log(
         WORLD_MODEL.load(asked.run), store, split=chosen_split(store, asked.split), horizon=asked.horizon,
@@ -127,11 +139,11 @@ def evaluate_forecasting(asked: Question) -> Forecast:
     )  # fmt: skip
 
 
-def load_along_log(run: str | Path) -> tuple[Dynamics, str]:
+def load_along_log(run: str | Path, device: str = "cpu") -> tuple[Dynamics, str]:
     """Load the model of a run as its roll-outs along a log begin, and return how: as "logged", or from the "past"."""
     parts = KINDS[kind_of(run)].parts
-    own = parts["begin along a log"](run) if "begin along a log" in parts else None
-    return (load(run), "logged") if own is None else (own, "past")
+    own = parts["begin along a log"](run, device) if "begin along a log" in parts else None
+    return (load(run, device=device), "logged") if own is None else (own, "past")
 
 
 def open_measured(run: str | Path, data: str | None = None) -> Store:

@@ -377,9 +377,10 @@ def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 
     config = msgspec.structs.replace(dynamics.config, blueprint=blueprint)
     model = HybridDynamics(
         dynamics.spec, dynamics.mechanism, config, dynamics.physical.specs, dynamics.fingerprint, dynamics.scene,
-        declaration=dynamics.declaration, seed=seed,
+        declaration=dynamics.declaration, threads=dynamics.threads, seed=seed,
     )  # fmt: skip
     model.training_range = dynamics.training_range
+    model.compute_device = dynamics.compute_device
     model.physical.load_state_dict(dynamics.physical.state_dict())
     return model
 

@@ -31,6 +31,8 @@ def identify(
     horizon: float | None = None,
     start: Literal["auto", "logged", "past"] | None = None,
     beside: Sequence[str] = (),
+    device: str = "cpu",
+    threads: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Identification:
@@ -50,6 +52,9 @@ def identify(
         horizon: Length of the roll-outs that are compared with the data [s].
         start: Starting states of held-out windows: as logged, or estimated from past positions.
         beside: Runs of other models that are measured on the same held-out windows.
+        device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
+        threads: CPU threads; None for those of the settings, by default one for each available core. Results do not
+            depend on it.
         resume: Go on with a run that was killed.
         progress: Shown how far it is.
 
@@ -62,7 +67,7 @@ def identify(
     """
     declared = robot if isinstance(robot, Robot) else load(robot)
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
-    chosen = changed(chosen, minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start)
+    chosen = changed(chosen, minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start, threads=threads)
     asked = tuple(parameters) or chosen.parameters
     if not asked:
         raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")
@@ -72,6 +77,7 @@ def identify(
     store = data if isinstance(data, Store) else open_robot_data(declared, data)
     require_same_simulator(declared, store)
     problem = Problem(
-        declared, locate(robot), str(data) if not isinstance(data, Store) else "", store, asked, blueprint, beside
-    )
+        declared, locate(robot), str(data) if not isinstance(data, Store) else "", store, asked, blueprint, beside,
+        device,
+    )  # fmt: skip
     return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 import msgspec
 
 from neurodyn.core.config import Config
+from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
 from neurodyn.learn.optimiser import require_scheduled
 from neurodyn.learn.schedule import Schedule
@@ -151,8 +152,10 @@ class Budget:
 P = TypeVar("P", bound=Plan)
 
 
-def with_budget(settings: P, minutes: float | None, steps: int | None, seed: int | None) -> P:
-    """Return settings with another budget or seed, where given.
+def with_budget(
+    settings: P, minutes: float | None, steps: int | None, seed: int | None, threads: int | None = None
+) -> P:
+    """Return settings with another budget, seed or number of threads, where given.
 
     Raises:
         InputError: Both budgets are given, or one is not above 0.
@@ -164,6 +167,8 @@ def with_budget(settings: P, minutes: float | None, steps: int | None, seed: int
         changes |= {"minutes": minutes, "steps": steps}
     if seed is not None:
         changes["seed"] = seed
+    if threads is not None:
+        changes["threads"] = resolve_threads(threads)
     try:
         return msgspec.structs.replace(settings, **changes)
     except ValueError as error:

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.core.errors import InputError, choices
@@ -27,6 +28,7 @@ def train(
     seed: int | None = None,
     shares: Sequence[float] | None = None,
     device: str = "cpu",
+    threads: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
@@ -46,6 +48,7 @@ def train(
         seed: Seed of weights and batches; None for that of the settings.
         shares: Share of each of several data in the windows of a batch; None for that of its transitions.
         device: Torch device that trains.
+        threads: Threads of tensor operations; None for those of the settings.
         resume: Go on with a run that was stopped, with the same settings but for the budget.
         progress: Shown how far the training is.
         callbacks: Called as the training goes.
@@ -64,7 +67,7 @@ def train(
     declared = robot if isinstance(robot, Robot) else load(robot)
     return entry(
         declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
-        device=device, resume=resume, progress=progress, callbacks=callbacks, **_given(shares),
+        device=device, resume=resume, progress=progress, callbacks=callbacks, **_given(shares=shares, threads=threads),
     )  # fmt: skip
 
 
@@ -79,6 +82,7 @@ def finetune(
     seed: int | None = None,
     shares: Sequence[float] | None = None,
     device: str = "cpu",
+    threads: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
@@ -94,10 +98,10 @@ def finetune(
     entry = KINDS[kind_of(run)].part("finetune", str(run))
     return entry(
         str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
-        progress=progress, callbacks=callbacks, **_given(shares),
+        progress=progress, callbacks=callbacks, **_given(shares=shares, threads=threads),
     )  # fmt: skip
 
 
-def _given(shares: Sequence[float] | None) -> dict[str, Sequence[float]]:
-    """Return the shares where there are any: kinds of your own need not know of them."""
-    return {} if shares is None else {"shares": shares}
+def _given(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None: kinds of your own need not know of the others."""
+    return {name: value for name, value in options.items() if value is not None}

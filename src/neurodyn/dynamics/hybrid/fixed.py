@@ -37,7 +37,7 @@ class HybridFixedFrame:
         state = like.new_zeros(worlds, spec.nq + spec.nv)
         self.q, self.qd = state[:, : spec.nq], state[:, spec.nq :]
         self.torque = like.new_zeros(worlds, spec.nu)
-        self._versions: list[tuple[int, int]] = []
+        self._versions: list[object] = []
         self._values = self._read()
         held, parameters, weights = self._values
         run = program.run(

@@ -29,6 +29,7 @@ def train_run(
     steps: int | None,
     seed: int | None,
     shares: Sequence[float] | None = None,
+    threads: int | None = None,
     **options: Any,
 ) -> TrainState:
     """Train neural dynamics as `learn.train` asks; `options` and errors are those of `train`."""
@@ -36,7 +37,7 @@ def train_run(
     for store in mixture.stores:
         require_same_simulator(robot, store)
     log = any(store.header.source == "log" for store in mixture.stores)
-    settings = with_budget(load_settings(robot, size, net, log=log), minutes, steps, seed)
+    settings = with_budget(load_settings(robot, size, net, log=log), minutes, steps, seed, threads)
     return train(robot, name, place_of(mixture), mixture, out, settings, **options)
 
 
@@ -50,11 +51,12 @@ def finetune_run(
     steps: int | None,
     seed: int | None,
     shares: Sequence[float] | None = None,
+    threads: int | None = None,
     **options: Any,
 ) -> TrainState:
     """Fine-tune neural dynamics as `learn.finetune` asks; `options` and errors are those of `finetune`."""
     config, _ = NEURAL.read(run)
     robot = load(config.robot)
-    settings = with_budget(load_finetuning(size, config.net, robot), minutes, steps, seed)
+    settings = with_budget(load_finetuning(size, config.net, robot), minutes, steps, seed, threads)
     mixture = open_mixture(data, shares, partial(open_robot_data, robot))
     return finetune(run, place_of(mixture), mixture, out, settings, **options)

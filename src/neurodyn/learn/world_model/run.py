@@ -28,6 +28,7 @@ def train_run(
     steps: int | None,
     seed: int | None,
     shares: Sequence[float] | None = None,
+    threads: int | None = None,
     **options: Any,
 ) -> TrainState:
     """Train a world model as `learn.train` asks; `options` and errors are those of `train_world_model`.
@@ -38,5 +39,5 @@ def train_run(
     if net is not None:
         raise InputError("--net is for --kind neural; the network of a world model is part of its settings (--size)")
     mixture = open_mixture(data, shares, partial(open_measured_data, robot))
-    settings = with_budget(load_world_settings(robot, size), minutes, steps, seed)
+    settings = with_budget(load_world_settings(robot, size), minutes, steps, seed, threads)
     return train_world_model(robot, name, place_of(mixture), mixture, out, settings, **options)
