@@ -8,7 +8,7 @@ import numpy as np
 from neurodyn.core.config import Config
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.split import rows_of
+from neurodyn.data.sample import split_blocks
 from neurodyn.data.store import Split, Store
 
 Ranges = tuple[tuple[float, float], ...]
@@ -39,9 +39,13 @@ class TrainingRange(Config, frozen=True):
 def training_range(data: Store | Mixture) -> TrainingRange:
     """Return the range of the training episodes of a store, or of several."""
     ranges = [
-        TrainingRange(qd=_velocities(store.header.spec, store.qd[rows]), channels=_columns(store.channel[rows]))
+        TrainingRange(
+            qd=_velocities(store.header.spec, store.columns("qd", rows)),
+            channels=_columns(store.columns("channel", rows)),
+        )
         for store in Mixture.of(data).stores
-        for rows in [rows_of(store, Split.TRAIN)]
+        for rows in split_blocks(store, Split.TRAIN)
+        if len(rows)
     ]
     return reduce(TrainingRange.joined, ranges)
 

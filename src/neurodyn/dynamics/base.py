@@ -18,6 +18,7 @@ from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.capture import CapturedStep, NotCapturable, Recorder, cuda_graph
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
+from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
 from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
@@ -203,6 +204,16 @@ class BaseDynamics(ABC):
     def _captured_step(self, before: tuple[Carry, State], torque: Tensor) -> tuple[tuple[Carry, State], State]:
         carry, step = self.step_(*before, Control.unchecked(torque=torque))
         return (carry, step.state), step.state
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame between fixed buffers.
+
+        Args:
+            worlds: Number of worlds.
+            environment: What they are in; nothing is open in it.
+            like: Tensor of the precision and on the device of the buffers.
+        """
+        return EagerFrame(self, worlds, environment, like)
 
     def quantities(
         self,

@@ -78,13 +78,13 @@ def start_warp() -> None:
         wp.init()
         return
     wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    with _native_stderr_dropped():
+    with native_stderr_dropped():
         wp.init()
 
 
 @contextmanager
-def _native_stderr_dropped() -> Iterator[None]:
-    """Warp's native library warns of a missing GPU driver, which is no fault on a machine without a GPU."""
+def native_stderr_dropped() -> Iterator[None]:
+    """Drop what native code writes to standard error: Warp warns of a missing GPU, its compiler of what it refuses."""
     sys.stderr.flush()
     try:
         kept = os.dup(2)
@@ -104,6 +104,11 @@ def _native_stderr_dropped() -> Iterator[None]:
 def warp_device(device: torch.device) -> str:
     """Return Warp's name of a device."""
     return str(wp.device_from_torch(device))
+
+
+def is_capturing(device: torch.device) -> bool:
+    """Return whether Warp records a graph on a device."""
+    return wp.device_from_torch(device).is_capturing
 
 
 def warp_stream(device: torch.device) -> Any:

@@ -97,12 +97,12 @@ class HybridDynamics(LearnedDynamics):
         self.compute_device: str | None = None
         self._engines: dict[GroundMode, Engine] = {}
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
-        ground = Ground(scene) if scene is not None and config.contact else None
+        ground = Ground(scene) if scene is not None and self._feels_ground else None
         self._home = Environment(gravity=home, ground=ground)
         self._engine("plane")  # what a user named wrongly is refused now
-        com = torch.tensor(mechanism.links[0].com, dtype=torch.float64)
+        com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
-        self._ground = HeldGround(mechanism) if config.contact else None
+        self._ground = HeldGround(mechanism) if self._feels_ground else None
 
     @property
     def threads(self) -> int:
@@ -128,7 +128,12 @@ class HybridDynamics(LearnedDynamics):
     @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None where it feels none."""
-        return contact_layout(self.mechanism) if self.config.contact else None
+        return contact_layout(self.mechanism) if self._feels_ground else None
+
+    @property
+    def _feels_ground(self) -> bool:
+        """Whether there is a contact model, and a point that it is of."""
+        return self.config.contact is not None and bool(self.mechanism.points)
 
     @property
     def home(self) -> Environment:
@@ -192,10 +197,11 @@ class HybridDynamics(LearnedDynamics):
 
     def require_ground(self) -> None:
         """Refuse every ground, where the model feels none."""
-        if self.config.contact is None:
+        if not self._feels_ground:
+            lack = "" if self.config.contact is None else " with contact points"
             raise InputError(
-                f"hybrid model of {self.spec.robot!r}: has no contact model and feels no ground; valid: no ground, or "
-                f"contact: {' or '.join(CONTACT_MODELS)}"
+                f"hybrid model of {self.spec.robot!r}: has no contact model{lack} and feels no ground; valid: no "
+                f"ground, or contact: {' or '.join(CONTACT_MODELS)}"
             )
 
     def require_gravity(self, gravity: Tensor) -> None:

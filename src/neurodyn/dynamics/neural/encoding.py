@@ -190,6 +190,11 @@ class Encoding(nn.Module):
         return self._pairs.tolist()
 
     @property
+    def limit_constants(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Bounds, sides and margins of the joint limits that enter the inputs, shape [limits] each."""
+        return self._bound, self._side, self._margin
+
+    @property
     def starts_ahead(self) -> bool:
         """Whether predictions start from another state than the present one."""
         return self._base is not None
@@ -221,6 +226,8 @@ class Encoding(nn.Module):
     def bound_base(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, list[Any]]:
         """Return where predictions start from, and the recorded launches that compute it anew from the same memory.
 
+        Of a base that has no such launch it is memory that `predict_base` is to fill (`bindable`).
+
         Args:
             state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
             torque: Torques during the frame [N m or N], shape [worlds, nu].
@@ -228,8 +235,15 @@ class Encoding(nn.Module):
         """
         if self._base is None:
             return state, []
+        if not self._base.bindable:
+            return torch.zeros_like(state), []
         start, command = self._base.bound(state, torque, gravity)
         return start, [command]
+
+    @property
+    def bindable(self) -> bool:
+        """Whether `bound_base` has launches for all that leads to where predictions start from."""
+        return self._base is None or self._base.bindable
 
     def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].
