@@ -277,7 +277,7 @@ class Encoding(nn.Module):
             parts.append(self.coordinates.to_base(_rotation(base_prediction), base_prediction.gained))
         if self.contact is None:
             return torch.cat(parts, dim=-1)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return torch.cat([*parts, self._contacts(q, qd, environment)], dim=-1)
         inputs = q.new_empty(*q.shape[:-1], self.inputs)
         torch.cat(parts, dim=-1, out=inputs[..., : -self.contact.width])
