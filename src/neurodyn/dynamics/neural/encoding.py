@@ -200,6 +200,11 @@ class Encoding(nn.Module):
         return self._base is not None
 
     @property
+    def base_is_whole(self) -> bool:
+        """Whether predictions start from a motion that leaves nothing out."""
+        return self._base is not None and self._base.whole
+
+    @property
     def inputs(self) -> int:
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
