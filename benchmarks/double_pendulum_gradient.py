@@ -75,8 +75,8 @@ class Ours:
 
     def __call__(self) -> torch.Tensor:
         """Return the gradients by lengths, masses and state, shape [worlds, 8]."""
-        path, tape = self.program.record(self.run, self.state)
-        found = self.program.adjoint(self.run, path, tape, self.seeds)
+        _, tape = self.program.record(self.run, self.state)
+        found = self.program.adjoint(self.run, tape, self.seeds)
         return torch.cat([found.parameters, found.state], 1)
 
     def value(self, x: np.ndarray) -> float:

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One whole neural step of many ants on a plane: what it costs beside the network, and beside recomputing windows.
+"""A neural step: of one world beside Newton's captured frame, and of many ants beside the network alone.
 
-A step is forward kinematics and contact points, inputs, network, and integration. The peer of the second comparison
-keeps the last ten inputs of every world and runs them through the same network at every step; everything else about its
-step is the same.
+One world (`--robots`): `SolverNeural.step` as it is called and captured in a graph, a step of the dynamics, and the
+same step in torch's operations, beside the reference simulator's captured frame; all on the same state. Then the number
+of worlds up to which the compiled network is faster than torch's, and what the compiled encoding saves at 512 worlds.
+
+Many worlds (`--worlds`): a step is forward kinematics and contact points, inputs, network, and integration. The peer of
+the second comparison keeps the last ten inputs of every world and runs them through the same network at every step;
+everything else about its step is the same.
 """
 
 import argparse
@@ -15,18 +19,23 @@ from pathlib import Path
 
 import msgspec
 import torch
+import warp as wp
 from torch import Tensor
 
+import neurodyn
 from _common import compare, require, single_thread, write_result
 from neurodyn.core import Plane, Scene
 from neurodyn.dynamics import Control, Environment, NeuralDynamics, State
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.neural.base_prediction import Base
+from neurodyn.dynamics.neural.compiled.frame import CompiledFrame
 from neurodyn.dynamics.neural.encoding import fit_encoding
+from neurodyn.dynamics.neural.model import NeuralCarry
 from neurodyn.geometry import Ground
 from neurodyn.nets import NetConfig, Transformer, build_predictor
 from neurodyn.robots import ContactPointSelection, load
-from neurodyn.sim import build, contact_point_layout, mechanism
+from neurodyn.sim import ReferenceSimulator, build, contact_point_layout, mechanism
+from neurodyn.solvers import SolverNeural
 from rollout_cache import WindowRecompute
 
 NETWORK = NetConfig(kind="transformer", width=384, depth=6, heads=12, window=10, head=64)
@@ -141,18 +150,123 @@ def check(worlds: int = 8) -> float:
     return worst
 
 
+class OneWorld:
+    """The ways to step one world of a pretrained model, and the reference simulator's frame."""
+
+    def __init__(self, name: str) -> None:
+        self.model = model = neurodyn.load(f"pretrained:{name}")
+        robot = load(name)
+        self.simulator = ReferenceSimulator(robot, 1, scene=model.scene)
+        built = build(robot, worlds=1, scene=model.scene)
+        self.solver, self.newton_state = SolverNeural(built, model), built.state()
+        self.newton_control = built.control()
+        torch.manual_seed(0)
+        rows = [wp.to_torch(array).view(1, -1) for array in (self.newton_state.joint_q, self.newton_state.joint_qd)]
+        rows[1].normal_()
+        self.state = State(rows[0].clone(), rows[1].clone())
+        self.control = Control(torque=10.0 * torch.randn(1, robot.spec.nu))
+        forces = torch.zeros(1, robot.spec.nv)
+        forces[:, list(robot.spec.control_dofs)] = self.control.torque
+        self.newton_control.joint_f.assign(forces.numpy().ravel())
+        self.carry = model.begin(self.state)
+        self.out = built.state()
+        with wp.ScopedCapture(built.device) as capture:
+            self.solve()
+        self.graph = capture.graph
+        self.simulator.step_(self.state.q, self.state.qd, self.control.torque)
+
+    def solve(self) -> None:
+        """Step the solver."""
+        self.solver.step(self.newton_state, self.out, self.newton_control, None, self.model.spec.dt)
+
+    def captured(self) -> None:
+        """Replay a captured step of the solver."""
+        wp.capture_launch(self.graph)
+
+    def step(self) -> State:
+        """Step the dynamics."""
+        return self.model.step(self.carry, self.state, self.control)[1].state
+
+    def in_torch(self) -> State:
+        """Step the dynamics by torch's operations."""
+        return torch_step(self.model, self.carry, self.state, self.control)
+
+    def check(self) -> float:
+        """Check that all ways give the same next state; return the largest difference."""
+        expected, found = self.in_torch(), [torch.cat([(x := self.step()).q, x.qd], -1)]
+        for work in (self.solve, self.captured):
+            work()
+            rows = [wp.to_torch(array).view(1, -1) for array in (self.out.joint_q, self.out.joint_qd)]
+            found.append(torch.cat(rows, -1).clone())
+        exact = torch.cat([expected.q, expected.qd], -1)
+        worst = max(float((one - exact).abs().max() / exact.abs().max()) for one in found)
+        require(worst < 2e-6, f"ways to step one world differ by {worst:.1e}")
+        return worst
+
+
+@torch.no_grad()
+def torch_step(model: NeuralDynamics, carry: NeuralCarry, state: State, control: Control) -> State:
+    """Step as where gradients are wanted, but without them."""
+    torque = frame_torque(model.spec, state, control)
+    base_prediction = model.encoding.predict_base(state.q, state.qd, torque, carry.environment)
+    inputs = model.encoding.encode(base_prediction, torque, carry.environment)
+    return model.encoding.decode(base_prediction, model.predictor.step_(inputs, carry.memory)[0])
+
+
+def one_world(name: str, seconds: float, rounds: int, figures: dict[str, float], ratios: dict[str, float]) -> None:
+    """Time one world of a model, and the two ways to run its network by number of worlds."""
+    work, key = OneWorld(name), name.replace("-", "_")
+    figures[f"{key}_largest_relative_difference"] = work.check()
+    works = {
+        "solver": work.solve, "captured": work.captured, "step": work.step, "torch": work.in_torch,
+        "newton": work.simulator.replay,
+    }  # fmt: skip
+    times = compare(works, seconds=seconds, rounds=rounds)
+    for way, taken in times.items():
+        figures[f"{key}_{way}_us_b1"] = 1e6 * taken
+    for way in ("solver", "captured"):
+        ratios[f"{key}_{way}_vs_newton_b1"] = times[way] / times["newton"]
+    ratios[f"{key}_step_vs_torch_b1"] = times["step"] / times["torch"]
+    model, environment, meeting = work.model, work.model.home, 0
+    for worlds in (8, 16, 24, 32, 48, 64):
+        frame = CompiledFrame(model.encoding, model.predictor, worlds, environment, network=True)
+        frame.state.copy_(torch.cat([work.state.q, work.state.qd], -1).expand(worlds, -1))
+
+        def between(frame: CompiledFrame = frame) -> None:
+            frame.encode()
+            frame.y.copy_(model.predictor.step_(frame.x, None)[0])
+            frame.decode()
+
+        taken = compare({"compiled": frame.run, "torch": between}, seconds=seconds / 5, rounds=rounds)
+        meeting = worlds if taken["compiled"] < taken["torch"] else meeting
+    figures[f"{key}_worlds_of_compiled_network"] = meeting
+    many, controls = work.state.rows(torch.zeros(512, dtype=torch.long)), work.control.torque.expand(512, -1)
+    carry, control = model.begin(many), Control(torque=controls)
+    taken = compare(
+        {"step": lambda: model.step_(carry, many, control), "torch": lambda: torch_step(model, carry, many, control)},
+        seconds=seconds, rounds=rounds,
+    )  # fmt: skip
+    figures[f"{key}_step_ms_b512"] = 1e3 * taken["step"]
+    ratios[f"{key}_step_vs_torch_b512"] = taken["step"] / taken["torch"]
+
+
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description="The whole neural step, beside its network and window recomputation.")
+    parser = argparse.ArgumentParser(description="A neural step: one world beside Newton, and many beside the network.")
     parser.add_argument("--json", type=Path, help="file for the result")
-    parser.add_argument("--worlds", type=int, nargs="+", default=[512])
+    parser.add_argument("--robots", nargs="*", default=["cartpole", "ant", "anymal-c"], help="pretrained, one world")
+    parser.add_argument("--worlds", type=int, nargs="*", default=[512], help="ants with the paper's network")
     parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds per piece of work and round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="print where the time beside the network goes")
     options = parser.parse_args()
     single_thread()
-    figures: dict[str, float] = {"largest_deviation": check()}
+    figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
+    for name in options.robots:
+        one_world(name, options.seconds / 2, options.rounds, figures, ratios)
+    if options.worlds:
+        figures["largest_deviation"] = check()
     for worlds in options.worlds:
         work = Work(worlds)
         if options.profile:

@@ -66,7 +66,7 @@ class Quadrupeds:
 
     def both(self) -> torch.Tensor:
         """Return the gradient by the first states."""
-        return self.program.adjoint(self.run, *self.program.record(self.run, self.state), self.seeds).state
+        return self.program.adjoint(self.run, self.program.record(self.run, self.state)[1], self.seeds).state
 
 
 def check(work: Quadrupeds) -> float:

@@ -7,6 +7,7 @@ import torch
 
 from neurodyn.multibody.gauss_seidel import cone_impulses
 from neurodyn.multibody.trace.program import Program, Sizes
+from neurodyn.multibody.trace.target import Target
 
 F64 = torch.float64
 TANGENTS = (2, 1, 0, 2, 1, 2)
@@ -208,9 +209,9 @@ def test_loops_compile_for_a_gpu(seven, converged, tmp_path):
 
     if not any(wp.get_cuda_toolkit_version()):
         pytest.skip("Warp was built without CUDA")
-    for compiled, dtype in ((seven, torch.float32), (converged[1], F64)):
+    for compiled, single in ((seven, True), (converged[1], False)):
         for which in (0, 1):
-            kernel = compiled._kernel(which, dtype)
+            kernel = compiled.kernel(which, Target("cuda", single))
             wp.compile_aot_module(kernel.module, arch=90, module_dir=str(tmp_path), use_ptx=True)
     assert len(list(tmp_path.glob("*.ptx"))) == 4
 

@@ -84,7 +84,6 @@ def test_effort_limit_holds_the_drive_but_not_the_force(run):
 def test_errors_of_drives_count_turns(run, tmp_path):
     """Newton's angles count turns, so a target one turn away pulls for a whole turn."""
     from neurodyn.core.spec import JointSpec, StateSpec
-    from neurodyn.dynamics.interface import State
     from neurodyn.solvers.drive import Drive
 
     spec = StateSpec("robot", (JointSpec("slider", "prismatic"), JointSpec("hinge", "revolute", True)), ("hinge",), DT)
@@ -92,8 +91,8 @@ def test_errors_of_drives_count_turns(run, tmp_path):
     table(model.joint_target_ke, model)[:, 1] = 2.0
     control = model.control()
     table(control.joint_target_q, model)[:, 1] = 2 * math.pi
-    drive = Drive(spec, 1, torch.device("cpu"), "test")
-    torque = drive.torque(model, State(torch.zeros(1, 2), torch.zeros(1, 2)), control)
+    torque = torch.zeros(1, 1)
+    Drive(spec, torch.zeros(1, 2), torch.zeros(1, 2), torque, "test").read(model, model.state(), control)
     torch.testing.assert_close(torque, torch.full((1, 1), 4 * math.pi))
 
 

@@ -222,6 +222,85 @@ class TestReset:
             SolverNeural(model, run).reset(model.state(), bad())
 
 
+class TestCapture:
+    @pytest.mark.parametrize("worlds", [1, 40])
+    @pytest.mark.parametrize("any_run", ["gru", "mlp"], indirect=True)
+    def test_a_replayed_frame_is_a_step(self, any_run, worlds):
+        model = cartpoles(worlds)
+        torques = forces(model, 2).repeat_interleave(2, 1)  # held over both steps of a replay
+        expected, _ = simulate(SolverNeural(model, any_run), model, start(model), torques)
+        solver, state, out, control = SolverNeural(model, any_run), start(model), model.state(), model.control()
+        with wp.ScopedCapture(device="cpu") as capture:
+            solver.step(state, out, control, None, DT)
+            solver.step(out, state, control, None, DT)
+        for torque in torques[:, ::2].unbind(1):
+            table(control.joint_f, model)[:, :1] = torque
+            wp.capture_launch(capture.graph)
+        torch.testing.assert_close(coordinates(model, state), expected[:, -1], rtol=1e-5, atol=1e-5)
+        bodies = copy_of(model, state)
+        newton.eval_fk(model, state.joint_q, state.joint_qd, bodies)
+        assert np.array_equal(state.body_q.numpy(), bodies.body_q.numpy())
+
+    def test_a_reset_between_replays_empties_the_history(self, run):
+        model = cartpoles(2)
+        solver, state, control = SolverNeural(model, run), start(model), model.control()
+        first = copy_of(model, state)
+        with wp.ScopedCapture(device="cpu") as capture:
+            solver.step(state, state, control, None, DT)
+        wp.capture_launch(capture.graph)
+        fresh = coordinates(model, state).clone()
+        state.assign(first)
+        wp.capture_launch(capture.graph)
+        assert not torch.equal(coordinates(model, state), fresh)
+        state.assign(first)
+        solver.reset(state, flags=0)
+        wp.capture_launch(capture.graph)
+        assert torch.equal(coordinates(model, state), fresh)
+
+    def test_what_cannot_be_felt_is_nan_in_its_world_and_said_at_the_next_call(self, run):
+        model = cartpoles(3)
+        solver, state, control = SolverNeural(model, run), start(model), model.control()
+        with wp.ScopedCapture(device="cpu") as capture:
+            solver.step(state, state, control, None, DT)
+        table(control.joint_f, model)[1, 1] = 7.0
+        wp.capture_launch(capture.graph)
+        assert coordinates(model, state).isnan().any(1).tolist() == [False, True, False]
+        with pytest.raises(InputError, match=r"joint_f is 7 at joint 'hinge' in world 1"):
+            solver.step(state, state, control, None, DT)
+
+    @pytest.mark.parametrize("any_run", ["transformer"], indirect=True)
+    def test_a_network_without_a_compiled_form_is_refused(self, any_run):
+        model = cartpoles(1)
+        solver, state = SolverNeural(model, any_run), start(model)
+        with pytest.raises(InputError, match="'transformer' has no compiled form"), wp.ScopedCapture(device="cpu"):
+            solver.step(state, state, None, None, DT)
+        solver.step(state, state, None, None, DT)
+
+
+def test_a_refused_step_writes_nothing(run):
+    model = cartpoles(2)
+    solver, state, control = SolverNeural(model, run), start(model), model.control()
+    before = coordinates(model, state).clone()
+    table(control.joint_f, model)[0, 1] = 1.0
+    for _ in range(3):  # launched, recorded, replayed
+        with pytest.raises(InputError, match="joint_f is 1"):
+            solver.step(state, state, control, None, DT)
+    assert torch.equal(coordinates(model, state), before)
+
+
+def test_weights_that_change_are_felt(run):
+    model = cartpoles(1)
+    solver, state, out = SolverNeural(model, run), start(model), model.state()
+    for _ in range(3):
+        solver.step(state, out, None, None, DT)
+        solver.reset(state, flags=0)
+    before = coordinates(model, out).clone()
+    with torch.no_grad():
+        solver.dynamics.predictor.denormaliser.mean.add_(1.0)
+    solver.step(state, out, None, None, DT)
+    assert not torch.equal(coordinates(model, out), before)
+
+
 class TestRefusals:
     def test_another_robot(self, run):
         with pytest.raises(MismatchError, match=r"'cartpole'.*joint order is \[.*\] instead of \['slider', 'hinge'\]"):
@@ -305,13 +384,12 @@ class TestRefusals:
         with pytest.raises(InputError, match="run directory"):
             SolverNeural(cartpoles(1), tmp_path / "nothing")
 
-    def test_a_graph_capture(self, run):
+    def test_a_reset_in_a_graph_capture(self, run):
         model = cartpoles(2)
-        solver, state, out = SolverNeural(model, run), start(model), model.state()
-        for call in (lambda: solver.step(state, out, None, None, DT), lambda: solver.reset(state)):
-            with pytest.raises(InputError, match="captured"), wp.ScopedCapture(device="cpu"):
-                call()
-        solver.step(state, out, None, None, DT)
+        solver, state = SolverNeural(model, run), start(model)
+        with pytest.raises(InputError, match="captured"), wp.ScopedCapture(device="cpu"):
+            solver.reset(state)
+        solver.step(state, state, None, None, DT)
 
     def test_a_change_of_the_model(self, run):
         model = cartpoles(2)

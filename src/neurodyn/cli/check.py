@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Threads
+from neurodyn.cli.machine import Device, Threads
 
 
 def check(
@@ -19,7 +19,7 @@ def check(
     seed: int = 500,
     json: Path | None = None,
     report: Path | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
     threads: Threads = None,
 ) -> None:
     """Measure whether a robot's reference simulator can be learned from, and say what to change where it cannot.

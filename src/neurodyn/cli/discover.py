@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Threads
+from neurodyn.cli.machine import Device, Threads
 
 
 def discover(
@@ -19,6 +19,7 @@ def discover(
     candidates: Path | None = None,
     settings: Path | None = None,
     seed: int | None = None,
+    device: Device = "cpu",
     json: Path | None = None,
     threads: Threads = None,
     resume: bool = False,
@@ -36,6 +37,7 @@ def discover(
             positions, velocities and controls as inputs.
         settings: File with settings of the search.
         seed: Seed of the networks' weights.
+        device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
         threads: Cores to use; by default all. Results do not depend on it.
         resume: Go on with a discovery that was stopped.
@@ -61,7 +63,8 @@ def discover(
     store = open_robot_data(declared, data)
     result = discover_run(
         declared, locate(robot), store, out, chosen,
-        base=base, candidates=networks, progress=print, data=data, threads=threads, resume=resume,
+        base=base, candidates=networks, progress=print, data=data, device=device, threads=threads,
+        resume=resume,
     )  # fmt: skip
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:

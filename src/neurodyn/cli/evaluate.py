@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.machine import Threads
+from neurodyn.cli.machine import Device, Threads
 
 
 def evaluate(
@@ -20,6 +20,7 @@ def evaluate(
     split: Literal["train", "validation", "test", "all"] | None = None,
     ground: str | None = None,
     stability: bool = False,
+    device: Device = "cpu",
     beside: tuple[str, ...] = (),
     threads: Threads = None,
     json: Path | None = None,
@@ -41,6 +42,7 @@ def evaluate(
         ground: One of the robot's grounds by name, a YAML file with a scene, or "all" for a table of all of the robot's
             grounds; by default the one that the robot declares.
         stability: Also roll out 64 worlds for 10,000 frames, and count what stays finite and above ground.
+        device: Where it computes: cpu, cuda, cuda:1 ...
         beside: Runs of other world models (one trained on single frames, say), measured from the same starts.
         threads: Cores to use; by default all. Results do not depend on it.
         json: File for the result as JSON.
@@ -58,7 +60,7 @@ def evaluate(
         "ground": ground, "stability": stability or None, "beside": beside or None,
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value is not None}
-    result = measure(run, **given, threads=threads)
+    result = measure(run, **given, device=device, threads=threads)
     print_evaluation(result)
     if json is not None:
         write_json(json, result.plain())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Threads
+from neurodyn.cli.machine import Device, Threads
 
 
 def finetune(
@@ -20,7 +20,7 @@ def finetune(
     steps: int | None = None,
     seed: int | None = None,
     shares: tuple[float, ...] | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
     threads: Threads = None,
     resume: bool = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Threads
+from neurodyn.cli.machine import Device, Threads
 
 if TYPE_CHECKING:
     from neurodyn.data.header import StoreHeader
@@ -25,6 +25,7 @@ def generate(
     reset_fraction: float | None = None,
     ground: str | None = None,
     frames: int | None = None,
+    device: Device = "cpu",
     threads: Threads = None,
     resume: tyro.conf.FlagCreatePairsOff[bool] = False,
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False,
@@ -44,6 +45,7 @@ def generate(
         reset_fraction: Fraction of trajectories that settle from the robot's resets; by default the robot's own.
         ground: One of the robot's grounds, at its declared place; by default the robot samples grounds.
         frames: Length of a trajectory; by default the robot's own.
+        device: Where it computes: cpu, cuda, cuda:1 ...
         threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
         resume: Go on from an interrupted run with the same settings.
         overwrite: Replace a finished file.
@@ -68,6 +70,7 @@ def generate(
             reset_fraction=reset_fraction,
             ground=ground,
             frames=frames,
+            device=device,
             threads=threads,
             resume=resume,
             overwrite=overwrite,

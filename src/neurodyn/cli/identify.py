@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.machine import Threads
+from neurodyn.cli.machine import Device, Threads
 
 
 def identify(
@@ -22,6 +22,7 @@ def identify(
     starts: int | None = None,
     horizon: float | None = None,
     start: Literal["auto", "logged", "past"] | None = None,
+    device: Device = "cpu",
     settings: str | None = None,
     beside: tuple[str, ...] = (),
     json: Path | None = None,
@@ -44,6 +45,7 @@ def identify(
         horizon: Length of the roll-outs that are compared with the data [s].
         start: Starting states of held-out windows: as logged, or estimated from past positions; by default from the
             past where the log's velocities are differences of positions, which look ahead.
+        device: Where it computes: cpu, cuda, cuda:1 ...
         settings: Settings file; by default identify.yaml beside the robot's declaration, or the general settings.
         beside: Runs of other models that are measured on the same held-out windows.
         json: File for the result as JSON.
@@ -60,7 +62,8 @@ def identify(
     with TrainingBar(f"identifying {robot}") as bar:
         found = identify_robot(
             robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
-            starts=starts, horizon=horizon, start=start, beside=beside, threads=threads, resume=resume, progress=bar,
+            starts=starts, horizon=horizon, start=start, beside=beside, device=device, threads=threads,
+            resume=resume, progress=bar,
         )  # fmt: skip
     result = found.figures
     write_identification(out, result, found.sample)

@@ -53,6 +53,7 @@ VERBS: Registry[Verb] = Registry(
     identify=Verb(
         "identify parameters, and train networks in their equations, from a dataset", "neurodyn.cli.identify:identify"
     ),
+    hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
@@ -78,6 +79,14 @@ def run(arguments: list[str]) -> int:
             return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
+        return 2
+    except (RuntimeError, MemoryError) as error:
+        from neurodyn.cli.machine import out_of_memory
+
+        short = out_of_memory(error)
+        if short is None:
+            raise
+        print(f"neurodyn: {short}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(f"neurodyn: {str(stop) or 'interrupted; what was finished is kept'}", file=sys.stderr)

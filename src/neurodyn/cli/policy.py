@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.machine import Device
 from neurodyn.cli.main import Verb
 from neurodyn.core.registry import Registry
 
@@ -28,7 +29,7 @@ def train(
     reference: str | None = None,
     keep_every: int | None = None,
     seed: int | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
     resume: bool = False,
 ) -> None:
     """Train a policy by PPO in a simulator or in a model, and write it to a folder.
@@ -48,7 +49,7 @@ def train(
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
         seed: Seed of weights, actions, commands and starts.
-        device: Torch device.
+        device: Where it computes: cpu, cuda, cuda:1 ...
         resume: Go on with a training that was killed.
     """
     from neurodyn.cli.console import TrainingBar
@@ -93,6 +94,7 @@ def play(
     seconds: float | None = None,
     seed: int = 500,
     starts: str | None = None,
+    device: Device = "cpu",
 ) -> None:
     """Record what a policy does in some dynamics, beside others from the same start.
 
@@ -106,6 +108,7 @@ def play(
         seed: Seed of starts and commands.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
             draws, in models without a memory; by default the model's own log.
+        device: Where it computes: cpu, cuda, cuda:1 ...
     """
     from neurodyn.core.errors import InputError
     from neurodyn.policy.optional_dependencies import require_learner
@@ -121,7 +124,7 @@ def play(
         raise InputError(
             f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
-    recording = record_policy(policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts)
+    recording = record_policy(policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, device=device)
     write_recording(recording, path, kind)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
 
@@ -134,7 +137,7 @@ def evaluate(
     episodes: int = 256,
     seed: int = 500,
     starts: str | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
     json: Path | None = None,
 ) -> None:
     """Measure the return of a policy in dynamics, and how far these are apart.
@@ -146,7 +149,7 @@ def evaluate(
         episodes: Number of episodes in each.
         seed: Seed of starts and commands; the same starts in all dynamics that start where the task says.
         starts: HDF5 store after whose windows episodes start in models of logs; by default the model's own log.
-        device: Torch device.
+        device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
     """
     from neurodyn.cli.tables.results import print_policy

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from neurodyn.cli.choice import one_of
-from neurodyn.cli.machine import Threads
+from neurodyn.cli.machine import Device, Threads
 from neurodyn.nets.networks import NETWORKS
 
 
@@ -24,7 +24,7 @@ def train(
     steps: int | None = None,
     seed: int | None = None,
     shares: tuple[float, ...] | None = None,
-    device: str = "cpu",
+    device: Device = "cpu",
     threads: Threads = None,
     resume: bool = False,
 ) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.machine import Device
+
 
 def view(
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
@@ -18,6 +20,7 @@ def view(
     driven: bool = False,
     data: str | None = None,
     ground: str | None = None,
+    device: Device = "cpu",
 ) -> None:
     """Record a model and its simulator, or a log, side by side from the same start.
 
@@ -31,6 +34,7 @@ def view(
         data: HDF5 store, or an npz log in the layout that the robot declares; by default the log that the model
             was trained on, where it was trained on one.
         ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
+        device: Where the model computes: cpu, cuda, cuda:1 ...
     """
     from neurodyn.core.errors import InputError
     from neurodyn.report.recording import default_output, record_run
@@ -44,6 +48,6 @@ def view(
             f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
     path = out if out is not None else default_output(run, "view", f".{kind}")
-    recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground)
+    recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device)
     write_recording(recording, path, kind)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}: {path}")

@@ -17,6 +17,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
+from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
 from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
@@ -111,8 +112,9 @@ class BaseDynamics(ABC):
         known, device = self._surroundings, torch.device(self.device)
         if known is None or known.given is not environment or known.device != device:
             whole = self._filled_in(environment)
-            whole = whole if _lies_on(whole, device) else whole.to(device)
             down = None if whole.gravity is None else gravity_direction(whole.gravity)
+            down = None if down is None else down.to(device)
+            whole = whole if _lies_on(whole, device) else whole.to(device)
             known = self._surroundings = _Surroundings(environment, device, whole, down)
         return known
 
@@ -167,6 +169,16 @@ class BaseDynamics(ABC):
             q.append(state.q)
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame between fixed buffers.
+
+        Args:
+            worlds: Number of worlds.
+            environment: What they are in; nothing is open in it.
+            like: Tensor of the precision and on the device of the buffers.
+        """
+        return EagerFrame(self, worlds, environment, like)
 
     def quantities(
         self,

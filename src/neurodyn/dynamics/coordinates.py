@@ -20,7 +20,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.geometry import rotation
+from neurodyn.geometry import base_frame, rotation
 from neurodyn.geometry.array_shapes import Matrices, Positions, Velocities
 
 
@@ -67,6 +67,10 @@ class Coordinates(nn.Module):
         self._centred = not any(com)
         self.register_buffer("com", torch.tensor(com), persistent=False)
 
+    def view(self, q: Positions, qd: Velocities, down: Tensor | None) -> base_frame.BaseView | None:
+        """Return what a floating base sees of itself, with gravity in any unit; None of a fixed one."""
+        return base_frame.view(q, qd, down, unit=False) if self.free else None
+
     def base_rotation(self, q: Positions) -> Matrices | None:
         """Return the rotation of a floating base, base to world, shape [..., 3, 3]; None of a fixed one."""
         return rotation.matrix(q[..., 3:7]) if self.free else None
@@ -100,18 +104,13 @@ class Coordinates(nn.Module):
         """Apply a change, as `change` returns it, to a state; `base` is `base_rotation(q)`."""
         if self._plain:
             return q + dq, qd + dqd
-        # Behind a floating base there is one position for each velocity, unless there are ball joints.
-        behind = self._turn_balls(q, dq)[..., self.spec.joint_q] if self.balls else q[..., 7:] + dq[..., 6:]
         if base is None:
-            return behind, qd + dqd
-        turned = rotation.normalise(rotation.multiply(q[..., 3:7], rotation.exponential(dq[..., 3:6])))
-        shift = dq[..., :3] if self._centred else dq[..., :3] + self.com
-        moved = rotation.turn_rows(torch.cat([shift, dqd[..., :6]], dim=-1).unflatten(-1, (3, 3)), base.mT)
-        origin = q[..., :3] + moved[..., 0, :]
-        if not self._centred:
-            origin = origin - rotation.rotate(turned, self.com.expand_as(origin))
-        velocity = qd + torch.cat([moved[..., 1:, :].flatten(-2), dqd[..., 6:]], dim=-1)
-        return torch.cat([origin, turned, behind], dim=-1), velocity
+            return self._turn_balls(q, dq), qd + dqd
+        com = None if self._centred else self.com
+        if not self.balls:
+            return base_frame.advance(base, q, qd, dq, dqd, com)
+        moved, velocity = base_frame.advance(base, q[..., :7], qd, dq, dqd, com)
+        return torch.cat([moved, self._turn_balls(q, dq)[..., 7:]], dim=-1), velocity
 
     def _turn_balls(self, q: Tensor, dq: Tensor) -> Tensor:
         """Return positions with the changes of ball joints and of joints with one degree of freedom applied."""

@@ -9,6 +9,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import State
 from neurodyn.geometry import rotation
+from neurodyn.geometry.constants import index
 
 _CHANNEL = "base_linear_velocity"
 
@@ -27,9 +28,12 @@ def pushed(spec: StateSpec, state: State, change: Float[Tensor, "worlds 3"]) -> 
     if spec.floating:
         turned = rotation.rotate(rotation.normalise(state.q[:, 3:7]), change)
         return State(state.q, torch.cat([state.qd[:, :3] + turned, state.qd[:, 3:]], dim=-1), state.channels)
-    columns = [index for index, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]
+    columns = [number for number, channel in enumerate(spec.channels) if channel.quantity == _CHANNEL]
     if len(columns) != 3 or state.channels is None:
         raise InputError(f"{spec.robot!r} cannot be pushed: its state has neither a free base nor {_CHANNEL!r}")
-    channels = state.channels.clone()
-    channels[:, columns] += change
+    if columns == list(range(columns[0], columns[0] + 3)):  # neighbours, as any log has them
+        channels = state.channels.clone()
+        channels[:, columns[0] : columns[0] + 3].add_(change)
+    else:
+        channels = state.channels.index_add(1, index(tuple(columns), change), change)
     return State(state.q, state.qd, channels)

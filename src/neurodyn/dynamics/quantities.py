@@ -8,6 +8,7 @@ nobody asks for is not computed; what is not there is refused by name.
     joint_position [w, nj], joint_velocity [w, nj]     all joints but a free base, in order
     base_position [w, 3]                               origin of the base link [m], world
     base_orientation [w, 4]                            base to world, scalar last
+    base_rotation [w, 3, 3]                            its matrix
     base_linear_velocity [w, 3]                        of the *origin* of the base link [m/s], axes of the base
     base_angular_velocity [w, 3]                       [rad/s], axes of the base
     projected_gravity [w, 3]                           direction of gravity (unit), axes of the base
@@ -19,6 +20,7 @@ A free joint's linear velocity is that of the centre of mass c of the base, so t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -26,10 +28,12 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.batch import State, Step
-from neurodyn.geometry import rotation
+from neurodyn.geometry import base_frame, rotation
 from neurodyn.geometry.constants import columns
 
 _DIRECTION = "projected_gravity"
+_ROTATION = "base_rotation"
+_Derived = TypeVar("_Derived")
 
 Maker = Callable[["Quantities"], Tensor]
 """Computes one quantity; may ask for others."""
@@ -47,7 +51,7 @@ class Quantities(Mapping[str, Tensor]):
         self.owner, self.contact_names = owner, contact_names
         self._makers = makers
         self._values: dict[str, Tensor] = {}
-        self._derived: dict[str, Tensor] = {}
+        self._derived: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a quantity, shape [worlds, ...].
@@ -69,7 +73,7 @@ class Quantities(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._makers)
 
-    def derive(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+    def derive(self, name: str, make: Callable[[], _Derived]) -> _Derived:
         """Return what somebody computes of quantities, made by `make` where nobody has asked for it under `name`."""
         if name not in self._derived:
             self._derived[name] = make()
@@ -122,7 +126,7 @@ def state_quantities(
         step: The prediction that ended in this state, for contacts.
         torque: Torques that acted during the frame that ended [N m or N], shape [worlds, nu]; None where unknown.
         com: Centre of mass of a floating base in its own frame [m], shape [3]; None for its origin.
-        down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; of a floating base alone.
+        down: Direction of gravity (`gravity_direction`), world axes, shape [3] or [worlds, 3]; None for no gravity.
         more: Further quantities.
         contact_names: Bodies of the columns of "contact", where the spec names none.
     """
@@ -150,18 +154,12 @@ def gravity_direction(gravity: Tensor) -> Tensor | None:
 
 def _base(state: State, com: Tensor | None, down: Tensor | None) -> dict[str, Maker]:
     """Return the quantities of a floating base."""
-    directions = [state.qd[:, :3], state.qd[:, 3:6]]
-    if down is not None:
-        directions.append(down.to(state.q).expand(state.worlds, 3))
 
-    def turned(quantities: Quantities) -> Tensor:
-        """Return velocity, spin and direction of gravity in axes of the base, shape [worlds, 2 or 3, 3]."""
-        return quantities.derive(
-            "turned", lambda: rotation.turn_rows(torch.stack(directions, 1), base_rotation(quantities))
-        )
+    def seen(quantities: Quantities) -> base_frame.BaseView:
+        return quantities.derive("base", lambda: base_frame.view(state.q, state.qd, down, unit=True))
 
     def linear(quantities: Quantities) -> Tensor:
-        velocity = turned(quantities)[:, 0]
+        velocity = seen(quantities).linear
         if com is None:
             return velocity
         spin = quantities["base_angular_velocity"]
@@ -169,18 +167,21 @@ def _base(state: State, com: Tensor | None, down: Tensor | None) -> dict[str, Ma
 
     makers: dict[str, Maker] = {
         "base_position": lambda _: state.q[:, :3],
-        "base_orientation": lambda _: rotation.normalise(state.q[:, 3:7]),
+        "base_orientation": lambda quantities: seen(quantities).orientation,
         "base_linear_velocity": linear,
-        "base_angular_velocity": lambda quantities: turned(quantities)[:, 1],
+        "base_angular_velocity": lambda quantities: seen(quantities).angular,
     }
     if down is not None:
-        makers[_DIRECTION] = lambda quantities: turned(quantities)[:, 2]
+        makers[_DIRECTION] = lambda quantities: cast(Tensor, seen(quantities).down)
+    makers[_ROTATION] = lambda quantities: seen(quantities).rotation
     return makers
 
 
 def base_rotation(quantities: Quantities) -> Tensor:
-    """Return the rotation matrix of "base_orientation", base to world, shape [worlds, 3, 3]; computed once."""
-    return quantities.derive("rotation", lambda: rotation.matrix(quantities["base_orientation"]))
+    """Return the rotation matrix of "base_orientation", base to world, shape [worlds, 3, 3]."""
+    if _ROTATION in quantities:
+        return quantities[_ROTATION]
+    return quantities.derive(_ROTATION, lambda: rotation.matrix(quantities["base_orientation"]))
 
 
 def _channels(spec: StateSpec, channels: Tensor | None) -> dict[str, Maker]:

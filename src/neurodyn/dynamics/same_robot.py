@@ -19,11 +19,11 @@ def require_robot(model: Dynamics, robot: Robot) -> None:
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    built, layout = _built(robot)
+    built, *layouts = _built(robot)
     require_match(model, robot.spec, built, f"robot {robot.name!r}")
     if model.fingerprint is not None:
-        differences = _contact_point_differences(model.contact_points, layout)
-        if differences:
+        differences, *others = (_contact_point_differences(model.contact_points, layout) for layout in layouts)
+        if differences and all(others):
             shown = "; ".join(differences[:4])
             raise MismatchError(
                 f"robot {robot.name!r} has other contact points than its model was trained with: {shown}"
@@ -41,7 +41,7 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
     """
     if store.header.fingerprint is None or find_spec("newton") is None or _unchanged(robot, store):
         return
-    built, layout = _built(robot)
+    built, layout, _ = _built(robot)
     differences = store.header.fingerprint.differences(built)
     differences += _contact_point_differences(store.header.contact_points, layout)
     if differences:
@@ -63,11 +63,13 @@ def _contact_point_differences(own: ContactPointLayout | None, now: ContactPoint
     return own.differences(now)
 
 
-def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None]:
-    """Return identity and contact points of the robot as it is built today."""
+def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, ContactPointLayout | None]:
+    """Return the robot as it is built today: identity, declared contact points, and those of soft constraints."""
     from neurodyn.sim.build import build
-    from neurodyn.sim.contact_points import contact_point_layout
+    from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
     from neurodyn.sim.fingerprint import fingerprint
 
     model = build(robot, worlds=1)
-    return fingerprint(model), None if robot.contact_points is None else contact_point_layout(model, robot)
+    if robot.contact_points is None:
+        return fingerprint(model), None, None
+    return fingerprint(model), contact_point_layout(model, robot), contacts_on_plane(model, robot)

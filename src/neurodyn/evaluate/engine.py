@@ -51,6 +51,10 @@ class Drive:
         """Return the drive of some of the roll-outs."""
         return Drive(*(None if x is None else x[rows] for x in (self.torque, self.target, self.kp, self.kd)))
 
+    def to(self, device: str) -> "Drive":
+        """Return the drive on another device."""
+        return Drive(*(None if x is None else x.to(device) for x in (self.torque, self.target, self.kp, self.kd)))
+
     def until(self, frame: int) -> "Drive":
         """Return the drive of the first frames."""
         torque, target = (None if x is None else x[:, :frame] for x in (self.torque, self.target))
@@ -70,6 +74,11 @@ class Batch:
     past: State | Window
     drive: Drive
     environment: Environment | None = None
+
+    def to(self, device: str) -> "Batch":
+        """Return the starts on another device."""
+        environment = None if self.environment is None else self.environment.to(device)
+        return Batch(self.past.to(device), self.drive.to(device), environment)
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,16 @@ def roll_out(dynamics: Dynamics, batches: Iterable[Batch]) -> Rolled:
 
 
 def follow(dynamics: Dynamics, batch: Batch) -> Trajectory:
-    """Roll out as driven: under torques, or with a controller that acts on the dynamics' own state."""
+    """Roll out as driven: under torques, or with a controller that acts on the dynamics' own state.
+
+    The dynamics compute where they lie; starts and roll-outs are the caller's, on the CPU.
+    """
+    if torch.device(dynamics.device).type == "cpu":
+        return _followed(dynamics, batch)
+    return _followed(dynamics, batch.to(dynamics.device)).to("cpu")
+
+
+def _followed(dynamics: Dynamics, batch: Batch) -> Trajectory:
     drive = batch.drive
     if drive.torque is not None:
         return dynamics.rollout(batch.past, drive.torque, batch.environment)

@@ -46,6 +46,7 @@ class Question:
     stability: bool
     beside: Sequence[str]
     threads: int | None = None
+    device: str = "cpu"
 
 
 def evaluate(
@@ -60,6 +61,7 @@ def evaluate(
     stability: bool = False,
     beside: Sequence[str] = (),
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Evaluation:
     """Measure the model of a run.
 
@@ -78,6 +80,7 @@ def evaluate(
         stability: Whether roll-outs of 10,000 frames are made to see what becomes of them.
         beside: Runs of other world models to measure from the same starts.
         threads: Cores to use beside a simulator; None for all that are available. Results do not depend on it.
+        device: Torch device of the model.
 
     Returns:
         What was measured; its `plain()` is what `neurodyn evaluate --json` writes.
@@ -90,7 +93,7 @@ def evaluate(
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
     cores = resolve_threads(threads)
-    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores)
+    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
     kind = KINDS[kind_of(run)]
     return kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
 
@@ -100,7 +103,7 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
     run, robot = asked.run, load_robot(robot_of(asked.run))
     if asked.beside:
         raise InputError("--beside compares world models; valid: RUN of a world model")
-    model = load_simulator(run)
+    model = load_simulator(run, device=asked.device)
     data = training_log(run) if asked.data is None and model.fingerprint is None else asked.data
     amounts: dict[str, Any] = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
     if data is not None:
@@ -108,7 +111,7 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         store = open_robot_data(robot, data)
         require_data(robot, store)
-        model, start = load_along_log(run)
+        model, start = load_along_log(run, asked.device)
         found = beside_log(model, robot, store, split=chosen_split(store, asked.split), **amounts)
         return msgspec.structs.replace(found, data=data, start=start)
     if asked.split is not None:
@@ -127,6 +130,8 @@ def evaluate_forecasting(asked: Question) -> Forecast:
     """Measure a world model, which predicts what its log measures."""
     if asked.ground is not None or asked.stability:
         raise InputError("--ground and --stability are for roll-outs beside a simulator, not for world models")
+    if asked.device != "cpu":
+        raise InputError(f"--device {asked.device}: forecasts of world models are measured on the CPU; valid: cpu")
     store = open_measured(asked.run, asked.data)
     return forecast_log(
         WORLD_MODEL.load(asked.run), store, split=chosen_split(store, asked.split), horizon=asked.horizon,
@@ -134,11 +139,11 @@ def evaluate_forecasting(asked: Question) -> Forecast:
     )  # fmt: skip
 
 
-def load_along_log(run: str | Path) -> tuple[Dynamics, str]:
+def load_along_log(run: str | Path, device: str = "cpu") -> tuple[Dynamics, str]:
     """Load the model of a run as its roll-outs along a log begin, and return how: as "logged", or from the "past"."""
     parts = KINDS[kind_of(run)].parts
-    own = parts["begin along a log"](run) if "begin along a log" in parts else None
-    return (load(run), "logged") if own is None else (own, "past")
+    own = parts["begin along a log"](run, device) if "begin along a log" in parts else None
+    return (load(run, device=device), "logged") if own is None else (own, "past")
 
 
 def open_measured(run: str | Path, data: str | None = None) -> Store:

@@ -121,14 +121,16 @@ def _run(
 ) -> _Watch:
     count = start.worlds
     watch = _Watch(torch.ones(count, dtype=torch.bool), torch.full((count,), -torch.inf), torch.zeros(count))
-    carry, state, frame = model.begin(start, environment), start, 0
-    for drive in pieces:
+    here = start.to(model.device)
+    carry, state, frame = model.begin(here, environment.to(model.device)), here, 0
+    for piece in pieces:
+        drive = piece.to(model.device)
         for k in range(drive.frames):
             carry, step = model.step_(carry, state, drive.at(k))
             state, frame = step.state, frame + 1
             if frame % _EVERY == 0:
-                watch.look(state, proximity, environment)
-    watch.look(state, proximity, environment)
+                watch.look(state.to("cpu"), proximity, environment)
+    watch.look(state.to("cpu"), proximity, environment)
     return watch
 
 

@@ -41,7 +41,7 @@ class Ground:
         return f"Ground({len(self.scene.shapes) + len(self.shared)} shapes{own})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_arrays": {}}  # made anew where it is unpickled
+        return {**vars(self), "_compiled": []}  # made anew where it is unpickled
 
     def posed(self, pose: Tensor | None) -> "Ground":
         """Return the same shapes at other poses, shape [worlds, 7]; what was compiled is shared."""

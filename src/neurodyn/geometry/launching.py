@@ -9,7 +9,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
@@ -39,6 +39,11 @@ def operator(name: str, schema: str, run: Callable[..., Any], fake: Callable[...
     _LIBRARY.impl(name, fake, "Meta")
     torch.library.register_fake(f"neurodyn::{name}", fake, lib=_LIBRARY)
     return getattr(torch.ops.neurodyn, name).default
+
+
+def takes_operator(tensor: Tensor) -> bool:
+    """Return whether a call is worth an operator: not where it runs at once on a CPU, where it would cost time."""
+    return tensor.device.type != "cpu" or torch.compiler.is_compiling()
 
 
 class Held:
@@ -73,13 +78,13 @@ def start_warp() -> None:
         wp.init()
         return
     wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    with _native_stderr_dropped():
+    with native_stderr_dropped():
         wp.init()
 
 
 @contextmanager
-def _native_stderr_dropped() -> Iterator[None]:
-    """Warp's native library warns of a missing GPU driver, which is no fault on a machine without a GPU."""
+def native_stderr_dropped() -> Iterator[None]:
+    """Drop what native code writes to standard error: Warp warns of a missing GPU, its compiler of what it refuses."""
     sys.stderr.flush()
     try:
         kept = os.dup(2)
@@ -101,16 +106,33 @@ def warp_device(device: torch.device) -> str:
     return str(wp.device_from_torch(device))
 
 
+def is_capturing(device: torch.device) -> bool:
+    """Return whether Warp records a graph on a device."""
+    return wp.device_from_torch(device).is_capturing
+
+
 def warp_stream(device: torch.device) -> Any:
-    """Return the stream of Warp's that is torch's present one, None on a CPU: what is launched there keeps its turn."""
-    return wp.stream_from_torch(torch.cuda.current_stream(device)) if device.type == "cuda" else None
-
-
-def after_warp(device: torch.device) -> AbstractContextManager[Any]:
-    """Let torch work on Warp's stream in a context, between kernels that others (Newton) launch there."""
+    """Return torch's present stream as Warp knows it, None on a CPU: kernels launched there keep their turn."""
     if device.type != "cuda":
-        return nullcontext()
-    return torch.cuda.stream(wp.stream_to_torch(str(device)))
+        return None
+    stream, own = torch.cuda.current_stream(device), wp.device_from_torch(device).stream
+    return own if own.cuda_stream == stream.cuda_stream else wp.stream_from_torch(stream)
+
+
+@contextmanager
+def on_warp_stream(device: torch.device) -> Iterator[None]:
+    """Let torch work on Warp's stream in a context, where others (Newton) launch kernels between torch's own.
+
+    It waits for what torch has launched before, and what torch launches afterwards waits for it.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    before, stream = torch.cuda.current_stream(device), wp.stream_to_torch(str(wp.device_from_torch(device)))
+    stream.wait_stream(before)
+    with torch.cuda.stream(stream):
+        yield
+    before.wait_stream(stream)
 
 
 class Launch:
@@ -157,7 +179,7 @@ class Chain:
             keep: What must live as long as the launches, which know tensors by their addresses only.
         """
         self._commands, self._keep = commands, keep
-        self._device = wp.device_from_torch(device)
+        self._torch_device, self._device = device, wp.device_from_torch(device)
         self._graph: Any = None
 
     def __call__(self) -> None:
@@ -169,19 +191,11 @@ class Chain:
                 self._graph = capture.graph
             wp.capture_launch(self._graph)
         else:
-            self._launch(_present_stream(self._device))
+            self._launch(warp_stream(self._torch_device))
 
     def _launch(self, stream: Any) -> None:
         for command in self._commands:
             command.launch(stream)
-
-
-def _present_stream(device: Any) -> Any:
-    """Return torch's present stream of a device, None on a CPU; Warp's own object where it is Warp's too."""
-    if device.is_cpu:
-        return None
-    stream = torch.cuda.current_stream(wp.device_to_torch(device))
-    return device.stream if device.stream.cuda_stream == stream.cuda_stream else wp.stream_from_torch(stream)
 
 
 class Launches:

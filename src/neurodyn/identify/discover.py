@@ -380,6 +380,7 @@ def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 
         declaration=dynamics.declaration, threads=dynamics.threads, seed=seed,
     )  # fmt: skip
     model.training_range = dynamics.training_range
+    model.compute_device = dynamics.compute_device
     model.physical.load_state_dict(dynamics.physical.state_dict())
     return model
 

@@ -15,9 +15,9 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.discover import DiscoverySettings, Report, discover
-from neurodyn.identify.identify import built
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback
@@ -38,6 +38,7 @@ def discover_run(
     candidates: Blueprint | None = None,
     progress: Report | None = None,
     data: str = "",
+    device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -54,6 +55,7 @@ def discover_run(
         candidates: Networks to choose among; None for one on the torque of each joint.
         progress: Shown every point on the path.
         data: Origin of the log, for the record.
+        device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
         threads: CPU threads; None for one for each available core. Results do not depend on it.
         resume: Whether to continue a stopped discovery of the same run.
         callbacks: Called as all candidates are trained together.
@@ -70,8 +72,9 @@ def discover_run(
         versions=package_versions("torch", "newton"), base=base,
     )  # fmt: skip
     going_on = check_run(out, record, resume)
-    dynamics = nominal_dynamics(robot) if base is None else _base(base, robot)
+    dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
     dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
+    dynamics.compute_device = device
     known, seen = dynamics.training_range, training_range(store)
     dynamics.training_range = seen if known is None else known.joined(seen)
     frames = settings.horizon
@@ -94,7 +97,7 @@ def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamic
 
     `substeps` are steps in a frame; None for those of its simulator.
     """
-    tree, fingerprint, _ = built(robot, None)
+    tree, fingerprint, _ = declared_mechanism(robot, None)
     config = EngineConfig(substeps=robot.simulator.substeps if substeps is None else substeps)
     return HybridDynamics(robot.spec, tree, config, fingerprint=fingerprint)
 

@@ -31,6 +31,7 @@ def identify(
     horizon: float | None = None,
     start: Literal["auto", "logged", "past"] | None = None,
     beside: Sequence[str] = (),
+    device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -51,6 +52,7 @@ def identify(
         horizon: Length of the roll-outs that are compared with the data [s].
         start: Starting states of held-out windows: as logged, or estimated from past positions.
         beside: Runs of other models that are measured on the same held-out windows.
+        device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
         threads: CPU threads; None for those of the settings, by default one for each available core. Results do not
             depend on it.
         resume: Go on with a run that was killed.
@@ -75,6 +77,7 @@ def identify(
     store = data if isinstance(data, Store) else open_robot_data(declared, data)
     require_same_simulator(declared, store)
     problem = Problem(
-        declared, locate(robot), str(data) if not isinstance(data, Store) else "", store, asked, blueprint, beside
-    )
+        declared, locate(robot), str(data) if not isinstance(data, Store) else "", store, asked, blueprint, beside,
+        device,
+    )  # fmt: skip
     return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)

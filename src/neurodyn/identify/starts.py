@@ -116,8 +116,12 @@ class FromPast(nn.Module):
         return self.dynamics.rollout(context, controls, environment)
 
 
-def as_identified(run: str | Path) -> FromPast | None:
+def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
     """Load a hybrid model that was identified with starts from the past, so that it takes them from there again.
+
+    Args:
+        run: Run directory.
+        device: Torch device on which its equations are computed.
 
     Returns:
         The model; None where its identification started in logged states, or there was none.
@@ -128,4 +132,6 @@ def as_identified(run: str | Path) -> FromPast | None:
         return None
     context = read_config(resolve_run(run) / "config.yaml", IdentificationRecord).settings.context
     sizes = torch.tensor(list(found["noise"].values()), dtype=torch.float64)
-    return FromPast(HYBRID.load(run), context, Noise(*sizes.chunk(2)))
+    model = HYBRID.load(run)
+    model.compute_device = device
+    return FromPast(model, context, Noise(*sizes.chunk(2)))

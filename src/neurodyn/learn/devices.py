@@ -29,10 +29,16 @@ def require_device(name: str) -> torch.device:
     Raises:
         InputError: There is no such device here.
     """
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        have = "cpu, cuda" if torch.cuda.is_available() else "cpu"
-        raise InputError(f"device {name!r} is not to be had here; valid: {have}") from None
-    return device
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    have = ["cpu", *(["cuda"] if found else []), *(f"cuda:{i}" for i in range(found))]
+    if name not in have:
+        why = "" if found or not name.startswith("cuda") else ": torch finds no CUDA GPU"
+        raise InputError(f"device {name!r} is not available{why}; valid: {', '.join(have)}")
+    return torch.device(name)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Return whether an error says that a device has too little memory: torch's, or Warp's, which has no type."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "Failed to allocate" in str(error)

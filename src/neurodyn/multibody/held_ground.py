@@ -11,6 +11,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Plane
 from neurodyn.geometry import rotation
 from neurodyn.geometry.array_shapes import Positions, Velocities
+from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 
@@ -45,6 +46,7 @@ class HeldGround:
         """Prepare to measure the contact points of a mechanism."""
         self._points = len(mechanism.points)
         self._proximity = ProximityQuery(contact_layout(mechanism))
+        self._last: tuple[Ground, tuple[object, ...], Tensor] | None = None
 
     def __call__(self, ground: Ground | None, q: Positions, qd: Velocities, mode: GroundMode) -> Tensor:
         """Return the ground of a batch of worlds, shape [worlds, NUMBERS], or [worlds, points * NUMBERS].
@@ -55,24 +57,35 @@ class HeldGround:
             qd: Velocities [rad/s or m/s], shape [worlds, nv].
             mode: How it is described; a ground that `ground_mode` calls a plane can be given for each point, too.
         """
-        away = q.new_tensor([0.0, 0.0, FAR, 0.0, 0.0, 1.0])
+        away = constant((0.0, 0.0, FAR, 0.0, 0.0, 1.0), q)
         pieces = self._points if mode == "contact_points" else 1
         if ground is None or ground.empty:
             return away.repeat(pieces).expand(len(q), -1)
         if ground_mode(ground) == "plane":
-            return _plane(ground, q).repeat(1, pieces).expand(len(q), -1)
+            return self._pieces_of_plane(ground, q, pieces).expand(len(q), -1)
         readings = self._proximity(ground, q.detach(), qd.detach())
         pieces = torch.cat([readings.point, readings.normal], dim=-1)
         return torch.where(readings.valid[..., None], pieces, away).flatten(1)
+
+    def _pieces_of_plane(self, ground: Ground, q: Tensor, pieces: int) -> Tensor:
+        """Return a plane as so many pieces; the one that was asked for last is kept, as a robot stays on its ground."""
+        if ground.pose is not None and ground.pose.is_inference():  # which does not say whether it was written to
+            return _plane(ground, q).repeat(1, pieces)
+        version = None if ground.pose is None else ground.pose._version
+        key = (version, pieces, len(q), q.device, q.dtype)
+        if self._last is None or self._last[0] is not ground or self._last[1] != key:
+            with torch.inference_mode(False):  # kept for later calls, which may want gradients
+                self._last = (ground, key, _plane(ground, q).repeat(1, pieces))
+        return self._last[2]
 
 
 def _plane(ground: Ground, q: Tensor) -> Tensor:
     """Return a point on the plane and its normal in each world, shape [worlds or 1, NUMBERS]."""
     shape = ground.scene.shapes[0]
     pose = ground.poses(len(q), q.device, q.dtype)
-    own = rotation.normalise(q.new_tensor([*shape.rotation]))
-    normal = rotation.rotate(own, q.new_tensor([0.0, 0.0, 1.0]))
-    point = q.new_tensor([*shape.position])
+    own = rotation.normalise(constant(tuple(shape.rotation), q))
+    normal = rotation.rotate(own, constant((0.0, 0.0, 1.0), q))
+    point = constant(tuple(shape.position), q)
     turn = pose[:, 3:]
     point = pose[:, :3] + rotation.rotate(turn, point.expand(len(pose), 3))
     return torch.cat([point, rotation.rotate(turn, normal.expand(len(pose), 3))], dim=-1)

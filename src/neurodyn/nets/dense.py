@@ -2,7 +2,7 @@
 """Networks as matrices, for code that runs them without torch."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -14,12 +14,15 @@ class Weight(NamedTuple):
     name: str
 
     @property
+    def holder(self) -> dict[str, Tensor | None]:
+        """The module's dictionary that it stands in; without it where the module computes it (parametrizations)."""
+        module: Any = self.module
+        return module._parameters if self.name in module._parameters else module._buffers
+
+    @property
     def tensor(self) -> Tensor:
         """What is there now."""
-        held = self.module._parameters if self.name in self.module._parameters else self.module._buffers
-        tensor = held[self.name]
-        assert tensor is not None
-        return tensor
+        return getattr(self.module, self.name)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ def record_policy(
     seconds: float | None = None,
     seed: int = SEED,
     starts: str | None = None,
+    device: str = "cpu",
 ) -> Recording:
     """Let a policy act in two dynamics from the same start.
 
@@ -38,6 +39,7 @@ def record_policy(
         seconds: Length [s]; None for that of an episode, at most `LONGEST`.
         seed: Seed of starts and commands.
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
+        device: Torch device.
 
     Raises:
         InputError: Policy or dynamics are missing or do not fit together, or a state has no pose to be drawn.
@@ -50,13 +52,14 @@ def record_policy(
     frames = task.frames if seconds is None else min(task.frames, max(1, round(seconds / robot.dt)))
     if seconds is None:
         frames = min(frames, round(LONGEST / robot.dt))
-    first = _open(task, dynamics, starts)
+    network = network.to(device)
+    first = _open(task, dynamics, starts, device)
     alone = beside is None and dynamics == ANALYTIC
     paths = _paths(task, network, first, frames, seed, 2 if alone else 1)
     if alone:
         labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
     else:
-        other = _open(task, beside or ANALYTIC, starts)
+        other = _open(task, beside or ANALYTIC, starts, device)
         labels, shown = (dynamics, other.name), (paths[0], _paths(task, network, other, frames, seed, 1)[0])
     remarks = [
         f"; {label} ends after {path.implausible * robot.dt:.3g} s in an implausible state"
@@ -75,8 +78,8 @@ def record_policy(
     )
 
 
-def _open(task: Task, name: str, starts: str | None) -> ResolvedDynamics:
-    resolved = open_dynamics(task, name, starts=None if name == ANALYTIC else starts)
+def _open(task: Task, name: str, starts: str | None, device: str) -> ResolvedDynamics:
+    resolved = open_dynamics(task, name, device=device, starts=None if name == ANALYTIC else starts)
     if resolved.dynamics.spec.nq != task.declaration().spec.nq:
         raise InputError(
             f"{name}: its states hold no pose of the robot's base, so there is nothing to draw; play in another"
@@ -103,7 +106,8 @@ def _paths(
 ) -> list[_Path]:
     """Return the path of each world."""
     world = PolicyEnvironment(task, where.dynamics, where.starts(task, seed), worlds, seed=seed)
-    q, qd, running = [world.state.q], [world.state.qd], torch.ones(worlds, 1, dtype=torch.bool)
+    q, qd = [world.state.q], [world.state.qd]
+    running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)
     ends: dict[int, int] = {}
     for frame in range(1, frames + 1):
         _, _, done, extras = world.step(policy(task.observe(world.now, world.memory)))
@@ -114,5 +118,5 @@ def _paths(
         q.append(torch.where(moving, end.q, q[-1]))
         qd.append(torch.where(moving, end.qd, qd[-1]))
         running = running & ~done[:, None]
-    rows = torch.stack(q, 1), torch.stack(qd, 1)
+    rows = torch.stack(q, 1).cpu(), torch.stack(qd, 1).cpu()
     return [_Path(Trajectory(rows[0][i : i + 1], rows[1][i : i + 1]), ends.get(i)) for i in range(worlds)]

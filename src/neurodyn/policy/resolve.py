@@ -14,6 +14,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.devices import require_device
@@ -55,7 +56,7 @@ class ResolvedDynamics:
 
     def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
         """Return a test of states for being such in which an episode of a task ends."""
-        generator = torch.Generator(self.dynamics.device).manual_seed(0)
+        generator = device_generator(torch.device(self.dynamics.device), 0)
         bounds = episode_bounds(task, self.dynamics)
 
         def ended(state: State, contacts: Tensor | None) -> Tensor:
@@ -118,7 +119,7 @@ def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> Re
     """
     if asked == "none" or (asked is None and (where.name == ANALYTIC or not _simulator())):
         return None
-    return open_dynamics(task, asked or ANALYTIC)
+    return open_dynamics(task, asked or ANALYTIC, device=where.dynamics.device)
 
 
 def _require_samples(task: Task, name: str, spec: StateSpec) -> None:

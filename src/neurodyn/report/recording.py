@@ -20,7 +20,7 @@ from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.interface import Dynamics, Trajectory, Window
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.evaluate.engine import SEED
+from neurodyn.evaluate.engine import SEED, Batch, Drive, follow
 from neurodyn.evaluate.recorded import chosen_split, episodes_in, split_name
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
@@ -163,7 +163,7 @@ def record_log(
     return Recording(
         robot=robot,
         title="along a recorded log" if split is None else f"along a log, {split_name(split)} episodes",
-        predicted=model.rollout(past if context else past.present, torque[:, context:], environment),
+        predicted=follow(model, Batch(past if context else past.present, Drive(torque[:, context:]), environment)),
         truth=Trajectory(q[:, context:], qd[:, context:]),
         predicted_label="predicted",
         truth_label="measured",
@@ -180,6 +180,7 @@ def record_run(
     driven: bool = False,
     data: str | None = None,
     ground: str | None = None,
+    device: str = "cpu",
 ) -> Recording:
     """Record the model of a run beside its simulator, or beside the log that it was trained on.
 
@@ -190,6 +191,7 @@ def record_run(
         driven: Whether random torques drive the robot; for the simulator only.
         data: Recorded trajectories; None for those that a model of logs was trained on.
         ground: Name of a ground of the robot, or a file with a scene; None for its default.
+        device: Torch device of the model.
 
     Raises:
         InputError: The run or the data are missing, damaged or of another robot, or Newton is needed and missing.
@@ -200,7 +202,7 @@ def record_run(
 
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    model, robot = load_simulator(run), load_robot(robot_of(run))
+    model, robot = load_simulator(run, device=device), load_robot(robot_of(run))
     if data is None and model.fingerprint is None:
         data = training_log(str(run))
     if data is None:
@@ -214,7 +216,7 @@ def record_run(
     store = open_robot_data(robot, data)
     require_data(robot, store)
     frames, split = _frames(robot, seconds or LOG_SECONDS), chosen_split(store, None)
-    return record_log(load_along_log(run)[0], robot, store, frames=frames, seed=seed, split=split)
+    return record_log(load_along_log(run, device)[0], robot, store, frames=frames, seed=seed, split=split)
 
 
 def default_output(run: str | Path, stem: str, suffix: str) -> Path:

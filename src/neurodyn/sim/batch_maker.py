@@ -45,7 +45,9 @@ class MadeBatch:
 class BatchMaker:
     """Makes batch k of a data set, a function of (seed, k) alone; builds its worlds when it makes the first."""
 
-    def __init__(self, robot: Robot, worlds: int, frames: int, passive_fraction: float, seed: int) -> None:
+    def __init__(
+        self, robot: Robot, worlds: int, frames: int, passive_fraction: float, seed: int, device: str = "cpu"
+    ) -> None:
         """Prepare the batches.
 
         Args:
@@ -54,9 +56,10 @@ class BatchMaker:
             frames: Length of a trajectory in frames.
             passive_fraction: Fraction of trajectories without torque, or held at the nominal pose.
             seed: Seed of the data set.
+            device: Device of the simulator.
         """
-        self._given = (robot, worlds, frames, passive_fraction, seed)
-        self._robot, self._worlds, self._frames, self._passive_fraction, self._seed = self._given
+        self._given = (robot, worlds, frames, passive_fraction, seed, device)
+        self._robot, self._worlds, self._frames, self._passive_fraction, self._seed, self._device = self._given
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchMaker, self._given  # worlds stay in their process
@@ -69,7 +72,7 @@ class BatchMaker:
     @cached_property
     def simulator(self) -> ReferenceSimulator:
         """The worlds."""
-        return ReferenceSimulator(self._robot, self._worlds, scene=self.scene)
+        return ReferenceSimulator(self._robot, self._worlds, scene=self.scene, device=self._device)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:

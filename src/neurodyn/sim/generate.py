@@ -83,6 +83,7 @@ def generate(
     passive_fraction: float | None = None,
     reset_fraction: float | None = None,
     ground: str | None = None,
+    device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -106,6 +107,7 @@ def generate(
         reset_fraction: Fraction of trajectories that start from the robot's resets, without torque (or held), between 0
             and 1; None for the robot's own.
         ground: Name of one of the robot's grounds, at its declared place; None for those that the robot samples.
+        device: Device of the simulator.
         threads: Processes that simulate, each on one core; None for one on each available core. The data do not depend
             on it, and where one process is soon done there is but one.
         resume: Whether to continue an interrupted run with the same settings.
@@ -121,6 +123,7 @@ def generate(
     passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
     sources = source_digest(robot)
     path, robot, processes = Path(out), _sampled(robot, ground, reset_fraction), resolve_threads(threads)
+    processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
     _check(path, transitions, worlds, frames, passive_fraction)
     _check_new(path, resume or overwrite)
     _check_space(robot, path, transitions)
@@ -128,7 +131,7 @@ def generate(
     episodes = math.ceil(transitions / frames)
     worlds = min(worlds, episodes)
     require_consistent(robot)
-    maker = BatchMaker(robot, worlds, frames, passive_fraction, seed)
+    maker = BatchMaker(robot, worlds, frames, passive_fraction, seed, device)
     header = simulated_header(
         robot,
         maker.simulator.model,

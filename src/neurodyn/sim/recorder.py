@@ -31,6 +31,10 @@ class Targets:
     kp: Tensor
     kd: Tensor
 
+    def to(self, device: torch.device) -> "Targets":
+        """Return targets and gains on another device."""
+        return Targets(self.target.to(device), self.kp.to(device), self.kd.to(device))
+
 
 class Recorder:
     """Buffers for one batch of trajectories, filled anew by every call."""
@@ -56,8 +60,8 @@ class Recorder:
         self._ground = None if scene is None else Ground(scene)
         self._layout = layout
         # Time comes first, so that a frame is written to memory in one piece.
-        self._q = torch.empty(frames + 1, simulator.worlds, self._spec.nq)
-        self._qd = torch.empty(frames + 1, simulator.worlds, self._spec.nv)
+        self._q = torch.empty(frames + 1, simulator.worlds, self._spec.nq, device=simulator.device)
+        self._qd = torch.empty(frames + 1, simulator.worlds, self._spec.nv, device=simulator.device)
 
     def record(
         self, rng: np.random.Generator, passive_fraction: float = 0.0
@@ -88,23 +92,25 @@ class Recorder:
         if robot.gains is None:
             control = sample_torques(robot, worlds, frames, rng)
             control[passive] = 0.0
+            control = control.to(self._q.device)
             for frame in range(frames):
                 after = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
                 self._q[frame + 1], self._qd[frame + 1] = after
         else:
             control = self._follow_targets(sample_targets(robot, worlds, frames, rng, passive))
-        return self._q.transpose(0, 1), self._qd.transpose(0, 1), control, poses
+        return self._q.transpose(0, 1).cpu(), self._qd.transpose(0, 1).cpu(), control.cpu(), poses
 
     def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:
         """Draw the first states of some worlds, a mask, from the ranges of resets."""
         ground = None if self._ground is None or poses is None else self._ground.posed(poses[worlds])
         q, qd = sample_states(self._simulator.robot, int(worlds.sum()), rng, ground, self._layout, reset=True)
-        self._q[0, worlds], self._qd[0, worlds] = q, qd
+        rows = worlds.nonzero()[:, 0].to(self._q.device)
+        self._q[0, rows], self._qd[0, rows] = q.to(self._q), qd.to(self._qd)
 
     def _follow_targets(self, targets: Targets) -> Tensor:
         """Return the applied torques, within the effort of each joint, shape [worlds, frames, nu]."""
-        spec = self._spec
-        effort = torch.tensor(list(self._simulator.robot.actuated.values()))
+        spec, targets = self._spec, targets.to(self._q.device)
+        effort = torch.tensor(list(self._simulator.robot.actuated.values()), device=self._q.device)
         control = torch.empty_like(targets.target)
         for frame in range(self._frames):
             q, qd = self._q[frame], self._qd[frame]

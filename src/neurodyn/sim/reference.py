@@ -18,6 +18,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY, Scene
+from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
 from neurodyn.sim.build import Gravity, build, gravity_vectors
 from neurodyn.sim.capacity import Capacity
@@ -161,10 +162,11 @@ class ReferenceSimulator:
 
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """Advance as `step` does, but return views of the solver's own memory, valid until the next call."""
-        self._q_in.copy_(q)
-        self._qd_in.copy_(qd)
-        self._force[:, self._dofs] = torque.detach().to(self._force)
-        self.replay()
+        with on_warp_stream(self.device):
+            self._q_in.copy_(q)
+            self._qd_in.copy_(qd)
+            self._force[:, self._dofs] = torque.detach().to(self._force)
+            self.replay()
         return self._q_out, self._qd_out
 
     def replay(self) -> None:

@@ -2,7 +2,6 @@
 """A model of dynamics as a solver of Newton, for any loop that steps a `newton.solvers.SolverBase`."""
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,11 +9,12 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import Drive
 from neurodyn.solvers.environment import require_contact_points, resolve_environment
 from neurodyn.solvers.identity import require_robot
+from neurodyn.solvers.replays import Replays
 from neurodyn.solvers.worlds import count_worlds, is_global
 
 import_newton()  # a clear error where the extra is missing, and no banner
@@ -84,8 +84,10 @@ class SolverLearned(newton.solvers.SolverBase):
         require_contact_points(model, dynamics, self._name)
         self._environment = resolve_environment(model, dynamics, self._name)
         self._worlds = count_worlds(model)
-        self._drive = Drive(dynamics.spec, self._worlds, self._torch_device, f"{self._name}.step")
-        self._carry: Any = None
+        self._replays = Replays(model.device)
+        self._captured: list[Any] = []
+        like = torch.zeros(0, device=self._torch_device)
+        self._take(dynamics.fixed_frame(self._worlds, self._environment, like))
 
     def step(
         self,
@@ -107,24 +109,29 @@ class SolverLearned(newton.solvers.SolverBase):
             dt: Length of the frame [s]; that of the model.
             observables: None are supported.
 
+        Forces that the model cannot feel are refused, on a CPU before anything is written. On a GPU and in a captured
+        graph the host is not waited for: the state of that world becomes NaN, and the next call that finds out says so.
+
         Raises:
             MismatchError: `dt` is not that of the model.
-            InputError: A graph is being captured, or forces act that the model cannot feel.
+            InputError: Forces act that the model cannot feel, or a graph is being captured of a model that has no
+                compiled form.
         """
-        self._require_eager("step")
         self.validate_observables(observables)
         self._require_dt(dt)
         if control is None:
             control = self.model.control(clone_variables=False)
-        with torch.no_grad(), self._stream():
-            self._require_no_wrench(state_in)
-            state = State(self._table(state_in.joint_q), self._table(state_in.joint_qd))
-            torque = self._drive.torque(self.model, state, control)
-            carry: Any = self.dynamics.begin(state, self._environment) if self._carry is None else self._carry
-            self._carry, predicted = self.dynamics.step_(carry, state, Control(torque=torque))
-            self._table(state_out.joint_q).copy_(predicted.state.q)
-            self._table(state_out.joint_qd).copy_(predicted.state.qd)
-        self._forward_kinematics(state_out)
+        capturing = self.model.device.is_capturing
+        if capturing:
+            self._require_capturable()
+        self._drive.require_felt()
+        self._frame.refresh()
+        with self._stream():
+            self._read(state_in, control)
+            if self.model.device.is_cpu and not capturing:
+                self._drive.require_felt()
+            self._frame.run()
+            self._write(state_out)
 
     def reset(
         self,
@@ -156,8 +163,7 @@ class SolverLearned(newton.solvers.SolverBase):
             mask = self._rows(world_mask)
             if mask is not None and mask.device.type == "cpu" and not bool(mask.any()):
                 return  # on a GPU asking would cost more than a reset of nothing
-            if self._carry is not None:
-                self._carry = None if mask is None else self.dynamics.reset(self._carry, State(*self._now(state)), mask)
+            self._frame.reset(mask)
             self._restore(state, mask, wanted)
 
     def notify_model_changed(self, flags: "newton.ModelFlags | int") -> None:
@@ -179,15 +185,41 @@ class SolverLearned(newton.solvers.SolverBase):
             require_contact_points(self.model, self.dynamics, self._name)
         if int(flags) & int(_SURROUNDING_FLAGS):
             self._environment = resolve_environment(self.model, self.dynamics, self._name)
-            if self._carry is not None:  # the worlds keep their history
-                self._carry = replace(self._carry, environment=self._environment)
+            frame = self._frame.moved(self._environment)
+            if frame is not self._frame:
+                self._take(frame)
+        self._replays.clear()
+
+    def _take(self, frame: FixedFrame) -> None:
+        """Predict with this frame from now on."""
+        self._frame = frame
+        self._drive = Drive(self.dynamics.spec, frame.q, frame.qd, frame.torque, f"{self._name}.step")
+        self._after = [wp.from_torch(tensor.view(-1), requires_grad=False) for tensor in (frame.q_next, frame.qd_next)]
+        self._replays.clear()
+
+    def _read(self, state: Any, control: Any) -> None:
+        """Read state, torques and drives into the frame."""
+        model: Any = self.model
+        arrays = (
+            state.joint_q, state.joint_qd, state.body_f, control.joint_f, control.joint_target_q,
+            control.joint_target_qd, model.joint_target_ke, model.joint_target_kd, model.joint_effort_limit,
+        )  # fmt: skip
+        self._replays.run(arrays, lambda: self._drive.read(model, state, control), lambda: self._drive)
+
+    def _write(self, state: Any) -> None:
+        """Write what the frame predicts, and let the bodies follow."""
+
+        def launch() -> None:
+            wp.copy(state.joint_q, self._after[0])
+            wp.copy(state.joint_qd, self._after[1])
+            self._forward_kinematics(state)
+
+        arrays = (state.joint_q, state.joint_qd, state.body_q, state.body_qd)
+        self._replays.run(arrays, launch, lambda: (self._frame, dict(vars(self.model))))
 
     def _table(self, array: Any) -> Tensor:
         """View coordinates of all worlds as one row a world, without a copy."""
         return wp.to_torch(array, requires_grad=False).view(self._worlds, -1)
-
-    def _now(self, state: "newton.State") -> tuple[Tensor, Tensor]:
-        return self._table(state.joint_q), self._table(state.joint_qd)
 
     def _rows(self, world_mask: Any) -> Tensor | None:
         """Return a reset mask as one entry a row of the tables."""
@@ -232,12 +264,14 @@ class SolverLearned(newton.solvers.SolverBase):
                 f"and a frame of {own:.6g} s"
             )
 
-    def _require_no_wrench(self, state: "newton.State") -> None:
-        if state.body_f is not None and bool(wp.to_torch(state.body_f, requires_grad=False).any()):
+    def _require_capturable(self) -> None:
+        if not self._frame.capturable:
             raise InputError(
-                f"{self._name}.step: body_f is not zero, but the model feels joint forces only; valid: "
-                "state.clear_forces() before the step"
+                f"{self._name}.step: a graph is being captured, and {self.dynamics.network!r} has no compiled form "
+                "without torch operations, which would be missing when it is replayed; call it outside of "
+                "wp.ScopedCapture"
             )
+        self._captured.append((self._frame, self._drive))  # graphs know arrays by their addresses only
 
     def _require_eager(self, call: str) -> None:
         if self.model.device.is_capturing:

@@ -97,14 +97,14 @@ class AnymalVelocity(Task):
         asked = 2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0
         standing = uniform((0.0, 1.0), worlds, generator) < STANDING
         until = [_whole(frames, worlds, generator) for frames in (COMMAND_FRAMES, PUSH_FRAMES)]
-        return torch.cat([torch.where(standing[:, None], 0.0, asked), torch.stack(until, dim=-1)], dim=-1)
+        return torch.cat([asked.masked_fill(standing[:, None], 0.0), torch.stack(until, dim=-1)], dim=-1)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
         """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
         worlds = len(action)
         contact = quantities.contacts(_FEET) > 0.5
         asked, until = memory.command[:, _ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
-        fresh = self.commands(worlds, generator).to(action)
+        fresh = self.commands(worlds, generator).to(action.dtype)
         over = until <= 0.0
         # A push happens in the frame in which its counter is zero, and the counter starts anew after it.
         until = torch.where(torch.stack([over[:, 0], until[:, 1] < 0.0], dim=-1), fresh[:, _UNTIL_COMMAND:], until)
@@ -112,15 +112,15 @@ class AnymalVelocity(Task):
         return replace(
             super().advance(memory, quantities, action, generator),
             command=torch.cat([asked, until], dim=-1),
-            air_time=torch.where(contact, 0.0, memory.air_time + self._declaration.dt),
+            air_time=(memory.air_time + self._declaration.dt).masked_fill(contact, 0.0),
         )
 
     def push(self, memory: Memory, generator: torch.Generator) -> Tensor:
         """Return by how much the base's velocity changes now [m/s], base axes, shape [worlds, 3]."""
         worlds = len(memory.command)
-        change = PUSH * (2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0)
-        change[:, 2] = 0.0
-        return torch.where(memory.command[:, _UNTIL_PUSH, None] == 0.0, change.to(memory.command), 0.0)
+        change = 2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0
+        change = change.to(memory.command.dtype) * constant((PUSH, PUSH, 0.0), memory.command)
+        return change.masked_fill(memory.command[:, _UNTIL_PUSH, None] != 0.0, 0.0)
 
     def hindsight(self, ahead: Quantities) -> Tensor:
         """Return the mean velocities of the frames that followed, shape [worlds, 5]."""
@@ -156,19 +156,21 @@ class AnymalVelocity(Task):
         still = torch.linalg.vector_norm(asked, dim=-1) < 0.05
         away = (quantities["joint_position"] - self.nominal(action)).abs().sum(-1)
         terms = {
-            "track_velocity": torch.exp(-(asked[:, :2] - velocity[:, :2]).square().sum(-1) / WIDTH),
-            "track_turning": 0.5 * torch.exp(-(asked[:, 2] - spin[:, 2]).square() / WIDTH),
-            "vertical_velocity": -2.0 * velocity[:, 2].square(),
-            "roll_and_pitch": -0.05 * spin[:, :2].square().sum(-1),
-            "torque": -2.5e-5 * quantities["joint_torque"].square().sum(-1),
-            "acceleration": -2.5e-7 * ((joint_velocity - memory.joint_velocity) / dt).square().sum(-1),
-            "action_change": -0.01 * (action - memory.action).square().sum(-1),
-            "air_time": 0.5 * ((memory.air_time + dt - 0.5) * landed).sum(-1) * moving,
-            "knee_contact": -1.0 * (quantities.contacts(_KNEES) > 0.5).sum(-1),
-            "stand_still": -1.0 * away * still,
-            "tilt": -5.0 * quantities["projected_gravity"][:, :2].square().sum(-1),
+            "track_velocity": (1.0, torch.exp((asked[:, :2] - velocity[:, :2]).square().sum(-1) * (-1.0 / WIDTH))),
+            "track_turning": (0.5, torch.exp((asked[:, 2] - spin[:, 2]).square() * (-1.0 / WIDTH))),
+            "vertical_velocity": (-2.0, velocity[:, 2].square()),
+            "roll_and_pitch": (-0.05, spin[:, :2].square().sum(-1)),
+            "torque": (-2.5e-5, quantities["joint_torque"].square().sum(-1)),
+            "acceleration": (-2.5e-7 / dt**2, (joint_velocity - memory.joint_velocity).square().sum(-1)),
+            "action_change": (-0.01, (action - memory.action).square().sum(-1)),
+            "air_time": (0.5, ((memory.air_time + (dt - 0.5)) * landed).sum(-1) * moving),
+            "knee_contact": (-1.0, (quantities.contacts(_KNEES) > 0.5).sum(-1, dtype=action.dtype)),
+            "stand_still": (-1.0, away * still),
+            "tilt": (-5.0, quantities["projected_gravity"][:, :2].square().sum(-1)),
         }
-        return {name: dt * term for name, term in terms.items()}
+        weights = constant(tuple((dt * weight,) for weight, _ in terms.values()), action)
+        scaled = weights * torch.stack([value for _, value in terms.values()])
+        return dict(zip(terms, scaled.unbind(), strict=True))
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return where the robot has fallen: far from upright, or its trunk on the ground where that is known."""

@@ -30,8 +30,10 @@ def base_observation(quantities: Quantities) -> Tensor:
     """Return height, orientation, and velocities of the base's origin, all in y-up world axes, shape [worlds, 11]."""
     turn = quantities["base_orientation"]
     to_theirs = constant(_TO_THEIRS, turn).expand_as(turn)
-    linear, angular = (rotation.rotate(to_theirs, vector) for vector in world_velocity(quantities))
-    return torch.cat([quantities["base_position"][:, 2:], rotation.multiply(to_theirs, turn), linear, angular], dim=-1)
+    velocities = torch.stack(world_velocity(quantities), 1)
+    turned = columns(velocities, (0, 2, 1)) * constant((1.0, 1.0, -1.0), turn)
+    pose = [quantities["base_position"][:, 2:], rotation.multiply(to_theirs, turn)]
+    return torch.cat([*pose, turned.flatten(1)], dim=-1)
 
 
 class _NerdAnt(Ant):

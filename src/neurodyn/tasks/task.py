@@ -132,7 +132,7 @@ class Task(ABC):
         worlds = len(velocity)
         return Memory(
             action=velocity.new_zeros(worlds, len(self.actions)),
-            command=self.commands(worlds, generator).to(velocity),
+            command=self.commands(worlds, generator).to(velocity.dtype),
             joint_velocity=velocity,
             air_time=velocity.new_zeros(worlds, 0),
             frame=torch.zeros(worlds, dtype=torch.long, device=velocity.device),

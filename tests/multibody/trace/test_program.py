@@ -10,6 +10,7 @@ import torch
 from neurodyn.multibody import trace
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 from neurodyn.multibody.trace.recurrence import recurrence_texts
+from neurodyn.multibody.trace.target import Target
 
 F64 = torch.float64
 SIZES = Sizes(state=3, control=2, held=1, parameters=3)
@@ -208,7 +209,7 @@ def test_what_takes_long_is_computed_once_and_read_by_the_adjoint():
         return [trace.sin(x) * trace.cos(x) / (1.0 + x * x) + trace.exp(p)]
 
     texts = recurrence_texts(Sizes(state=1, parameters=1), step)
-    assert texts.taped == 3  # not the exponential, which parameters alone decide
+    assert texts.taped == 1 + 3  # not the exponential, which parameters alone decide
     assert "::wp::sin" not in texts.adjoint
     assert "::wp::cos" not in texts.adjoint
 
@@ -254,7 +255,7 @@ def test_the_texts_compile_for_a_gpu(program, tmp_path):
 
     if not any(wp.get_cuda_toolkit_version()):
         pytest.skip("Warp was built without CUDA")
-    for dtype in (torch.float32, F64):
-        for kernel in (program._kernel(0, dtype), program._kernel(1, dtype)):
+    for single in (False, True):
+        for kernel in (program.kernel(which, Target("cuda", single)) for which in (0, 1)):
             wp.compile_aot_module(kernel.module, arch=90, module_dir=str(tmp_path), use_ptx=True)
     assert len(list(tmp_path.glob("*.ptx"))) == 4

@@ -49,6 +49,8 @@ class HybridDynamics(LearnedDynamics):
         weights: Weights of the blueprint's networks, shape [weights], float64.
         fingerprint: The articulation that the mechanism was taken from; None where it is unknown.
         scene: The ground that is assumed where no environment is given; None for free space.
+        compute_device: Device on which roll-outs are computed, to which all they take travels, and from which they come
+            back; None for that of the tensors that are given. For searches that run on the CPU.
     """
 
     kind = "hybrid"
@@ -92,14 +94,15 @@ class HybridDynamics(LearnedDynamics):
         self.physical = Parameters(parameters)
         self.weights = nn.Parameter(first_weights(config, seed))
         self._threads = threads
+        self.compute_device: str | None = None
         self._engines: dict[GroundMode, Engine] = {}
-        com = mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0)
-        self.register_buffer("_base_com", torch.tensor(com, dtype=torch.float64), persistent=False)
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
-        ground = Ground(scene) if scene is not None and config.contact else None
+        ground = Ground(scene) if scene is not None and self._feels_ground else None
         self._home = Environment(gravity=home, ground=ground)
         self._engine("plane")  # what a user named wrongly is refused now
-        self._ground = HeldGround(mechanism) if config.contact else None
+        com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
+        self.register_buffer("_base_com", com, persistent=False)
+        self._ground = HeldGround(mechanism) if self._feels_ground else None
 
     @property
     def threads(self) -> int:
@@ -125,7 +128,12 @@ class HybridDynamics(LearnedDynamics):
     @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None where it feels none."""
-        return contact_layout(self.mechanism) if self.config.contact else None
+        return contact_layout(self.mechanism) if self._feels_ground else None
+
+    @property
+    def _feels_ground(self) -> bool:
+        """Whether there is a contact model, and a point that it is of."""
+        return self.config.contact is not None and bool(self.mechanism.points)
 
     @property
     def home(self) -> Environment:
@@ -189,10 +197,11 @@ class HybridDynamics(LearnedDynamics):
 
     def require_ground(self) -> None:
         """Refuse every ground, where the model feels none."""
-        if self.config.contact is None:
+        if not self._feels_ground:
+            lack = "" if self.config.contact is None else " with contact points"
             raise InputError(
-                f"hybrid model of {self.spec.robot!r}: has no contact model and feels no ground; valid: no ground, or "
-                f"contact: {' or '.join(CONTACT_MODELS)}"
+                f"hybrid model of {self.spec.robot!r}: has no contact model{lack} and feels no ground; valid: no "
+                f"ground, or contact: {' or '.join(CONTACT_MODELS)}"
             )
 
     def require_gravity(self, gravity: Tensor) -> None:
@@ -226,6 +235,21 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None,
     ) -> Trajectory:  # fmt: skip
         """Run the compiled loop, over which the ground is what it is in the first state."""
+        here, there = controls.device, self.compute_device
+        if there is not None and torch.device(there) != here:
+            given = [None if x is None else x.to(there) for x in (parameters, weights)]
+            physical = self.physical().to(there) if parameters is None else given[0]
+            found = self._launch_here(
+                environment.to(there), state.to(there), controls.to(there), physical,
+                self.weights.to(there) if weights is None else given[1],
+            )  # fmt: skip
+            return found.to(here)
+        return self._launch_here(environment, state, controls, parameters, weights)
+
+    def _launch_here(
+        self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
+        weights: Tensor | None,
+    ) -> Trajectory:  # fmt: skip
         worlds, frames = controls.shape[:2]
         mode = ground_mode(environment.ground)
         engine, held = self._engine(mode), None

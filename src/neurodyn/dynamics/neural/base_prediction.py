@@ -21,6 +21,8 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.interface import Environment
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
+from neurodyn.geometry.base_frame import BaseView
+from neurodyn.geometry.constants import constant
 
 if TYPE_CHECKING:
     from neurodyn.geometry.ground import Ground
@@ -135,11 +137,13 @@ class BasePrediction:
         qd: Velocities [rad/s or m/s], shape [..., nv].
         gained: Velocity that the base motion has added, world axes, shape [..., nv]; None without a base, where
             predictions start from the state itself.
+        view: What a floating base sees of itself there; None of a fixed one.
     """
 
     q: Tensor
     qd: Tensor
     gained: Tensor | None = None
+    view: BaseView | None = None
 
 
 def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:
@@ -171,7 +175,7 @@ def predict_base(
 def down(q: Tensor, environment: Environment | None) -> Tensor:
     """Return gravity over its standard value, one row for each world and as many axes as q, shape [..., 3]."""
     if environment is None or environment.gravity is None:
-        return torch.tensor([0.0, 0.0, -1.0], dtype=q.dtype, device=q.device).expand(*q.shape[:-1], 3)
+        return constant((0.0, 0.0, -1.0), q).expand(*q.shape[:-1], 3)
     gravity = environment.gravity.to(q) / GRAVITY
     return gravity.expand(*q.shape[:-1], 3) if gravity.ndim == 1 else spread(gravity, q.shape[:-1])
 

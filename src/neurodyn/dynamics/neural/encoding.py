@@ -190,6 +190,11 @@ class Encoding(nn.Module):
         return self._pairs.tolist()
 
     @property
+    def limit_constants(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Bounds, sides and margins of the joint limits that enter the inputs, shape [limits] each."""
+        return self._bound, self._side, self._margin
+
+    @property
     def starts_ahead(self) -> bool:
         """Whether predictions start from another state than the present one."""
         return self._base is not None
@@ -212,10 +217,16 @@ class Encoding(nn.Module):
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
     ) -> BasePrediction:
         """Return where the prediction of a frame starts from; arguments as of `BaseMotion`."""
-        return predict_base(self._base, q, qd, torque, environment)
+        prediction = predict_base(self._base, q, qd, torque, environment)
+        if not self.coordinates.free:
+            return prediction
+        seen = self.coordinates.view(prediction.q, prediction.qd, down(q, environment))
+        return BasePrediction(prediction.q, prediction.qd, prediction.gained, seen)
 
     def bound_base(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, list[Any]]:
         """Return where predictions start from, and the recorded launches that compute it anew from the same memory.
+
+        Of a base that has no such launch it is memory that `predict_base` is to fill (`bindable`).
 
         Args:
             state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
@@ -224,8 +235,15 @@ class Encoding(nn.Module):
         """
         if self._base is None:
             return state, []
+        if not self._base.bindable:
+            return torch.zeros_like(state), []
         start, command = self._base.bound(state, torque, gravity)
         return start, [command]
+
+    @property
+    def bindable(self) -> bool:
+        """Whether `bound_base` has launches for all that leads to where predictions start from."""
+        return self._base is None or self._base.bindable
 
     def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].
@@ -237,11 +255,10 @@ class Encoding(nn.Module):
                 gravity along -z and free space.
         """
         q, qd = base_prediction.q, base_prediction.qd
-        base = self.coordinates.base_rotation(q)
-        velocity = self.coordinates.to_base(base, qd)
+        velocity, seen = _velocity(base_prediction), base_prediction.view
         parts = []
-        if base is not None:
-            parts.append(rotation.turn_rows(down(q, environment).unsqueeze(-2), base).squeeze(-2))
+        if seen is not None and seen.down is not None:
+            parts.append(seen.down)
         parts += [rotation.matrix(q[..., row : row + 4])[..., :2].flatten(-2) for row, _ in self.coordinates.balls]
         if self._angles:
             angle = q.index_select(-1, self._angles_index)
@@ -257,7 +274,7 @@ class Encoding(nn.Module):
             parts.append(velocity.index_select(-1, self._pairs[0]) * velocity.index_select(-1, self._pairs[1]))
         parts.append(torque)
         if base_prediction.gained is not None:
-            parts.append(self.coordinates.to_base(base, base_prediction.gained))
+            parts.append(self.coordinates.to_base(_rotation(base_prediction), base_prediction.gained))
         if self.contact is None:
             return torch.cat(parts, dim=-1)
         if torch.is_grad_enabled():
@@ -271,9 +288,9 @@ class Encoding(nn.Module):
         """Return the state one frame later from network outputs, shape [..., outputs]."""
         nv = self.spec.nv
         dqd, residual = output[..., :nv], output[..., nv:]
-        base = self.coordinates.base_rotation(base_prediction.q)
+        base = _rotation(base_prediction)
         if base_prediction.gained is None:
-            velocity = torch.addcmul(self.coordinates.to_base(base, base_prediction.qd), self.kappa, dqd)
+            velocity = torch.addcmul(_velocity(base_prediction), self.kappa, dqd)
         else:
             velocity = self.kappa * dqd
         dq = torch.addcmul(residual, self.dt, velocity)
@@ -285,9 +302,7 @@ class Encoding(nn.Module):
         dq, dqd = self.coordinates.change(base_prediction.q, base_prediction.qd, q_next, qd_next)
         velocity = self.kappa * dqd
         if base_prediction.gained is None:
-            velocity = velocity + self.coordinates.to_base(
-                self.coordinates.base_rotation(base_prediction.q), base_prediction.qd
-            )
+            velocity = velocity + _velocity(base_prediction)
         return torch.cat([dqd, dq - self.dt * velocity], dim=-1)
 
     def _limit_features(self, q: Tensor, qd: Tensor) -> list[Tensor]:
@@ -305,6 +320,19 @@ class Encoding(nn.Module):
             return q.new_zeros(*batch, width) if out is None else out.zero_()
         rows = None if out is None else out.flatten(0, -2)
         return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), rows).unflatten(0, batch)
+
+
+def _rotation(prediction: BasePrediction) -> Tensor | None:
+    """Return the rotation of a floating base, shape [..., 3, 3]; None of a fixed one."""
+    return None if prediction.view is None else prediction.view.rotation
+
+
+def _velocity(prediction: BasePrediction) -> Tensor:
+    """Return the velocities in the frame of the base, shape [..., nv]."""
+    seen = prediction.view
+    if seen is None:
+        return prediction.qd
+    return torch.cat([seen.linear, seen.angular, prediction.qd[..., 6:]], dim=-1)
 
 
 def _contacts(layout: ContactPointLayout, config: ContactConfig, dt: float) -> "Contacts":

@@ -2,7 +2,7 @@
 """Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755)."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,12 +13,16 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.geometry.array_shapes import WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor
+
+if TYPE_CHECKING:
+    from neurodyn.dynamics.neural.compiled.frames import CompiledFrames, Predict
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,19 @@ class NeuralCarry:
 
     memory: Any
     environment: Environment
+
+
+class _Compiled:
+    """What a model has compiled; copies of the model begin without."""
+
+    def __init__(self) -> None:
+        self.frames: CompiledFrames | None = None
+
+    def __deepcopy__(self, memo: Any) -> "_Compiled":
+        return _Compiled()
+
+    def __reduce__(self) -> Any:
+        return _Compiled, ()
 
 
 class NeuralDynamics(LearnedDynamics):
@@ -65,6 +82,7 @@ class NeuralDynamics(LearnedDynamics):
         self.fingerprint = fingerprint
         self.scene = scene
         own = (0.0, 0.0, -GRAVITY) if fingerprint is None else fingerprint.gravity
+        self._compiled = _Compiled()
         self._home = Environment(
             gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
         )
@@ -106,19 +124,39 @@ class NeuralDynamics(LearnedDynamics):
         return NeuralCarry(memory, environments)
 
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
-        """Predict one frame; `carry` stays valid, so that two futures can be tried from one past."""
-        torque = frame_torque(self.spec, state, control)
-        base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
-        output, memory = self.predictor.step(inputs, carry.memory)
-        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
+        """Predict one frame; `carry` stays valid, so that two futures can be tried from one past.
+
+        Where no gradient is wanted the frame is compiled (`dynamics.neural.compiled`): the same numbers up to rounding.
+        """
+        return self._predict(carry, state, control, self.predictor.step)
 
     @torch.no_grad()
     def step_(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
-        """Predict one frame without gradients, faster than `step`: the carry that is passed in is used up."""
-        torque = frame_torque(self.spec, state, control)
-        base_prediction, inputs = self._inputs(state.q, state.qd, torque, carry.environment)
-        output, memory = self.predictor.step_(inputs, carry.memory)
-        return replace(carry, memory=memory), Step.unchecked(state=self.encoding.decode(base_prediction, output))
+        """Predict one frame without gradients: the carry that is passed in is used up."""
+        return self._predict(carry, state, control, self.predictor.step_)
+
+    def _predict(
+        self, carry: NeuralCarry, state: State, control: Control, predict: "Predict"
+    ) -> tuple[NeuralCarry, Step]:
+        torque, environment = frame_torque(self.spec, state, control), carry.environment
+        found = self._frames.step(state, torque, carry.memory, environment, predict)
+        if found is not None:
+            after, memory = found
+        else:
+            base_prediction, inputs = self._inputs(state.q, state.qd, torque, environment)
+            output, memory = predict(inputs, carry.memory)
+            after = self.encoding.decode(base_prediction, output)
+        return NeuralCarry(memory, environment), Step.unchecked(state=after)
+
+    @property
+    def _frames(self) -> "CompiledFrames":
+        """The compiled frames, for the encoding and the predictor that the model has now."""
+        frames = self._compiled.frames
+        if frames is None or not frames.of(self.encoding, self.predictor):
+            from neurodyn.dynamics.neural.compiled.frames import CompiledFrames  # loads Warp
+
+            frames = self._compiled.frames = CompiledFrames(self.encoding, self.predictor)
+        return frames
 
     def reset(self, carry: NeuralCarry, context: State | Window, mask: WorldMask) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
@@ -129,6 +167,14 @@ class NeuralDynamics(LearnedDynamics):
             history = self._window_inputs(context, carry.environment)
             return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
         return replace(carry, memory=self.predictor.reset(carry.memory, mask))
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame between fixed buffers, compiled where they are in the precision of the weights."""
+        if like.dtype != self.encoding.dt.dtype or like.device != self.encoding.dt.device:
+            return super().fixed_frame(worlds, environment, like)
+        from neurodyn.dynamics.neural.compiled.fixed import NeuralFixedFrame  # loads Warp
+
+        return NeuralFixedFrame(self.encoding, self.predictor, worlds, environment)
 
     def forward(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None

@@ -3,7 +3,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from neurodyn.nets.ensemble import Hidden
@@ -39,4 +38,6 @@ class Forecast:
 
 def followed(values: Tensor, member: Tensor | None) -> Tensor:
     """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
-    return values.mean(0) if member is None else values[member, torch.arange(len(member), device=values.device)]
+    if member is None:
+        return values.mean(0)
+    return values.gather(0, member[None, :, None].expand(1, -1, values.shape[2]))[0]

@@ -1,80 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warp reads the annotations of these functions.
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
-"""Texts as Warp kernels.
+"""Texts as Warp kernels that take one table of 64-bit words by value: numbers, strides, and addresses of arrays."""
 
-A kernel takes one table of 64-bit words, numbers and the addresses of its arrays: exchanging a word costs less than
-exchanging an array of Warp's, and small programs are launched often.
-"""
-
+import ctypes
+import struct
+from functools import cache
 from typing import Any
 
-import numpy as np
 import warp as wp
 
 
-def native_kernel(text: str) -> Any:
-    """Return the kernel of a text that sees `world` and `table.data`, in a module of its own."""
+@cache
+def _table(words: int) -> Any:
+    return wp.types.vector(length=words, dtype=wp.uint64)
+
+
+def native_kernel(text: str, words: int, cuda: bool) -> Any:
+    """Return the kernel of a text that sees `table` and blocks from `begin` to before `end`, in a module of its own.
+
+    Args:
+        text: The text.
+        words: Length of the table.
+        cuda: Whether every thread has a block of its own; otherwise one thread goes through all from `first` on.
+    """
+    table_type = _table(words)
 
     @wp.func_native(text)
-    def body(world: int, table: wp.array(dtype=wp.uint64)) -> None: ...
+    def body(begin: int, end: int, table: table_type) -> None: ...
+
+    if cuda:
+
+        @wp.kernel(enable_backward=False, module="unique")
+        def threads(first: int, last: int, table: table_type) -> None:
+            block = first + wp.tid()
+            body(block, block + 1, table)
+
+        return threads
 
     @wp.kernel(enable_backward=False, module="unique")
-    def kernel(first: int, table: wp.array(dtype=wp.uint64)) -> None:
-        body(first + wp.tid(), table)
+    def loop(first: int, last: int, table: table_type) -> None:
+        body(first, last, table)
 
-    return kernel
-
-
-class TableLaunch:
-    """A recorded launch of such a kernel, whose words are exchanged on every call."""
-
-    def __init__(self, kernel: Any, first: int, worlds: int, words: int, device: str) -> None:
-        """Record a launch without running it.
-
-        Args:
-            kernel: What `native_kernel` returned.
-            first: First world.
-            worlds: Number of worlds.
-            words: Length of the table.
-            device: Warp device.
-        """
-        self._host = wp.zeros(words, dtype=wp.uint64, device="cpu")
-        self._words = self._host.numpy()
-        self._on_cpu = device == "cpu"
-        self._table = self._host if self._on_cpu else wp.zeros(words, dtype=wp.uint64, device=device)
-        self._command: Any = wp.launch(kernel, worlds, inputs=[first, self._table], device=device, record_cmd=True)
-
-    def __call__(self, words: list[int], stream: Any = None) -> None:
-        """Launch with these words."""
-        self._words[:] = words
-        if not self._on_cpu:
-            wp.copy(self._table, self._host, stream=stream)
-        self._command.launch(stream)
+    return loop
 
 
-class FixedLaunch:
-    """A launch of such a kernel on arrays that stay where they are: it can be captured in a graph.
+def recorded_launch(kernel: Any, threads: int, last: int, words: list[int], device: str) -> Any:
+    """Return a launch of a kernel on arrays that stay where they are, recorded and not run.
 
-    Attributes:
-        command: The recorded launch.
+    Args:
+        kernel: What `native_kernel` returned.
+        threads: Number of threads.
+        last: Number of blocks.
+        words: The table.
+        device: Warp device.
     """
+    given = [0, last, _table(len(words))(*words)]
+    return wp.launch(kernel, threads, inputs=given, device=device, record_cmd=True)
 
-    def __init__(self, kernel: Any, threads: int, words: list[int], device: str) -> None:
-        """Record a launch without running it.
 
-        Args:
-            kernel: What `native_kernel` returned.
-            threads: Number of threads.
-            words: The table.
-            device: Warp device.
-        """
-        self._words = words
-        self._table = wp.array(np.array(words, dtype=np.uint64), dtype=wp.uint64, device=device)
-        self.command: Any = wp.launch(kernel, threads, inputs=[0, self._table], device=device, record_cmd=True)
+class CpuLaunch:
+    """A compiled kernel on the processor; safe to call from several threads at once."""
 
-    def update(self, words: list[int]) -> None:
-        """Exchange words, where they are others; graphs that hold the launch follow."""
-        if words != self._words:
-            self._words = words
-            self._table.assign(np.array(words, dtype=np.uint64))
+    def __init__(self, kernel: Any, words: int) -> None:
+        """Compile the kernel."""
+        nothing = _table(words)()
+        # A recorded launch packs its arguments anew in every call, which takes longer than a small program.
+        self._command: Any = wp.launch(kernel, 1, inputs=[0, 0, nothing], device="cpu", record_cmd=True)
+        self._bounds = ctypes.byref(self._command.bounds)
+        self._run = self._command.hooks.forward
+        self._arguments = struct.Struct(f"=ii{words}q")
+
+    def __call__(self, first: int, last: int, words: list[int]) -> None:
+        """Run blocks from `first` to before `last`."""
+        self._run(self._bounds, self._arguments.pack(first, last, *words))
+
+
+class CudaLaunch:
+    """A kernel on a GPU. The words are arguments, so that a captured graph keeps those it was captured with."""
+
+    def __init__(self, kernel: Any, words: int, threads: int, block: int, device: str) -> None:
+        """Compile the kernel and record a launch of so many threads, in blocks of `block`."""
+        given = [0, threads, _table(words)()]
+        self._command: Any = wp.launch(
+            kernel, threads, inputs=given, device=device, record_cmd=True, block_dim=block
+        )  # fmt: skip
+        self._words = struct.Struct(f"={words}q")
+
+    def __call__(self, words: list[int], stream: Any) -> None:
+        """Launch on a stream."""
+        self._words.pack_into(self._command.params[3], 0, *words)
+        self._command.launch(stream)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled programs of traced functions: one thread a world, the loop over time inside, and the adjoint beside.
+"""Compiled programs of traced functions: the loop over time inside, worlds side by side, and the adjoint beside.
 
 A `Program` is a recurrence x[t + 1] = f(x[t], u[t], h[t], p, w) with the frame-wise inputs u (controls) and h (what is
 held over a frame), parameters p and weights w. Both kernels are text in a native Warp function: the same text for
-every device, kept by Warp's kernel cache, so that a program is compiled once on a machine.
+every device, kept by Warp's kernel cache, so that a program is compiled once on a machine. On a processor several
+worlds run in the lanes of its vectors, and large batches on several threads; see `target`.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count
 from typing import Any
 
 import torch
@@ -17,52 +17,75 @@ import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.geometry.launching import start_warp
-from neurodyn.multibody.trace.native import FixedLaunch, TableLaunch, native_kernel
+from neurodyn.geometry.launching import Held, start_warp, takes_operator, warp_device
+from neurodyn.multibody.trace.memory import tape_memory
+from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, native_kernel, recorded_launch
+from neurodyn.multibody.trace.operators import rollout_operator
 from neurodyn.multibody.trace.recurrence import (
-    ADJOINT_ARRAYS,
-    FORWARD_ARRAYS,
-    NUMBERS,
+    ADJOINT_PLAIN,
+    ADJOINT_ROWS,
+    FORWARD_PLAIN,
+    FORWARD_ROWS,
     Inputs,
     Sizes,
     Step,
     recurrence_texts,
 )
+from neurodyn.multibody.trace.target import Target, table_length, vector_lanes
 
 __all__ = ["Gradients", "Inputs", "Program", "Run", "Sizes", "Step"]
 
 _MOST_LAUNCHES = 16
-_HEAD = """typedef {real} real;
-typedef {real} number;
-typedef bool mask;
-#undef SELECT
-#undef ANY
-#undef ALL
-#undef NOT
-#define SELECT(condition, a, b) ((condition) ? (a) : (b))
-#define ANY(condition) (condition)
-#define ALL(condition) (condition)
-#define NOT(condition) (!(condition))
-"""
-_NUMBER = "const int {name} = (int)table.data[{index}];\n"
-_ARRAY = "real* {name} = (real*)table.data[{index}]; (void){name};\n"
+_GROUPS = 16
+"""Groups of worlds, at most, whose weights' gradients are summed apart: as many on one thread as on several."""
+
+_THREAD_WORTH = 2e-4
+"""Work that is worth being split among threads [s]."""
+
+_OPERATION = 3e-10
+"""About the time that an operation of a `real` takes [s]."""
+
+_EMPTY = (0, 0, 0, 0)
+_ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN))
+_WORDS = tuple(table_length(*arrays) for arrays in _ARRAYS)
 
 
-@dataclass(frozen=True)
 class Run:
     """All that a roll-out takes besides its first states; attributes as of `Program.rollout`."""
 
-    frames: int
-    substeps: int
-    control: Tensor
-    held: Tensor
-    parameters: Tensor
-    weights: Tensor
+    __slots__ = (
+        "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights", "words",
+        "worlds",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        like: Tensor,
+        lanes: int | None,
+        frames: int,
+        substeps: int,
+        control: Tensor,
+        held: Tensor,
+        parameters: Tensor,
+        weights: Tensor,
+    ) -> None:
+        if like.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"a program runs in float32 or float64, not in {like.dtype}")
+        self.frames, self.substeps = frames, substeps
+        self.control, self.held, self.parameters, self.weights = control, held, parameters, weights
+        self.worlds = like.shape[0]
+        self.on_cpu = like.is_cpu
+        self.single = like.dtype == torch.float32
+        self.lanes = _lanes(self.worlds, self.single, lanes) if self.on_cpu else 1
+        self.words = [*_row(control), *_row(held), *_row(parameters)]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Gradients:
-    """Gradients of every world, by first state, control, held inputs, parameters and weights; worlds come first."""
+    """Gradients by first state, control, held inputs and parameters of every world, and by the weights of all.
+
+    Worlds come first; weights have the shape [weights].
+    """
 
     state: Tensor
     control: Tensor
@@ -71,23 +94,29 @@ class Gradients:
     weights: Tensor
 
 
-class Program:
+class Program(Held):
     """A traced recurrence, compiled when it first runs."""
 
-    def __init__(self, sizes: Sizes, step: Step, threads: int = 1) -> None:
+    def __init__(self, sizes: Sizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
         """Trace a step and its adjoint.
 
         Args:
             sizes: Lengths of the arrays.
             step: The step, called once, with expressions.
-            threads: CPU threads among which worlds are split.
+            threads: CPU threads, at most, among which worlds are split.
+            lanes: Worlds in a vector; None for as many as the processor's have room for, and one for few worlds.
         """
         start_warp()
+        super().__init__()
         self.sizes = sizes
         self.threads = threads
+        self._lanes = lanes
+        self._scalar_only = False
         self._texts = recurrence_texts(sizes, step)
-        self._kernels: dict[tuple[int, torch.dtype], Any] = {}
-        self._launches: dict[Any, TableLaunch] = {}
+        self._operations = self.operations
+        self._cpu: dict[tuple[int, bool, int], CpuLaunch] = {}
+        self._cuda: dict[Any, CudaLaunch] = {}
+        self._kernels: dict[Any, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -126,10 +155,15 @@ class Program:
         if frames < 0 or substeps < 1:
             raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
         x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
-        run = self.run(
-            x, frames=frames, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
-        )
-        return _Rollout.apply(self, frames, substeps, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
+        given = self._fitted(x, frames, control, held, parameters, weights)
+        if takes_operator(x) and not torch.is_grad_enabled():
+            return rollout_operator(x, *given, self.handle, frames, substeps)
+        run = self._run(x, frames, substeps, given)
+        if not torch.is_grad_enabled() or not any(
+            tensor.requires_grad for tensor in (x, run.control, run.held, run.parameters, run.weights)
+        ):
+            return self.forward(run, x)
+        return _Rollout.apply(self, run, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
 
     def run(
         self,
@@ -143,164 +177,212 @@ class Program:
         weights: Tensor | None = None,
     ) -> "Run":
         """Return what `forward` and `adjoint` take, for loops that do without torch's autograd; as of `rollout`."""
+        return self._run(state, frames, substeps, self._fitted(state, frames, control, held, parameters, weights))
+
+    def _fitted(
+        self,
+        state: Tensor,
+        frames: int,
+        control: Tensor | None,
+        held: Tensor | None,
+        parameters: Tensor | None,
+        weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         worlds, s = state.shape[0], self.sizes
-        return Run(
-            frames,
-            substeps,
+        return (
             _fitting("control", control, [(worlds, frames, s.control)], state),
             _fitting("held", held, [(worlds, frames, s.held)], state),
             _fitting("parameters", parameters, [(s.parameters,), (worlds, s.parameters)], state),
-            _fitting("weights", weights, [(s.weights,)], state),
+            _fitting("weights", weights, [(s.weights,)], state, whole=True),
         )
 
+    def _run(self, state: Tensor, frames: int, substeps: int, given: tuple[Tensor, Tensor, Tensor, Tensor]) -> Run:
+        return Run(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
+
     def forward(self, run: "Run", state: Tensor) -> Tensor:
-        """Return the states of all steps, shape [worlds, frames * substeps + 1, state]; without gradients."""
+        """Return the states at the frames, shape [worlds, frames + 1, state]; without gradients."""
         return self._forward(run, state, None)
 
     def bound(self, run: "Run", state: Tensor) -> tuple[Tensor, Any]:
-        """Return the states of all steps, as `forward` does, and the recorded launch that computes them anew.
+        """Return the states at the frames, as `forward` does, and the recorded launch that computes them anew.
 
         The launch reads and writes the memory of these very tensors, which the caller keeps; all are contiguous.
         """
-        path = state.new_empty(state.shape[0], run.frames * run.substeps + 1, state.shape[1])
-        tensors = [path, run.control, run.held, run.parameters, run.weights, None, state]
-        device = str(wp.device_from_torch(path.device))
-        launch = FixedLaunch(self._kernel(0, path.dtype), path.shape[0], self._words(run, tensors), device)
-        return path, launch.command
+        worlds, frames, size = run.worlds, run.frames, self.sizes.state
+        path = state.new_empty(worlds, frames + 1, size)
+        row = (path.data_ptr(), (frames + 1) * size, size, 1)
+        words = [frames, run.substeps, worlds, 1, *_row(state), *run.words, *row, run.weights.data_ptr(), 0]
+        if run.on_cpu:
+            kernel = self.kernel(0, Target("cpu", run.single, run.lanes))
+            return path, recorded_launch(kernel, 1, -(-worlds // run.lanes), words, "cpu")
+        kernel = self.kernel(0, Target("cuda", run.single))
+        return path, recorded_launch(kernel, worlds, worlds, words, warp_device(path.device))
 
     def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
-        tape = state.new_empty(state.shape[0], run.frames * run.substeps, self._texts.taped)
+        padded = -(-run.worlds // run.lanes) * run.lanes
+        tape = tape_memory(state, padded * run.frames * run.substeps * self._texts.taped)
         return self._forward(run, state, tape), tape
 
     def _forward(self, run: "Run", state: Tensor, tape: Tensor | None) -> Tensor:
-        state = state.contiguous()
-        path = state.new_empty(state.shape[0], run.frames * run.substeps + 1, state.shape[1])
-        self._launch(0, run, [path, run.control, run.held, run.parameters, run.weights, tape, state])
+        worlds, frames, size = run.worlds, run.frames, self.sizes.state
+        if run.on_cpu:
+            path = state.new_empty(worlds, frames + 1, size)
+            row = (path.data_ptr(), (frames + 1) * size, size, 1)
+        else:
+            path = state.new_empty(frames + 1, size, worlds).permute(2, 0, 1)
+            row = _row(path)
+        taped = 0 if tape is None else tape.data_ptr()
+        self._launch(0, run, state, 1, [*_row(state), *run.words, *row, run.weights.data_ptr(), taped])
         return path
 
-    def adjoint(self, run: "Run", path: Tensor, tape: Tensor, seeds: Tensor) -> "Gradients":
+    def adjoint(self, run: "Run", tape: Tensor, seeds: Tensor) -> "Gradients":
         """Return the gradients of sum(seeds * states at the frames).
 
         Args:
             run: What `record` was given.
-            path: The states that it returned.
             tape: The tape that it returned.
-            seeds: Shape [worlds, frames + 1, state], contiguous.
+            seeds: Shape [worlds, frames + 1, state].
         """
-        worlds, sizes = path.shape[0], self.sizes
-        gradients = Gradients(
-            state=path.new_empty(worlds, sizes.state),
-            # What is empty need not be made: allocations are a tenth of a small program's time.
-            control=torch.empty_like(run.control) if sizes.control else run.control,
-            held=torch.empty_like(run.held) if sizes.held else run.held,
-            parameters=path.new_empty(worlds, sizes.parameters),
-            weights=path.new_zeros(worlds, sizes.weights) if sizes.weights else run.weights.expand(worlds, 0),
-        )
-        given = [path, run.control, run.held, run.parameters, run.weights, tape, seeds]
-        wanted = [gradients.state, gradients.control, gradients.held, gradients.parameters, gradients.weights]
-        self._launch(1, run, given + wanted)
-        return gradients
+        worlds, sizes = run.worlds, self.sizes
+        seeds = _readable(seeds)
+        # What is empty need not be made: allocations are a tenth of a small program's time.
+        state = seeds.new_empty(worlds, sizes.state)
+        control = seeds.new_empty(worlds, run.frames, sizes.control) if sizes.control else run.control
+        held = seeds.new_empty(worlds, run.frames, sizes.held) if sizes.held else run.held
+        parameters = seeds.new_empty(worlds, sizes.parameters)
+        rest = [*run.words, *_row(seeds), *_row(state), *_row(control), *_row(held), *_row(parameters)]
+        rest += [run.weights.data_ptr(), tape.data_ptr()]
+        if not sizes.weights:
+            self._launch(1, run, seeds, 1, [*rest, 0])
+            return Gradients(state, control, held, parameters, run.weights)
+        blocks = -(-worlds // run.lanes)
+        group = -(-blocks // _GROUPS)
+        sums = seeds.new_zeros(-(-blocks // max(group, 1)), sizes.weights, run.lanes)
+        self._launch(1, run, seeds, group, [*rest, sums.data_ptr()])
+        return Gradients(state, control, held, parameters, sums.sum((0, 2)))
 
-    def _launch(self, which: int, run: "Run", tensors: Sequence[Tensor | None]) -> None:
-        like = tensors[0]
-        assert like is not None  # the path
-        worlds = like.shape[0]
-        if not worlds:
+    def _launch(self, which: int, run: "Run", like: Tensor, group: int, rest: list[int]) -> None:
+        if not run.worlds:
             return
-        words = self._words(run, tensors)
-        if like.device.type != "cpu":
-            stream = wp.stream_from_torch(torch.cuda.current_stream(like.device))
-            self._recorded(which, like, 0, worlds)(words, stream)
+        words = [run.frames, run.substeps, run.worlds, group, *rest]
+        if not run.on_cpu:
+            self._cuda_launch(which, run.single, like, run.worlds)(words, wp.stream_from_torch(like.device))
             return
-        parts = max(min(self.threads, worlds), 1)
-        bounds = [worlds * part // parts for part in range(parts + 1)]
-        launches = [self._recorded(which, like, a, b) for a, b in pairwise(bounds)]
-        if parts == 1:
-            launches[0](words)
-            return
+        launch = self._cpu.get((which, run.single, run.lanes)) or self._cpu_launch(which, run.single, run.lanes)
+        blocks = -(-run.worlds // run.lanes)
+        pieces = 1
+        if self.threads > 1:
+            work = _OPERATION * self._operations[which] * run.frames * run.substeps * blocks
+            if work > _THREAD_WORTH:
+                pieces = min(-(-blocks // group), 4 * self.threads)
+        if pieces == 1:
+            launch(0, blocks, words)
+        else:
+            self._split(launch, -(-blocks // group), group, blocks, pieces, words)
+
+    def _split(self, launch: CpuLaunch, groups: int, group: int, blocks: int, pieces: int, words: list[int]) -> None:
+        """Run pieces of whole groups on threads, of which this is one; whoever is done takes the next."""
+        bounds = [min(groups * piece // pieces * group, blocks) for piece in range(pieces + 1)]
+        following = count()
+
+        def work() -> None:
+            while (piece := next(following)) < pieces:
+                launch(bounds[piece], bounds[piece + 1], words)
+
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads)
-        list(self._pool.map(lambda launch: launch(words), launches))
+            self._pool = ThreadPoolExecutor(self.threads - 1)
+        others = [self._pool.submit(work) for _ in range(min(self.threads, pieces) - 1)]
+        work()
+        for other in others:
+            other.result()
 
-    def _words(self, run: "Run", tensors: Sequence[Tensor | None]) -> list[int]:
-        """Return the table of a launch."""
-        stride = self.sizes.parameters if run.parameters.ndim == 2 else 0
-        return [run.frames, run.substeps, stride, *(0 if tensor is None else tensor.data_ptr() for tensor in tensors)]
-
-    def _recorded(self, which: int, like: Tensor, first: int, last: int) -> TableLaunch:
-        """Return the recorded launch of a kernel (0: forward, 1: adjoint) on worlds from `first` to before `last`."""
-        key = (which, like.dtype, like.device, first, last)
-        launch = self._launches.get(key)
-        if launch is None:
-            if len(self._launches) >= max(_MOST_LAUNCHES, 4 * self.threads):
-                self._launches.pop(next(iter(self._launches)))
-            arrays = ADJOINT_ARRAYS if which else FORWARD_ARRAYS
-            device = str(wp.device_from_torch(like.device))
-            kernel = self._kernel(which, like.dtype)
-            launch = TableLaunch(kernel, first, last - first, len(NUMBERS) + len(arrays), device)
-            self._launches[key] = launch
+    def _cpu_launch(self, which: int, single: bool, lanes: int) -> CpuLaunch:
+        launch = CpuLaunch(self.kernel(which, Target("cpu", single, lanes)), _WORDS[which])
+        self._cpu[which, single, lanes] = launch
         return launch
 
-    def _kernel(self, which: int, dtype: torch.dtype) -> Any:
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"a program runs in float32 or float64, not in {dtype}")
-        if (which, dtype) not in self._kernels:
-            arrays = ADJOINT_ARRAYS if which else FORWARD_ARRAYS
+    def _cuda_launch(self, which: int, single: bool, like: Tensor, worlds: int) -> CudaLaunch:
+        key = (which, single, like.device, worlds)
+        launch = self._cuda.get(key)
+        if launch is None:
+            if len(self._cuda) >= _MOST_LAUNCHES:
+                self._cuda.pop(next(iter(self._cuda)))
+            kernel = self.kernel(which, Target("cuda", single))
+            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, 32, warp_device(like.device))
+        return launch
+
+    def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
+        """Return forward and adjoint as a GPU runs them, in a precision."""
+        target = Target("cuda", dtype == torch.float32)
+        return self.kernel(0, target), self.kernel(1, target)
+
+    def kernel(self, which: int, target: Target) -> Any:
+        """Return a kernel (0: forward, 1: adjoint) as Warp compiles it for a target."""
+        key = (which, target)
+        if key not in self._kernels:
             text = self._texts.adjoint if which else self._texts.forward
-            self._kernels[which, dtype] = native_kernel(_head(arrays, dtype) + text)
-        return self._kernels[which, dtype]
+            whole = target.text(*_ARRAYS[which], text)
+            self._kernels[key] = native_kernel(whole, _WORDS[which], target.device != "cpu")
+        return self._kernels[key]
 
 
-def _fitting(name: str, tensor: Tensor | None, shapes: list[tuple[int, ...]], like: Tensor) -> Tensor:
+def _lanes(worlds: int, single: bool, wanted: int | None) -> int:
+    """Return the number of worlds in a vector; few worlds do not fill vectors and run one by one."""
+    if wanted is not None:
+        return wanted
+    lanes = vector_lanes(single)
+    return lanes if 4 * worlds > lanes > 1 and worlds > 1 else 1
+
+
+def _row(tensor: Tensor) -> tuple[int, int, int, int]:
+    """Return address and strides by world, frame and element of an array of one to three of these dimensions."""
+    if not tensor.numel():
+        return _EMPTY
+    strides = tensor.stride()
+    if len(strides) == 3:
+        return (tensor.data_ptr(), *strides)
+    return (tensor.data_ptr(), strides[0] if len(strides) == 2 else 0, 0, strides[-1])
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """Return a tensor whose rows kernels can read: on the processor its elements lie side by side."""
+    if tensor.is_contiguous() or not tensor.is_cpu or tensor.stride(-1) == 1 or tensor.shape[-1] < 2:
+        return tensor
+    return tensor.contiguous()
+
+
+def _fitting(
+    name: str, tensor: Tensor | None, shapes: list[tuple[int, ...]], like: Tensor, *, whole: bool = False
+) -> Tensor:
     """Return a tensor in the precision of another, after its shape and device are checked; None where it is empty."""
     if tensor is None and 0 in shapes[0]:
-        return like.new_zeros(shapes[0])
+        return like.new_empty(shapes[0])
     if tensor is None or tuple(tensor.shape) not in shapes or tensor.device != like.device:
         given = None if tensor is None else f"{list(tensor.shape)} on {tensor.device}"
         valid = " or ".join(str(list(shape)) for shape in shapes)
         raise ValueError(f"{name}: {given}; valid: a tensor of shape {valid} on {like.device}")
-    return tensor.to(like.dtype).contiguous()
-
-
-def _head(arrays: tuple[str, ...], dtype: torch.dtype) -> str:
-    """Return the text that names what a kernel's table holds."""
-    text = _HEAD.format(real="double" if dtype == torch.float64 else "float")
-    text += "".join(_NUMBER.format(name=name, index=i) for i, name in enumerate(NUMBERS))
-    return text + "".join(_ARRAY.format(name=name, index=i) for i, name in enumerate(arrays, len(NUMBERS)))
+    if tensor.dtype != like.dtype:
+        tensor = tensor.to(like.dtype)
+    return tensor.contiguous() if whole else _readable(tensor)
 
 
 class _Rollout(torch.autograd.Function):
     """A roll-out in torch's autograd."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        program: Program,
-        frames: int,
-        substeps: int,
-        state: Tensor,
-        control: Tensor,
-        held: Tensor,
-        parameters: Tensor,
-        weights: Tensor,
-    ) -> Tensor:
-        """Run; see `Program.rollout`."""
-        run = Run(frames, substeps, control, held, parameters, weights)
-        if not any(ctx.needs_input_grad):
-            path = program.forward(run, state)
-            return path[:, ::substeps].clone() if substeps > 1 else path
+    def forward(ctx: Any, program: Program, run: Run, state: Tensor, *others: Tensor) -> Tensor:
+        """Run; see `Program.rollout`. The other tensors are those of the run, for autograd to see."""
         path, tape = program.record(run, state)
-        ctx.program, ctx.frames, ctx.substeps = program, frames, substeps
-        ctx.save_for_backward(path, tape, control, held, parameters, weights)
-        return path[:, ::substeps].clone() if substeps > 1 else path
+        ctx.program, ctx.run = program, run
+        ctx.save_for_backward(tape, *others)
+        return path
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         """Return the gradients by state, control, held, parameters and weights."""
-        path, tape, control, held, parameters, weights = ctx.saved_tensors
-        run = Run(ctx.frames, ctx.substeps, control, held, parameters, weights)
-        by = ctx.program.adjoint(run, path, tape, gradients[0].contiguous())
-        by_parameters = by.parameters if parameters.ndim == 2 else by.parameters.sum(0)
-        return None, None, None, by.state, by.control, by.held, by_parameters, by.weights.sum(0)
+        tape, *_ = ctx.saved_tensors  # which makes sure that none was changed since
+        by = ctx.program.adjoint(ctx.run, tape, gradients[0])
+        by_parameters = by.parameters if ctx.run.parameters.ndim == 2 else by.parameters.sum(0)
+        return None, None, by.state, by.control, by.held, by_parameters, by.weights

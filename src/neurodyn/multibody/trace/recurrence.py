@@ -7,7 +7,7 @@ back through it, but for what takes long: sines, quotients and their like are re
 wrote.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from neurodyn.multibody.trace.expression import Expression, Graph, Scalar
@@ -48,80 +48,90 @@ class Inputs:
 Step = Callable[[Inputs], list[Scalar]]
 """A step: from inputs to the next state."""
 
-FORWARD_ARRAYS = ("x", "u", "h", "p", "w", "t", "x0")
-"""Arrays of the forward kernel: path, control, held, parameters, weights, tape (address 0 for none), first state."""
+FORWARD_ROWS = ("x0", "u", "h", "p", "x")
+"""Arrays of the forward kernel by world: first state, control, held, parameters, path."""
 
-ADJOINT_ARRAYS = ("x", "u", "h", "p", "w", "t", "gx", "gx0", "gu", "gh", "gp", "gw")
-"""Arrays of the adjoint: besides path to tape, seeds of the path, and gradients by first state, u, h, p and w."""
+FORWARD_PLAIN = ("w", "t")
+"""Other arrays of it: weights, tape (address 0 for none)."""
 
-NUMBERS = ("frames", "substeps", "p_stride")
-"""Numbers that come before the arrays in a kernel's table."""
+ADJOINT_ROWS = ("u", "h", "p", "gx", "gx0", "gu", "gh", "gp")
+"""Arrays of the adjoint by world: control, held, parameters; seeds of the path; gradients by x0, u, h and p."""
+
+ADJOINT_PLAIN = ("w", "t", "gw")
+"""Other arrays of it: weights, tape, gradients by weights."""
 
 _TAPED = {"sin", "cos", "exp", "log", "tanh", "atan2", "sqrt", "div"}
-_ELEMENTS = {"x": "x_[{}]", "u": "u_[{}]", "h": "h_[{}]", "p": "p_[{}]", "a": "a[{}]", "f": "gf_[{}]"}
+_ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_.get({})", "a": "a[{}]", "f": "gf_[{}]"}
+_FORWARD_ELEMENTS = {**_ELEMENTS, "x": "s[{}]"}
+_ADJOINT_ELEMENTS = {**_ELEMENTS, "x": "KEPT({})"}
 
 _FORWARD = """
-const real* weights = w; (void)weights;
-const real* p_ = p + (long long)world * p_stride; (void)p_;
+const number* weights = w; (void)weights;
+real none[{nk_}]; (void)none;
+for (int block = begin; block < end; ++block) {{
+FUSE
+const Rows p_ = ROWS(p); (void)p_;
 {before}
-real* path = x + (long long)world * (frames * substeps + 1) * {nx};
-real* tape = t ? t + (long long)world * frames * substeps * {nt} : t;
-real s[{nx_}];
-for (int i = 0; i < {nx}; ++i) s[i] = path[i] = x0[(long long)world * {nx} + i];
+Rows path = ROWS(x); Rows control = ROWS(u); Rows held = ROWS(h);
+real* tape = TAPE_OF(t, {nk}); (void)tape;
+const long long onward = t ? (long long){nk} * STRIDE : 0; (void)onward;
+real s[{nx_}]; real after[{nx_}]; real u_[{nu_}]; real h_[{nh_}]; (void)u_; (void)h_;
+{{ const Rows first = ROWS(x0); for (int i = 0; i < {nx}; ++i) {{ s[i] = first.get(i); path.put(i, s[i]); }} }}
 for (int frame = 0; frame < frames; ++frame) {{
-const real* u_ = u + ((long long)world * frames + frame) * {nu}; (void)u_;
-const real* h_ = h + ((long long)world * frames + frame) * {nh}; (void)h_;
+for (int i = 0; i < {nu}; ++i) u_[i] = control.get(i);
+for (int i = 0; i < {nh}; ++i) h_[i] = held.get(i);
+control.step(u_frame); held.step(h_frame); path.step(x_frame);
 for (int substep = 0; substep < substeps; ++substep) {{
-const real* x_ = s; (void)x_;
+for (int i = 0; i < {nx}; ++i) {{ KEEP(i, s[i]); }}
 {body}
-if (tape) {{
-{taping}
-tape += {nt};
+tape += onward;
+for (int i = 0; i < {nx}; ++i) s[i] = after[i];
 }}
-path += {nx};
-for (int i = 0; i < {nx}; ++i) s[i] = path[i];
+for (int i = 0; i < {nx}; ++i) path.put(i, s[i]);
 }}
 }}
 """
 
 _ADJOINT = """
-const real* weights = w; (void)weights;
-const real* p_ = p + (long long)world * p_stride; (void)p_;
-real* weights_adj = gw + (long long)world * {nw}; (void)weights_adj;
+const number* weights = w; (void)weights;
+real none[1]; (void)none;
+for (int block = begin; block < end; ++block) {{
+FUSE
+const Rows p_ = ROWS(p); (void)p_;
+real* weights_adj = (real*)gw + (long long)(block / group) * {nw}; (void)weights_adj;
 {before}
-const real* path = x + ((long long)world * (frames * substeps + 1) + frames * substeps) * {nx};
-const real* tape = t + ((long long)world * frames * substeps + frames * substeps) * {nt};
-const real* given = gx + ((long long)world * (frames + 1) + frames) * {nx};
-real a[{nx_}];
-real gf_[{nf_}];
+const mask live = LIVE(worlds - block * LANES);
+Rows given = ROWS(gx); Rows control = ROWS(u); Rows held = ROWS(h); Rows by_control = ROWS(gu); Rows by_held = ROWS(gh);
+given.step(frames * gx_frame); control.step(frames * u_frame); held.step(frames * h_frame);
+by_control.step(frames * gu_frame); by_held.step(frames * gh_frame);
+real* tape = TAPE_OF(t, {nk}) + (long long)frames * substeps * {nk} * STRIDE;
+real a[{nx_}]; real gf_[{nf_}]; real u_[{nu_}]; real h_[{nh_}]; real gu_[{nu_}]; real gh_[{nh_}]; real gp_[{np_}];
+(void)gf_; (void)u_; (void)h_; (void)gp_;
 for (int i = 0; i < {nf}; ++i) gf_[i] = 0;
-for (int i = 0; i < {nx}; ++i) a[i] = given[i];
-for (int frame = frames - 1; frame >= 0; --frame) {{
-const real* u_ = u + ((long long)world * frames + frame) * {nu}; (void)u_;
-const real* h_ = h + ((long long)world * frames + frame) * {nh}; (void)h_;
-real gu_[{nu_}];
-real gh_[{nh_}];
-for (int i = 0; i < {nu}; ++i) gu_[i] = 0;
-for (int i = 0; i < {nh}; ++i) gh_[i] = 0;
+for (int i = 0; i < {nx}; ++i) a[i] = SELECT(live, given.get(i), (real)0);
+for (int frame = 0; frame < frames; ++frame) {{
+given.step(-gx_frame); control.step(-u_frame); held.step(-h_frame);
+by_control.step(-gu_frame); by_held.step(-gh_frame);
+for (int i = 0; i < {nu}; ++i) {{ u_[i] = control.get(i); gu_[i] = 0; }}
+for (int i = 0; i < {nh}; ++i) {{ h_[i] = held.get(i); gh_[i] = 0; }}
 for (int substep = 0; substep < substeps; ++substep) {{
-path -= {nx};
-tape -= {nt};
-const real* x_ = path; (void)x_;
+tape -= (long long){nk} * STRIDE;
 {body}
 }}
-for (int i = 0; i < {nu}; ++i) gu[((long long)world * frames + frame) * {nu} + i] = gu_[i];
-for (int i = 0; i < {nh}; ++i) gh[((long long)world * frames + frame) * {nh} + i] = gh_[i];
-given -= {nx};
-for (int i = 0; i < {nx}; ++i) a[i] += given[i];
+for (int i = 0; i < {nu}; ++i) by_control.put(i, gu_[i]);
+for (int i = 0; i < {nh}; ++i) by_held.put(i, gh_[i]);
+for (int i = 0; i < {nx}; ++i) a[i] += SELECT(live, given.get(i), (real)0);
 }}
-for (int i = 0; i < {nx}; ++i) gx0[(long long)world * {nx} + i] = a[i];
+{{ const Rows by_first = ROWS(gx0); for (int i = 0; i < {nx}; ++i) by_first.put(i, a[i]); }}
 {after}
+{{ const Rows by_parameters = ROWS(gp); for (int i = 0; i < {np}; ++i) by_parameters.put(i, gp_[i]); }}
+}}
 """
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts of the forward loop and of its adjoint, and how many values a step puts on the tape."""
+    """Texts of the forward loop and of its adjoint, and how many values a step puts on the tape, its state first."""
 
     forward: str
     adjoint: str
@@ -146,8 +156,9 @@ def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
     if len(after) != sizes.state:
         raise ValueError(f"the step returns {len(after)} values; valid: the {sizes.state} of the state")
     frontier = _frontier(graph, after)
-    lengths = {"nx": sizes.state, "nu": sizes.control, "nh": sizes.held, "nf": len(frontier)}
-    numbers = {**lengths, **{f"{name}_": max(length, 1) for name, length in lengths.items()}, "nw": sizes.weights}
+    lengths = {
+        "nx": sizes.state, "nu": sizes.control, "nh": sizes.held, "np": sizes.parameters, "nf": len(frontier),
+    }  # fmt: skip
     by = [*inputs.state, *inputs.control, *inputs.held, *frontier]
     gradients = pull_back(after, graph.inputs("a", sizes.state), by)
     lefts = [f"a[{i}] =" for i in range(sizes.state)]
@@ -156,34 +167,40 @@ def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
     zero = graph.constant(0.0).index
     pairs = zip(lefts, gradients, strict=True)
     changes = [(left, gradient) for left, gradient in pairs if gradient.index != zero or left.endswith(" =")]
-    taped = _taped(graph, after, [value for _, value in changes])
-    numbers["nt"] = len(taped)
+    taped = {index: sizes.state + i for i, index in enumerate(_taped(graph, after, [value for _, value in changes]))}
+    lengths["nk"] = sizes.state + len(taped)
+    numbers = {**lengths, **{f"{name}_": max(length, 1) for name, length in lengths.items()}, "nw": sizes.weights}
     # The new state replaces the old one only when all of it is computed.
-    forward = _around(graph, [(f"path[{sizes.state} + {i}] =", x) for i, x in enumerate(after)])
-    taping = "\n".join(f"tape[{i}] = v{index};" for i, index in enumerate(taped))
-    reading = "\n".join(f"const real v{index} = tape[{i}];" for i, index in enumerate(taped))
-    before, body, known = _around(graph, changes, taped, effects=True)
+    assigned = [(f"after[{i}] =", x) for i, x in enumerate(after)]
+    before, body, _ = _around(graph, assigned, _FORWARD_ELEMENTS, keep=taped)
+    forward = _FORWARD.format(before=before, body=body, **numbers)
+    reading = "\n".join(f"const real v{index} = KEPT({place});" for index, place in taped.items())
+    before, body, known = _around(graph, changes, _ADJOINT_ELEMENTS, taped, effects=True)
     ends = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
-    target = f"gp[(long long)world * {sizes.parameters} + {{}}] ="
-    last = statements(graph, [(target.format(i), x) for i, x in enumerate(ends)], _ELEMENTS, known)
-    return Texts(
-        _FORWARD.format(before=forward[0], body=forward[1], taping=taping, **numbers),
-        _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers),
-        len(taped),
-    )
+    last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(ends)], _ADJOINT_ELEMENTS, known)
+    adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
+    return Texts(forward, adjoint, lengths["nk"])
 
 
 def _around(
-    graph: Graph, assignments: Sequence[tuple[str, Scalar]], given: Sequence[int] = (), *, effects: bool = False
+    graph: Graph,
+    assignments: Sequence[tuple[str, Scalar]],
+    arrays: Mapping[str, str],
+    given: Collection[int] = (),
+    *,
+    keep: Mapping[int, int] | None = None,
+    effects: bool = False,
 ) -> tuple[str, str, frozenset[int]]:
     """Return the texts before and inside of a loop for what is assigned in it, and the nodes of the former.
 
-    Nodes that are `given` come from elsewhere.
+    Nodes that are `given` come from elsewhere; those to `keep` go to these places of the tape.
     """
     frontier = _frontier(graph, [value for _, value in assignments])
-    before = statements(graph, [("(void)", x) for x in frontier], _ELEMENTS)
+    before = statements(graph, [("(void)", x) for x in frontier], arrays)
     known = frozenset(live_nodes(graph, [x.index for x in frontier]))
-    return before, statements(graph, assignments, _ELEMENTS, known | set(given), effects=effects), known
+    after = {index: f"KEEP({place}, v{index});" for index, place in (keep or {}).items()}
+    body = statements(graph, assignments, arrays, known | set(given), effects=effects, after=after)
+    return before, body, known
 
 
 def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> list[int]:

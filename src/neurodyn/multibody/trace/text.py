@@ -17,6 +17,7 @@ def statements(
     known: Collection[int] = (),
     *,
     effects: bool = False,
+    after: Mapping[int, str] | None = None,
 ) -> str:
     """Return text that computes what is assigned, and nothing else.
 
@@ -26,11 +27,15 @@ def statements(
         arrays: For each input array the text of an element, with {} for its index.
         known: Nodes that text around this one has computed.
         effects: Whether the gradients by the weights of loops are gathered too.
+        after: Text that follows the declarations of nodes.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
     live = live_nodes(graph, [index for _, index in targets] + (learning if effects else []), known)
-    lines = [_declaration(graph, index, arrays) for index in live if index not in known]
+    lines = []
+    for index in live:
+        if index not in known:
+            lines += [_declaration(graph, index, arrays), (after or {}).get(index, "")]
     lines += [f"{left} {_name(graph, index)};" for left, index in targets]
     return "\n".join(line for line in lines if line)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoding's both ways as compiled kernels: from state to network inputs, from network outputs to the next state."""
+"""The encoding, both ways, as compiled kernels: from state to network inputs, from outputs to the next state."""
 
 from functools import cache
 from typing import Any
@@ -10,8 +10,8 @@ from torch import Tensor
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text
 from neurodyn.dynamics.neural.encoding import Encoding
+from neurodyn.geometry.fixed_launch import FixedLaunch, table_kernel
 from neurodyn.geometry.launching import warp_device
-from neurodyn.multibody.trace.native import FixedLaunch, native_kernel
 
 
 def encode_launch(
@@ -40,38 +40,37 @@ def encode_launch(
         *encoding.angles, *encoding.plain, *rows, *(dof_of[row] for row in rows), *pairs[0], *pairs[1],
         *(row for row, _ in coordinates.balls),
     ]  # fmt: skip
-    constants = [spec.dt, *(limit.bound for limit in limits), *(limit.side for limit in limits)]
-    constants += [limit.margin for limit in limits]
+    constants = torch.cat([encoding.dt[None], *encoding.limit_constants])
     return _launch(_encode(x.dtype), numbers, [state, start, torque, gravity, x], constants, indices)
 
 
-def decode_launch(encoding: Encoding, start: Tensor, y: Tensor, after: Tensor) -> tuple[Any, Any]:
+def decode_launch(encoding: Encoding, start: Tensor, y: Tensor, q_next: Tensor, qd_next: Tensor) -> tuple[Any, Any]:
     """Return the recorded launch that applies network outputs, and what it must keep.
 
     Args:
         encoding: The encoding.
         start: State where the prediction starts, shape [worlds, nq + nv]; rows may lie apart.
         y: Network outputs, shape [worlds, outputs], contiguous.
-        after: The next state, shape [worlds, nq + nv], contiguous.
+        q_next: Next positions, shape [worlds, nq], contiguous.
+        qd_next: Next velocities, shape [worlds, nv], contiguous.
     """
-    spec, config, coordinates = encoding.spec, encoding.config, encoding.coordinates
+    spec, coordinates = encoding.spec, encoding.coordinates
     numbers = [
         spec.nq, spec.nv, int(coordinates.free), int(encoding.starts_ahead), len(coordinates.balls),
         len(coordinates.scalars), start.stride(0),
     ]  # fmt: skip
     balls = coordinates.balls
     indices = [*coordinates.scalars, *coordinates.scalar_dofs, *(row for row, _ in balls), *(dof for _, dof in balls)]
-    constants = [spec.dt, *config.base_com, *config.kappa]
-    return _launch(_decode(y.dtype), numbers, [start, y, after], constants, indices)
+    constants = torch.cat([encoding.dt[None], coordinates.com, encoding.kappa])
+    return _launch(_decode(y.dtype), numbers, [start, y, q_next, qd_next], constants, indices)
 
 
 def _launch(
-    kernel: Any, numbers: list[int], tensors: list[Tensor], constants: list[float], indices: list[int]
+    kernel: Any, numbers: list[int], tensors: list[Tensor], constants: Tensor, indices: list[int]
 ) -> tuple[Any, Any]:
     like = tensors[-1]
-    reals = torch.tensor(constants, dtype=like.dtype, device=like.device)
     places = torch.tensor(indices or [0], dtype=torch.int32, device=like.device)
-    kept = [*tensors, reals, places]
+    kept = [*tensors, constants, places]
     words = [*numbers, *(tensor.data_ptr() for tensor in kept)]
     launch = FixedLaunch(kernel, like.shape[0], words, warp_device(like.device))
     return launch.command, (launch, kept)
@@ -79,9 +78,9 @@ def _launch(
 
 @cache
 def _encode(dtype: torch.dtype) -> Any:
-    return native_kernel(encode_text(dtype, GRAVITY))
+    return table_kernel(encode_text(dtype, GRAVITY))
 
 
 @cache
 def _decode(dtype: torch.dtype) -> Any:
-    return native_kernel(decode_text(dtype))
+    return table_kernel(decode_text(dtype))

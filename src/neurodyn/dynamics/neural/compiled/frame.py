@@ -2,7 +2,8 @@
 """One frame of neural dynamics between fixed buffers: a few launches without allocations, which a graph can capture.
 
 The order of the launches: the state where the prediction starts (free motion), contact features, all other inputs, the
-network, the next state. A network that has no compiled form runs in torch, between the two ways of the encoding.
+network, the next state. A network that has no compiled form, or many worlds, run in torch between the two ways of the
+encoding.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.neural.base_prediction import GRAVITY
 from neurodyn.dynamics.neural.compiled.codec import decode_launch, encode_launch
-from neurodyn.dynamics.neural.compiled.network import CompiledNetwork, supports
+from neurodyn.dynamics.neural.compiled.network import CompiledNetwork
 from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.launching import Chain, start_warp
@@ -25,11 +26,16 @@ class CompiledFrame:
 
     Attributes:
         state: Positions and velocities at the start, shape [worlds, nq + nv].
+        q: The positions [rad or m], a view of `state`.
+        qd: The velocities [rad/s or m/s], likewise.
         torque: Torques during the frame [N m or N], shape [worlds, nu].
         gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
-        after: Positions and velocities one frame later, shape [worlds, nq + nv].
+        q_next: Positions one frame later, shape [worlds, nq].
+        qd_next: Velocities one frame later, shape [worlds, nv].
         x: Network inputs, shape [worlds, inputs].
         y: Network outputs, shape [worlds, outputs].
+        network: The compiled network; None where torch runs it.
+        capturable: Whether `run` is launches alone.
     """
 
     def __init__(
@@ -41,97 +47,73 @@ class CompiledFrame:
             encoding: The encoding.
             predictor: The predictor.
             worlds: Number of worlds.
-            environment: Gravity and ground; another one of the same shapes is taken by `place`.
-            network: Whether the network is compiled too; it must have a compiled form (`has_compiled_network`).
+            environment: Gravity and ground; another one with the same shapes is taken by `place`.
+            network: Whether the network is compiled too; it has a compiled form (`network.is_plain`).
+
+        Raises:
+            InputError: The ground is for another number of worlds.
         """
         start_warp()
-        spec, like = encoding.spec, next(predictor.parameters())
-        self.state, self.after = (_zeros(like, worlds, spec.nq + spec.nv) for _ in range(2))
+        spec, like = encoding.spec, encoding.dt
+        self.state = _zeros(like, worlds, spec.nq + spec.nv)
+        self.q, self.qd = self.state[:, : spec.nq], self.state[:, spec.nq :]
         self.torque, self.gravity = _zeros(like, worlds, spec.nu), _zeros(like, worlds, 3)
+        self.q_next, self.qd_next = _zeros(like, worlds, spec.nq), _zeros(like, worlds, spec.nv)
         self.x, self.y = _zeros(like, worlds, encoding.inputs), _zeros(like, worlds, encoding.outputs)
-        self._nq = spec.nq
+        self.network = CompiledNetwork(predictor, self.x, self.y) if network else None
         self._feels_gravity = encoding.coordinates.free or encoding.starts_ahead
         self._pose: Tensor | None = None
-        start, before = encoding.bound_base(self.state, self.torque, self.gravity)
-        keep: list[Any] = [start]
-        ground = felt_ground(encoding, environment)
-        if ground is not None and encoding.contact is not None:
-            self._pose = ground.poses(worlds, like.device, like.dtype).clone()
-            command, kept = encoding.contact.bound(
-                ground, start[:, : spec.nq], start[:, spec.nq :], self._pose, self.x[:, -encoding.contact.width :]
-            )
-            before.append(command)
-            keep.append(kept)
-        command, kept = encode_launch(encoding, self.state, start, self.torque, self.gravity, self.x)
-        before.append(command)
-        keep.append(kept)
-        command, kept = decode_launch(encoding, start, self.y, self.after)
-        keep.append(kept)
-        self._network: CompiledNetwork | None = None
-        if network:
-            dense = predictor.net.dense()
-            assert dense is not None
-            self._network = CompiledNetwork(predictor, dense, self.x, self.y)
-            self._whole = Chain([*before, self._network.command, command], like.device, keep)
-        else:
-            self._encode, self._decode = Chain(before, like.device, keep), Chain([command], like.device, keep)
+        self._predict_base = None if encoding.bindable else encoding.predict_base
+        before, keep = self._launches_before(encoding, environment)
+        decode, kept = decode_launch(encoding, self._start, self.y, self.q_next, self.qd_next)
+        between = [] if self.network is None else [self.network.command]
+        self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
+        self.capturable = network and encoding.bindable
+        self._whole = Chain([*before, *between, decode], like.device)
         self.place(environment)
 
-    @property
-    def q(self) -> Tensor:
-        """Positions at the start [rad or m], shape [worlds, nq]."""
-        return self.state[:, : self._nq]
-
-    @property
-    def qd(self) -> Tensor:
-        """Velocities at the start [rad/s or m/s], shape [worlds, nv]."""
-        return self.state[:, self._nq :]
-
-    @property
-    def q_next(self) -> Tensor:
-        """Positions one frame later, likewise."""
-        return self.after[:, : self._nq]
-
-    @property
-    def qd_next(self) -> Tensor:
-        """Velocities one frame later, likewise."""
-        return self.after[:, self._nq :]
-
-    @property
-    def hidden(self) -> Tensor:
-        """Hidden states of a compiled network, overwritten by every run, shape [cells, worlds, width]."""
-        assert self._network is not None
-        return self._network.hidden
+    def _launches_before(self, encoding: Encoding, environment: Environment) -> tuple[list[Any], list[Any]]:
+        """Return the launches that lead to the network's inputs, and what they must keep."""
+        spec, worlds = encoding.spec, len(self.state)
+        self._start, commands = encoding.bound_base(self.state, self.torque, self.gravity)
+        start, keep, ground = self._start, [], felt_ground(encoding, environment)
+        if ground is not None and encoding.contact is not None:
+            self._pose = ground.poses(worlds, start.device, start.dtype).clone()
+            features = self.x[:, -encoding.contact.width :]
+            q, qd = start[:, : spec.nq], start[:, spec.nq :]
+            command, kept = encoding.contact.bound(ground, q, qd, self._pose, features)
+            commands.append(command)
+            keep += [ground, kept]
+        command, kept = encode_launch(encoding, self.state, start, self.torque, self.gravity, self.x)
+        return [*commands, command], [*keep, kept]
 
     def place(self, environment: Environment) -> None:
         """Put the worlds into an environment that has the same shapes as the first."""
+        self._environment = environment
         if self._feels_gravity:
-            gravity = environment.gravity
-            self.gravity.copy_(gravity) if gravity is not None else self.gravity.copy_(_down(self.gravity))
+            self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
         if self._pose is not None and environment.ground is not None and environment.ground.pose is not None:
             self._pose.copy_(environment.ground.pose)
 
-    def refresh(self) -> None:
-        """Look where the network's weights are now; what changes them in place needs no such call."""
-        if self._network is not None:
-            self._network.refresh()
-
     def run(self) -> None:
         """Compute the frame, with the compiled network."""
+        self._start_in_torch()
         self._whole()
 
     def encode(self) -> None:
-        """Fill the network's inputs."""
+        """Fill the network's inputs alone, where torch runs it."""
+        self._start_in_torch()
         self._encode()
 
     def decode(self) -> None:
-        """Apply the network's outputs."""
+        """Apply the network's outputs alone, where torch runs it."""
         self._decode()
 
-
-def has_compiled_network(predictor: Predictor) -> bool:
-    """Return whether a network can be compiled."""
-    return supports(predictor, predictor.net.dense())
+    def _start_in_torch(self) -> None:
+        """Find where the prediction starts, for a base that has no launch between fixed buffers."""
+        if self._predict_base is not None:
+            base = self._predict_base(self.q, self.qd, self.torque, self._environment)
+            torch.cat([base.q, base.qd], dim=-1, out=self._start)
 
 
 def felt_ground(encoding: Encoding, environment: Environment) -> Ground | None:
@@ -141,7 +123,8 @@ def felt_ground(encoding: Encoding, environment: Environment) -> Ground | None:
 
 
 def _zeros(like: Tensor, *shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=like.dtype, device=like.device)
+    with torch.inference_mode(False):  # written to at every frame, in whatever mode
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
 
 def _down(like: Tensor) -> Tensor:

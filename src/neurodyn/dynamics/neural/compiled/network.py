@@ -5,11 +5,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from neurodyn.dynamics.neural.compiled.texts import ACTIVATIONS, BLOCK, network_text
+from neurodyn.geometry.fixed_launch import FixedLaunch, table_kernel
 from neurodyn.geometry.launching import warp_device
-from neurodyn.multibody.trace.native import FixedLaunch, native_kernel
 from neurodyn.nets.dense import Dense, Weight, linear_weights
 from neurodyn.nets.predictor import Predictor
 
@@ -24,29 +24,35 @@ class CompiledNetwork:
 
     Attributes:
         hidden: Hidden states, overwritten by every run, shape [cells, worlds, width].
+        cells: Those of each recurrent layer, shape [worlds, width] each.
     """
 
-    def __init__(self, predictor: Predictor, dense: Dense, x: Tensor, y: Tensor) -> None:
+    def __init__(self, predictor: Predictor, x: Tensor, y: Tensor) -> None:
         """Record the launch.
 
         Args:
-            predictor: The predictor.
-            dense: Its network.
+            predictor: The predictor, of which there is a compiled form (`is_plain`).
             x: Where its inputs are, shape [worlds, inputs], contiguous.
             y: Where its outputs go, shape [worlds, outputs], contiguous.
         """
+        dense = predictor.net.dense()
+        assert dense is not None
+        self._predictor = predictor
         worlds, on_gpu = x.shape[0], x.device.type == "cuda"
         widths = [*(3 * dense.width for _ in dense.cells), *(w.tensor.shape[0] for w, _ in dense.layers)]
         stride = x.shape[1] + 2 * max(widths)
         self.hidden = x.new_zeros(len(dense.cells), worlds, dense.width)
-        self._kept = (x, y, x.new_empty(worlds, stride), x.new_full((1,), predictor.clip or 0.0))
+        self.cells = self.hidden.unbind(0)
+        limit = x.new_full((1,), predictor.clip or 0.0)
+        self._kept = (x, y, self.hidden, x.new_empty(worlds, stride), limit)
         group = 1 if on_gpu else _GROUP
-        self._numbers = [
+        numbers = [
             worlds, group, x.shape[1], y.shape[1], len(dense.cells), dense.width, len(dense.layers),
             ACTIVATIONS.index(dense.activation), int(predictor.clip is not None), int(predictor.skip is not None),
             stride, max(widths),
         ]  # fmt: skip
-        self._weights = _weights(predictor, dense)
+        self._fixed = numbers + [tensor.data_ptr() for tensor in self._kept]
+        self._places, self._widths = _places(predictor, dense)
         threads = worlds * BLOCK if on_gpu else -(-worlds // group)
         self._launch = FixedLaunch(_kernel(x.dtype), threads, self._words(), warp_device(x.device))
 
@@ -55,40 +61,53 @@ class CompiledNetwork:
         """The recorded launch."""
         return self._launch.command
 
-    def refresh(self) -> None:
-        """Look where the weights are now; a module that moves replaces them."""
-        self._launch.update(self._words())
+    def refresh(self) -> bool:
+        """Look where the weights are now; modules that are moved replace them.
+
+        Returns:
+            Whether they are still such as the kernel wants them.
+        """
+        words = self._words()
+        if words == self._launch.words:
+            return True
+        if not is_plain(self._predictor, self.hidden):
+            return False
+        self._launch.update(words)
+        return True
 
     def _words(self) -> list[int]:
-        x, y, scratch, limit = self._kept
-        buffers = [tensor.data_ptr() for tensor in (x, y, self.hidden, scratch, limit)]
-        return [*self._numbers, *buffers, *(w if isinstance(w, int) else w.tensor.data_ptr() for w in self._weights)]
+        weights = [0 if place is None else place[0][place[1]].data_ptr() for place in self._places]
+        return self._fixed + weights + self._widths
 
 
-def supports(predictor: Predictor, dense: Dense | None) -> bool:
-    """Return whether there is a compiled form of a network: plain layers, of one precision, without parametrizations."""
+def is_plain(predictor: Predictor, like: Tensor) -> bool:
+    """Return whether a network has a compiled form: plain layers, in the precision and on the device of `like`."""
+    dense = predictor.net.dense()
     if dense is None or dense.activation not in ACTIVATIONS:
         return False
-    weights = [w for w in _weights(predictor, dense) if isinstance(w, Weight)]
-    like = next(predictor.parameters())
-    plain = all(w.name in w.module._parameters or w.name in w.module._buffers for w in weights)
-    return plain and all(w.tensor.dtype == like.dtype and w.tensor.is_contiguous() for w in weights)
+    places, _ = _places(predictor, dense)
+    weights = [place[0].get(place[1]) for place in places if place is not None]
+    return all(
+        w is not None and w.dtype == like.dtype and w.device == like.device and w.is_contiguous() for w in weights
+    )
 
 
-def _weights(predictor: Predictor, dense: Dense) -> list[Weight | int]:
-    """Return what the kernel reads after its buffers: statistics, short cut, cells and layers with their widths."""
+_Place = tuple[dict[str, Any], str]
+"""Where a parameter or a buffer is looked up, in the dictionary of its module."""
+
+
+def _places(predictor: Predictor, dense: Dense) -> tuple[list[_Place | None], list[int]]:
+    """Return the places of statistics, short cut, cells and layers, in the kernel's order, and the layers' widths."""
     given, wanted = predictor.normaliser, predictor.denormaliser
-    statistics: list[tuple[nn.Module, str]] = [
-        (given, "mean"), (given, "gain"), (wanted, "mean"), (wanted, "std"), (wanted, "gain"),
-    ]  # fmt: skip
-    weights: list[Weight | int] = [Weight(module, name) for module, name in statistics]
-    weights += [0, 0] if predictor.skip is None else linear_weights(predictor.skip)
+    weights: list[Weight | None] = [Weight(given, "mean"), Weight(given, "gain")]
+    weights += [Weight(wanted, name) for name in ("mean", "std", "gain")]
+    weights += [None, None] if predictor.skip is None else linear_weights(predictor.skip)
     weights += [weight for cell in dense.cells for weight in cell]
-    for matrix, bias in dense.layers:
-        weights += [matrix, bias, matrix.tensor.shape[0]]
-    return weights
+    weights += [weight for layer in dense.layers for weight in layer]
+    places = [None if weight is None else (weight.holder, weight.name) for weight in weights]
+    return places, [matrix.tensor.shape[0] for matrix, _ in dense.layers]
 
 
 @cache
 def _kernel(dtype: torch.dtype) -> Any:
-    return native_kernel(network_text(dtype))
+    return table_kernel(network_text(dtype))

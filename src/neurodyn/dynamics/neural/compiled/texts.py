@@ -24,12 +24,12 @@ ENCODE_NUMBERS = (
 """Numbers of the encoding, first in the table of `encode`."""
 
 ENCODE_ARRAYS = ("state", "start", "torque", "gravity", "x", "constants")
-"""Arrays of reals that follow: present state, state where the prediction starts, torques, gravity, inputs, constants."""
+"""Arrays of reals that follow: state, state where the prediction starts, torques, gravity, inputs, constants."""
 
 DECODE_NUMBERS = ("nq", "nv", "free_base", "gained", "balls", "scalars", "start_stride")
 """Numbers of the encoding, first in the table of `decode`."""
 
-DECODE_ARRAYS = ("start", "y", "next", "constants")
+DECODE_ARRAYS = ("start", "y", "after_q", "after_qd", "constants")
 """Arrays of reals that follow: where the prediction starts, network outputs, next state, constants."""
 
 NETWORK_NUMBERS = (
@@ -39,7 +39,7 @@ NETWORK_NUMBERS = (
 """Numbers of the network, first in the table of `network`."""
 
 NETWORK_ARRAYS = ("x", "y", "hidden", "scratch", "limit", "mean", "gain", "y_mean", "y_std", "y_gain")
-"""Arrays of reals that follow; the weights of the short cut, the cells and the layers come after them."""
+"""Arrays of reals that follow; after them the weights of short cut, cells and layers, and the layers' widths."""
 
 ACTIVATIONS: tuple[Activation, ...] = ("silu", "gelu", "relu", "tanh")
 """Activations by their number in the table of `network`."""
@@ -62,6 +62,7 @@ auto from_base = [&](const real* v, real* out) {
 """
 
 _ENCODE = """
+const int world = thread;
 const real* q = start + (long long)world * start_stride;
 const real* qd = q + nq;
 const real* before = state + (long long)world * state_stride + nq;
@@ -126,12 +127,13 @@ if (gained) {
 """
 
 _DECODE = """
+const int world = thread;
 const real* q = start + (long long)world * start_stride;
 const real* qd = q + nq;
 const real* dqd = y + 2 * (long long)world * nv;
 const real* residual = dqd + nv;
-real* q_next = next + (long long)world * (nq + nv);
-real* qd_next = q_next + nq;
+real* q_next = after_q + (long long)world * nq;
+real* qd_next = after_qd + (long long)world * nv;
 const int* row = indices;
 const int* dof = row + scalars;
 const int* ball = dof + scalars;
@@ -245,9 +247,9 @@ auto linear = [&](const real* w, const real* b, int m, int n, const real* in, in
 
 _NETWORK = """
 #if defined(__CUDA_ARCH__)
-const int unit = world / BLOCK;
+const int unit = thread / BLOCK;
 #else
-const int unit = world;
+const int unit = thread;
 #endif
 const int first = unit * group;
 const int count = worlds - first < group ? worlds - first : group;
@@ -255,6 +257,7 @@ const int count = worlds - first < group ? worlds - first : group;
 
 _LAYERS = """
 const wp::uint64* weights = table.data + WEIGHTS;
+const wp::uint64* widths = weights + 2 + 4 * cells + 2 * layers;
 // Of each world: normalised inputs, and two buffers as wide as the widest layer.
 real* own = scratch + (long long)first * stride;
 real* n = own;
@@ -297,7 +300,7 @@ for (int cell = 0; cell < cells; ++cell) {
   weights += 4;
 }
 for (int layer = 0; layer < layers; ++layer) {
-  const int after = (int)weights[2];
+  const int after = (int)widths[layer];
   const bool last = layer == layers - 1;
   real* out = last ? y + (long long)first * outputs : buffer[current];
   const int out_stride = last ? outputs : stride;
@@ -317,7 +320,7 @@ for (int layer = 0; layer < layers; ++layer) {
   in_stride = out_stride;
   size = after;
   current = 1 - current;
-  weights += 3;
+  weights += 2;
 }
 if (skip) {
   linear(shortcut, offset, inputs, outputs, n, stride, y + (long long)first * outputs, outputs, true);

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a step takes the compiled frame, and the frames that a model keeps."""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from neurodyn.dynamics.interface import Environment, State
+from neurodyn.dynamics.neural.compiled.frame import CompiledFrame, felt_ground
+from neurodyn.dynamics.neural.compiled.network import is_plain
+from neurodyn.dynamics.neural.encoding import Encoding
+from neurodyn.nets.predictor import Predictor
+
+NETWORK_WORLDS = 32
+"""Most worlds for which the compiled network is the faster one on a CPU; beyond, torch's matrix products are.
+
+Measured by benchmarks/neural_step.py, which prints both: they meet at 26 (ANYmal C) to 50 worlds (cartpole).
+"""
+
+_MOST = 4
+"""Frames that are kept: those of the last numbers of worlds and shapes of the ground."""
+
+Predict = Callable[[Tensor, Any], tuple[Tensor, Any]]
+"""One frame of a predictor in torch, from inputs and memory."""
+
+
+class CompiledFrames:
+    """The frames of one model, for each thread its own: two threads may step the same model."""
+
+    def __init__(self, encoding: Encoding, predictor: Predictor) -> None:
+        self._encoding, self._predictor = encoding, predictor
+        modules = [module for part in (encoding, predictor) for module in part.modules()]
+        self._parameters: list[dict[str, Any]] = [m._parameters for m in modules if m._parameters]
+        self._local = threading.local()
+
+    def of(self, encoding: Encoding, predictor: Predictor) -> bool:
+        """Return whether they are those of this encoding and predictor."""
+        return encoding is self._encoding and predictor is self._predictor
+
+    def step(
+        self, state: State, torque: Tensor, memory: Any, environment: Environment, predict: Predict
+    ) -> tuple[State, Any] | None:
+        """Return the state one frame later and the network's memory, which is another one; None for a step in torch.
+
+        Args:
+            state: The state.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            memory: The network's memory; it stays valid unless `predict` uses it up.
+            environment: Gravity and ground.
+            predict: The predictor's frame in torch, for many worlds and for networks without a compiled form.
+
+        Raises:
+            InputError: The ground is for another number of worlds.
+        """
+        q, qd = state.q, state.qd
+        hidden = memory if isinstance(memory, tuple) else ()
+        if _wants_torch((q, qd, torque, *hidden), self._parameters):
+            return None
+        frame = self._frame(q, qd, torque, environment)
+        if frame is None:
+            return None
+        with torch.no_grad():
+            frame.q.copy_(q)
+            frame.qd.copy_(qd)
+            frame.torque.copy_(torque)
+            if frame.network is None:
+                frame.encode()
+                output, memory = predict(frame.x, memory)
+                frame.y.copy_(output)
+                frame.decode()
+            else:
+                for own, given in zip(frame.network.cells, hidden, strict=True):
+                    own.copy_(given)
+                frame.run()
+                memory = tuple(cell.clone() for cell in frame.network.cells) or None
+            return State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None), memory
+
+    def _frame(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> CompiledFrame | None:
+        """Return the frame for such states; None where they, or the weights, are not as a compiled frame wants them."""
+        ground = felt_ground(self._encoding, environment)
+        pose = None if ground is None else ground.pose
+        key = (
+            q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
+            None if ground is None else id(ground.compiled),
+        )  # fmt: skip
+        frames: dict[Any, CompiledFrame | None] = self._local.__dict__
+        if key not in frames:
+            while len(frames) >= _MOST:
+                frames.pop(next(iter(frames)))
+            frames[key] = self._made(q, qd, torque, environment)
+        frame = frames[key]
+        if frame is None:
+            return None
+        if frame.network is not None and not frame.network.refresh():
+            del frames[key]
+            return None
+        frame.place(environment)
+        return frame
+
+    def _made(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> CompiledFrame | None:
+        spec, worlds, like = self._encoding.spec, q.shape[0], self._encoding.dt
+        shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
+        given = (q, qd, torque)
+        if not worlds or [tuple(tensor.shape) for tensor in given] != shapes:
+            return None
+        if like.dtype not in (torch.float32, torch.float64) or like.device.type not in ("cpu", "cuda"):
+            return None
+        if any(tensor.dtype != like.dtype or tensor.device != like.device for tensor in given):
+            return None
+        network = like.device.type == "cpu" and worlds <= NETWORK_WORLDS and is_plain(self._predictor, like)
+        return CompiledFrame(self._encoding, self._predictor, worlds, environment, network=network)
+
+
+def _wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]) -> bool:
+    """Return whether torch has to see the operations of a step: for gradients, tracing or transforms.
+
+    Args:
+        tensors: What the step is computed from.
+        parameters: The parameters that it is computed with, one dictionary for each module.
+    """
+    if torch.is_grad_enabled():
+        if any(tensor.requires_grad for tensor in tensors):
+            return True
+        if any(p is not None and p.requires_grad for group in parameters for p in group.values()):
+            return True
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())  # whose graph outlives the buffers
+        or any(type(tensor) not in _PLAIN for tensor in tensors)
+    )
+
+
+_PLAIN = (Tensor, nn.Parameter)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kernel of the package, and programs of every contact model, compile for GPUs: without one, ahead of time."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import warp as wp
+
+import neurodyn
+from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.spec import StateSpec
+from neurodyn.geometry import Ground
+from neurodyn.geometry.ahead_of_time import compile_for_cuda
+from neurodyn.geometry.base_kernels import base_advance, base_view
+from neurodyn.multibody import CONTACT_MODELS, Engine, EngineConfig
+from tests.multibody import machines
+
+A100, H100 = 80, 90
+F32, F64 = torch.float32, torch.float64
+SOURCES = Path(neurodyn.__file__).parent
+NETWORK = Blueprint(
+    augmentations=(
+        Augmentation(quantities=("passive.knee",), inputs=("q.knee", "qd.knee"), hidden=(4,)),
+    )
+)  # fmt: skip
+
+
+def _declared_kernels() -> list[Any]:
+    """Return the kernels of the package that are not generated."""
+    found = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        if "@wp.kernel" in path.read_text() and path.name != "native.py":
+            module = importlib.import_module(".".join(path.relative_to(SOURCES.parent).with_suffix("").parts))
+            found += [value for value in vars(module).values() if isinstance(value, wp.Kernel)]
+    return found
+
+
+def _launch_all(dtype: torch.dtype) -> None:
+    """Launch every such kernel in a precision, so that Warp knows its types."""
+    ant = neurodyn.load("pretrained:ant")
+    q = torch.zeros(1, ant.spec.nq, dtype=dtype, requires_grad=True)
+    qd = torch.zeros(1, ant.spec.nv, dtype=dtype)
+    ant.encoding.contact(Ground(ant.scene), q, qd).sum().backward()
+    q = q.detach()
+    base_view(q, qd, qd[:, :3], True)
+    base_advance(torch.zeros(1, 9, dtype=dtype), q, qd, qd, qd, torch.zeros(3, dtype=dtype))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", [A100, H100])
+def test_every_kernel_compiles(arch: int, tmp_path: Path) -> None:
+    for dtype in (F32, F64):
+        _launch_all(dtype)
+    kernels = _declared_kernels()
+    assert len(kernels) >= 5
+    for kernel in kernels:
+        assert len(kernel.overloads) >= 2, f"{kernel.key} was not launched in both precisions"
+    made = compile_for_cuda([one for kernel in kernels for one in kernel.overloads.values()], arch, tmp_path)
+    assert len(made) == len(kernels)
+    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
+
+
+def _engine(contact: str | None, mechanism: Mechanism, spec: StateSpec, blueprint: Blueprint = Blueprint()) -> Engine:
+    return Engine(mechanism, spec, EngineConfig(substeps=2, contact=contact, blueprint=blueprint))
+
+
+def _require_programs(engine: Engine, dtype: torch.dtype, arch: int, folder: Path) -> None:
+    made = compile_for_cuda(engine.program.cuda_kernels(dtype), arch, folder)
+    assert len(made) == 2  # forward and adjoint
+    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
+
+
+@pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
+def test_programs_of_a_pendulum_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
+    mechanism = machines.pendulum()
+    _require_programs(_engine(None, mechanism, machines.spec(mechanism, ("shoulder",))), dtype, arch, tmp_path)
+
+
+@pytest.mark.parametrize("contact", list(CONTACT_MODELS))
+@pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
+def test_programs_with_contacts_and_a_network_compile(
+    contact: str, dtype: torch.dtype, arch: int, tmp_path: Path
+) -> None:
+    mechanism = machines.hopper()
+    engine = _engine(contact, mechanism, machines.spec(mechanism, ("knee",)), NETWORK)
+    _require_programs(engine, dtype, arch, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
+def test_programs_of_the_ant_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
+    ant = neurodyn.load("pretrained:ant")
+    assert ant.encoding.mechanism is not None
+    _require_programs(_engine("force", ant.encoding.mechanism, ant.spec), dtype, arch, tmp_path)
+
+
+def test_what_does_not_compile_is_an_error(tmp_path: Path) -> None:
+    from neurodyn.multibody.trace.native import native_kernel
+
+    with pytest.raises(Exception, match=r"(?i)compil|build"):
+        compile_for_cuda([native_kernel("this is no program;")], H100, tmp_path)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hot paths as a GPU would run them, without one: on device `meta`, whose tensors cannot be read.
+
+A step that asks the device for a number, or copies one to it, fails here; and each has a ceiling of launches, which
+cost a GPU's time whatever their size.
+"""
+
+import functools
+
+import pytest
+import torch
+from torch import Tensor
+
+import neurodyn
+from neurodyn.core.scene import Box, Plane, Scene
+from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State, Window
+from neurodyn.evaluate import LaunchCount, count_launches
+from neurodyn.geometry import Ground
+from neurodyn.multibody import CONTACT_MODELS, EngineConfig
+from neurodyn.nets import EnsembleConfig
+from tests.multibody import machines
+
+META = torch.device("meta")
+WORLDS = 64
+
+
+@functools.cache
+def _model(name: str) -> Dynamics:
+    return neurodyn.load(f"pretrained:{name}").to("meta")
+
+
+def _state(dynamics: Dynamics) -> State:
+    spec = dynamics.spec
+    channels = torch.zeros(WORLDS, spec.nx, device=META) if spec.nx else None
+    return State(torch.zeros(WORLDS, spec.nq, device=META), torch.zeros(WORLDS, spec.nv, device=META), channels)
+
+
+def _torque(dynamics: Dynamics, *frames: int) -> Tensor:
+    return torch.zeros(WORLDS, *frames, dynamics.spec.nu, device=META)
+
+
+def _require(found: LaunchCount, ceiling: int) -> None:
+    assert not found.copies
+    assert 0 < found.launches <= ceiling, found.operators
+
+
+@pytest.mark.parametrize(
+    ("name", "ceiling"),
+    [("pendulum", 45), ("cartpole", 45), ("ant", 50), ("anymal-c", 45), ("cube", 50), ("cube-real", 50)],
+)
+def test_a_neural_step(name: str, ceiling: int) -> None:
+    dynamics = _model(name)
+    state, torque = _state(dynamics), Control(torque=_torque(dynamics))
+    carry = dynamics.begin(state)
+    carry, _ = dynamics.step_(carry, state, torque)  # what is made on first use is made
+    _require(count_launches(lambda: dynamics.step_(carry, state, torque)), ceiling)
+
+
+@pytest.mark.parametrize("name", ["cartpole", "ant"])
+def test_a_neural_roll_out(name: str) -> None:
+    dynamics = _model(name)
+    state, torques = _state(dynamics), _torque(dynamics, 4)
+    dynamics.rollout(state, torques)
+    _require(count_launches(lambda: dynamics.rollout(state, torques)), 4 * 50 + 10)
+
+
+def test_a_neural_step_in_another_environment() -> None:
+    dynamics = _model("ant")
+    own = dynamics.resolve_environment(None)
+    assert own.ground is not None
+    pose = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]).expand(WORLDS, 7)
+    environment = Environment(gravity=torch.tensor([0.0, 0.0, -9.81]), ground=own.ground.posed(pose))
+    state, torque = _state(dynamics), Control(torque=_torque(dynamics))
+    carry = dynamics.begin(state, environment)
+    _require(count_launches(lambda: dynamics.step_(carry, state, torque)), 50)
+
+
+@pytest.mark.parametrize("name", ["cartpole", "ant"])
+def test_a_reset_of_some_worlds(name: str) -> None:
+    dynamics = _model(name)
+    state, mask = _state(dynamics), torch.zeros(WORLDS, dtype=torch.bool, device=META)
+    carry = dynamics.begin(state)
+    assert not count_launches(lambda: dynamics.reset(carry, state, mask)).copies
+
+
+def _hybrid(contact: str | None, *shapes: Plane | Box) -> HybridDynamics:
+    mechanism = machines.hopper()
+    scene = Scene(shapes=shapes) if shapes else None
+    config = EngineConfig(substeps=2, contact=contact)
+    return HybridDynamics(machines.spec(mechanism, ("knee",)), mechanism, config, scene=scene).to("meta")
+
+
+@pytest.mark.parametrize("contact", [None, *CONTACT_MODELS])
+def test_a_hybrid_step_and_roll_out(contact: str | None) -> None:
+    dynamics = _hybrid(contact, *([Plane()] if contact else []))
+    state, torques = _state(dynamics), _torque(dynamics, 8)
+    with torch.no_grad():
+        dynamics.rollout(state, torques)
+        found = count_launches(lambda: dynamics.rollout(state, torques))
+        carry = dynamics.begin(state)
+        step = count_launches(lambda: dynamics.step_(carry, state, Control(torque=torques[:, 0])))
+    assert found.operators["rollout"] == 1  # the loop over time is within
+    _require(found, 15)
+    _require(step, 15)
+
+
+def test_a_hybrid_step_on_other_ground() -> None:
+    dynamics = _hybrid("force", Box(half=(1.0, 1.0, 0.1)))
+    state = _state(dynamics)
+    with torch.no_grad():
+        carry = dynamics.begin(state)
+        _require(count_launches(lambda: dynamics.step_(carry, state, Control(torque=_torque(dynamics)))), 25)
+
+
+def _environment(task_name: str, dynamics: Dynamics, starts: object = None, **options: object) -> object:
+    pytest.importorskip("rsl_rl")
+    from neurodyn.policy import PolicyEnvironment
+    from neurodyn.policy.starts import SampledStarts
+    from neurodyn.tasks import load
+
+    task = load(task_name)
+    drawn = SampledStarts(task, 0, device=META) if starts is None else starts
+    return PolicyEnvironment(task, dynamics, drawn, WORLDS, **options)  # type: ignore[arg-type]
+
+
+def _steps(env: object) -> LaunchCount:
+    actions = torch.zeros(WORLDS, env.num_actions, device=META)  # type: ignore[attr-defined]
+    for _ in range(2):
+        env.step(actions)  # type: ignore[attr-defined]
+    return count_launches(lambda: env.step(actions))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "ceiling"),
+    [
+        ("ant-run", "ant", 100),
+        ("ant-spin-track", "ant", 110),
+        ("ant-run@nerd", "ant", 120),
+        ("anymal-forward", "anymal-c", 116),
+        ("anymal-forward@nerd", "anymal-c", 135),
+        ("cartpole-swingup", "cartpole", 105),
+    ],
+)
+def test_an_environment_step_with_episodes_that_end(task: str, model: str, ceiling: int) -> None:
+    """Without copies nobody knows whether an episode ended: renewal is part of every step, and is counted."""
+    _require(_steps(_environment(task, _model(model))), ceiling)
+
+
+class _Windows:
+    """Windows of a log, without numbers."""
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._spec = dynamics.spec
+
+    def draw(self, count: int) -> Window:
+        spec, frames = self._spec, self._spec.context
+
+        def rows(states: int, width: int) -> Tensor:
+            return torch.zeros(count, states, width, device=META)
+
+        return Window(
+            rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
+        )
+
+
+@functools.cache
+def _world_model() -> Dynamics:
+    from neurodyn.dynamics import WorldModel
+    from neurodyn.policy.logs import row_layout
+    from neurodyn.tasks import load
+
+    pytest.importorskip("rsl_rl")
+    spec = row_layout(load("anymal-velocity")).spec.with_context(4)
+    sizes = EnsembleConfig(kind="gru", members=3, trunk="own", width=16, depth=2, head=8)
+    model = WorldModel(spec, sizes, terminates=True).requires_grad_(False).to("meta")
+    model.fitted = torch.tensor(True)
+    return model
+
+
+def test_a_step_of_a_world_model() -> None:
+    model = _world_model()
+    window = _Windows(model).draw(WORLDS)
+    carry = model.begin(window)
+    control = Control(target=_torque(model))
+    _require(count_launches(lambda: model.step_(carry, window.present, control)), 75)
+
+
+def test_a_step_of_imagination() -> None:
+    model = _world_model()
+    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 210)
+
+
+def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:
+    """In between they are kept on the device: a policy that asks once in a horizon stalls once in a horizon."""
+    env = _environment("ant-run", _model("ant"))
+    _steps(env)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        env.collect()  # type: ignore[attr-defined]
+
+
+def test_free_space_is_known_without_a_copy() -> None:
+    dynamics = _model("ant")
+    state = _state(dynamics)
+    carry = dynamics.begin(state, Environment(ground=Ground()))
+    _require(count_launches(lambda: dynamics.step_(carry, state, Control(torque=_torque(dynamics)))), 55)
