@@ -5,8 +5,8 @@ A function that launches kernels is an operator of torch (`operator`), so that i
 on tensors without data (device `meta`), and counted by torch's dispatch modes as torch's own operators are.
 """
 
-import itertools
 import ctypes
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator

@@ -28,7 +28,7 @@ network predicts dqd and r. kappa is fitted per coordinate by least squares; for
 n substeps it is (n + 1) / (2 n).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
