@@ -14,10 +14,11 @@ from neurodyn.dynamics.neural.compiled.network import is_plain
 from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.nets.predictor import Predictor
 
-NETWORK_WORLDS = 32
+NETWORK_WORLDS = 16
 """Most worlds for which the compiled network is the faster one on a CPU; beyond, torch's matrix products are.
 
-Measured by benchmarks/neural_step.py, which prints both: they meet at 26 (ANYmal C) to 50 worlds (cartpole).
+Measured by benchmarks/neural_step.py: they meet at 8 to 24 worlds for the ant and ANYmal C, at 32 to 48 for the
+cartpole, depending on how busy the caches are.
 """
 
 Predict = Callable[[Tensor, Any], tuple[Tensor, Any]]
