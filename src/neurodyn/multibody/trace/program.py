@@ -8,6 +8,7 @@ worlds run in the lanes of its vectors, and large batches on several threads; se
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -33,6 +34,8 @@ from neurodyn.multibody.trace.recurrence import (
     ADJOINT_ROWS,
     FORWARD_PLAIN,
     FORWARD_ROWS,
+    SEEDED_PLAIN,
+    SEEDED_ROWS,
     Inputs,
     Sizes,
     Step,
@@ -59,7 +62,7 @@ _OPERATION = 3e-10
 """About the time that an operation of a `real` takes [s]."""
 
 _EMPTY = (0, 0, 0, 0)
-_ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN))
+_ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN), (SEEDED_ROWS, SEEDED_PLAIN))
 _WORDS = tuple(table_length(*arrays) for arrays in _ARRAYS)
 
 
@@ -278,6 +281,35 @@ class Program(Held):
         self._launch(1, run, seeds, group, [*rest, sums.data_ptr()])
         return Gradients(state, control, held, parameters, sums.sum((0, 2)))
 
+    def rows(self, run: "Run", tape: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of one frame for several seeds in each world, on the processor.
+
+        Args:
+            run: What `record` was given: one frame, of worlds one by one (`run.lanes` 1).
+            tape: The tape that it returned.
+            seeds: Gradients by the state after the frame, shape [worlds, rows, state], contiguous.
+
+        Returns:
+            Gradients by the state before the frame, shape [worlds, rows, state], and by control, [worlds, rows,
+            control].
+        """
+        worlds, rows, size = seeds.shape
+        lanes = 1 if self._scalar_only else self._lanes or vector_lanes(run.single)
+        wide = copy(run)
+        wide.lanes = lanes
+        launch = self._cpu_launch(2, wide)
+        parts = -(-rows // wide.lanes)
+        room = tape_memory(seeds, worlds * parts * (size + self.sizes.control) * wide.lanes)
+        sums = tape_memory(seeds, self.sizes.weights * wide.lanes).zero_()
+        state, control = torch.empty_like(seeds), seeds.new_empty(worlds, rows, self.sizes.control)
+        words = [1, run.substeps, worlds, rows, *run.words]
+        for tensor in (seeds, state, control):
+            words += [tensor.data_ptr(), tensor.shape[-1], 0, 1]
+        words += [run.weights.data_ptr(), tape.data_ptr(), sums.data_ptr(), room.data_ptr()]
+        if worlds:
+            launch(0, worlds, words)
+        return state, control
+
     def _launch(self, which: int, run: "Run", like: Tensor, group: int, rest: list[int]) -> None:
         if not run.worlds:
             return
@@ -355,7 +387,7 @@ class Program(Held):
         """Return a kernel (0: forward, 1: adjoint) as Warp compiles it for a target."""
         key = (which, target)
         if key not in self._kernels:
-            text = self._texts.adjoint if which else self._texts.forward
+            text = (self._texts.forward, self._texts.adjoint, self._texts.seeded)[which]
             whole = target.text(*_ARRAYS[which], text)
             self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu")
         return self._kernels[key]
