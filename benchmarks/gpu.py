@@ -88,13 +88,15 @@ def measure(device: torch.device, most: int) -> tuple[dict[str, float], dict[str
             for _ in range(FRAMES):
                 env.step(actions)
 
-        found = timed({
-            "newton": lambda s=simulator, a=start, t=torques: s.rollout(a.q, a.qd, t),
-            "neural": lambda a=start, t=torques: models["neural"].rollout(a, t, environment),
-            "neural_frame_by_frame": frame_by_frame,
-            "hybrid": lambda a=start, t=torques: models["hybrid"].rollout(a, t, environment),
-            "environment": act,
-        })
+        found = timed(
+            {
+                "newton": lambda s=simulator, a=start, t=torques: s.rollout(a.q, a.qd, t),
+                "neural": lambda a=start, t=torques: models["neural"].rollout(a, t, environment),
+                "neural_frame_by_frame": frame_by_frame,
+                "hybrid": lambda a=start, t=torques: models["hybrid"].rollout(a, t, environment),
+                "environment": act,
+            }
+        )
         for name, seconds in found.items():
             figures[f"{name}_frames_per_second_b{worlds}"] = worlds * FRAMES / seconds
             if name != "newton":

@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
-from neurodyn.dynamics.capture import CapturedStep, NotCapturable, Recorder, cuda_graph
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
@@ -23,7 +23,6 @@ from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
-
 
 _WORTH_CAPTURE = 8
 """Frames of a roll-out from which on its step is captured on a GPU: recording takes as long as a few steps."""
@@ -193,7 +192,7 @@ class BaseDynamics(ABC):
                 self._captured = CapturedStep(
                     self._captured_step, (carry, state), given, device=state.q.device, record=record
                 )
-            except NotCapturable:
+            except CaptureError:
                 self._no_capture = True
                 return None
         else:
