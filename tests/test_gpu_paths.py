@@ -187,7 +187,7 @@ def test_a_step_of_a_world_model() -> None:
 
 def test_a_step_of_imagination() -> None:
     model = _world_model()
-    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 210)
+    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 195)
 
 
 def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:
