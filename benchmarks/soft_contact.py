@@ -18,7 +18,7 @@ import torch
 
 from _common import compare, require, single_thread, write_result
 from neurodyn.dynamics import AnalyticDynamics, Environment, HybridDynamics, State, declared_hybrid
-from neurodyn.geometry.ground import Ground
+from neurodyn.geometry import Ground
 from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot, load
 from neurodyn.sim import ReferenceSimulator, sample_states, sample_torques
@@ -124,7 +124,7 @@ class Stepping:
 
     def both(self) -> object:
         """Compute the gradient by the first states."""
-        return self.program.adjoint(self.run, *self.program.record(self.run, self.state), self.seeds)
+        return self.program.adjoint(self.run, self.program.record(self.run, self.state)[1], self.seeds)
 
     def mujoco(self) -> np.ndarray:
         """Return the states along MuJoCo's steps."""

@@ -136,3 +136,19 @@ def test_plain_data_files_and_back(tmp_path):
         path = tmp_path / "parameter.yaml"
         path.write_text(to_yaml(parameter))
         assert read_config(path, Parameter) == parameter
+
+
+def test_parameters_of_soft_constraints_stay_in_their_ranges():
+    nominal = {
+        "contact.solref.timeconst": 0.02, "knee.limit_solref.dampratio": -3.0, "contact.solimp.dwidth": 0.95,
+        "contact.solimp.width": 0.001,
+    }  # fmt: skip
+    ranges = {found.name: (found.lower, found.upper) for found in select_parameters(nominal, ["*"])}
+    assert ranges == {
+        "contact.solref.timeconst": (0.0, None), "knee.limit_solref.dampratio": (None, 0.0),
+        "contact.solimp.dwidth": (0.0, 1.0), "contact.solimp.width": (0.0, None),
+    }  # fmt: skip
+    with pytest.raises(InputError, match=r"nominal value -1 lies outside of the bounds \[0, inf\]"):
+        select_parameters(nominal, ["contact.solref.timeconst=-1"])
+    with pytest.raises(InputError, match=r"contact.solimp.dwidth is never above 1; valid: an upper bound up to it"):
+        select_parameters(nominal, ["contact.solimp.dwidth=0.5:2"])

@@ -5,6 +5,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+import warp as wp
 
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.contact_points import ContactPoint
@@ -14,6 +15,7 @@ from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from neurodyn.multibody.held_ground import NUMBERS
+from neurodyn.multibody.trace.target import Target
 from tests.multibody import machines
 
 mujoco = pytest.importorskip("mujoco")
@@ -225,7 +227,7 @@ def test_a_network_on_a_contact_force_moves_what_the_force_moves():
     pushed = after[:, 10] - usual[:, 10]
     assert (pushed[touches] >= 0).all()
     assert (pushed[touches] > 1e-3).any()
-    assert (pushed[~touches] == 0).all()
+    assert pushed[~touches].abs().max() < 1e-12
 
 
 def test_parameters_out_of_range_are_refused():
@@ -238,3 +240,12 @@ def test_parameters_out_of_range_are_refused():
     bare = msgspec.structs.replace(machines.bare_pendulum(), points=())
     with pytest.raises(InputError, match=r"there is no parameter 'contact.friction'"):
         Engine(bare, machines.spec(bare), EngineConfig(contact="soft", free=("contact.friction",)))
+
+
+def test_the_same_text_compiles_for_a_gpu(tmp_path):
+    if not any(wp.get_cuda_toolkit_version()):
+        pytest.skip("Warp was built without CUDA")
+    program = engine(mechanism(SoftConstraints(cone="elliptic"))).program
+    for which in (0, 1):
+        kernel = program.kernel(which, Target("cuda", True))
+        wp.compile_aot_module(kernel.module, arch=90, module_dir=str(tmp_path), use_ptx=True)

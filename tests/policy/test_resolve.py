@@ -40,7 +40,7 @@ def test_the_reference_is_the_simulator_unless_it_is_what_is_trained_in():
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("nowhere", "no such dynamics; valid: analytic, a run directory, or one of .*pretrained:cartpole"),
+    [("nowhere", "no such dynamics; valid: analytic, hybrid, a run directory, or one of .*pretrained:cartpole"),
      ("pretrained:horse", "no pretrained model 'horse'"),
      ("pretrained:ant", "task 'cartpole-swingup' is not for these dynamics of 'ant': controls are")],
 )  # fmt: skip

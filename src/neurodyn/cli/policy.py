@@ -36,7 +36,8 @@ def train(
 
     Args:
         task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
-        dynamics: Where it is trained: analytic, a run directory, or pretrained:NAME.
+        dynamics: Where it is trained: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
+            run directory, or pretrained:NAME.
         out: Folder to write.
         settings: File with settings (YAML, TOML or JSON); by default those of the task.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
@@ -100,7 +101,7 @@ def play(
 
     Args:
         policy: Folder of a policy, or pretrained-policy:NAME.
-        dynamics: Where it acts: analytic, a run directory, or pretrained:NAME.
+        dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
         beside: Where it also acts; by default the simulator, or in the simulator a second start.
         out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
         format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.

@@ -10,6 +10,9 @@ from neurodyn.core.errors import InputError, choices
 
 _POSITIVE = ("mass", "inertia.xx", "inertia.yy", "inertia.zz", "armature", "damping", "friction", "stiffness")
 _POSITIVE_CONTACT = ("slip_speed", "cfm", "restitution", "baumgarte")
+_SOLREF = ("solref.timeconst", "solref.dampratio")
+_POSITIVE_SOLIMP = ("solimp.width", "solimp.power")
+_SHARES = ("solimp.d0", "solimp.dwidth", "solimp.midpoint")
 
 
 class Parameter(Config, frozen=True):
@@ -49,8 +52,8 @@ def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tup
 
     A text is a name or a pattern (as of a shell: "*.damping"; "elbow" means "elbow.*", "*.com" "*.com.*"), and may give
     bounds, or a start and bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4"; what is left empty stays
-    as it is without. Masses, inertias, frictions and stiffnesses are at least zero. The last text about a quantity
-    counts.
+    as it is without. Masses, inertias, frictions and stiffnesses are at least zero, numbers of solref keep their sign,
+    and impedances of solimp lie between 0 and 1. The last text about a quantity counts.
 
     Raises:
         InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.
@@ -65,12 +68,15 @@ def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tup
             )
         start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
         for name in names:
-            least = 0.0 if lower is None and _never_negative(name) else lower
-            if lower is not None and lower < 0.0 and _never_negative(name):
+            least, most = _range(name, nominal[name])
+            if lower is not None and least == 0.0 and lower < 0.0:
                 raise InputError(f"parameter {text!r}: {name} is never negative; valid: a lower bound of at least 0")
+            if upper is not None and most is not None and upper > most:
+                raise InputError(f"parameter {text!r}: {name} is never above {most:g}; valid: an upper bound up to it")
             value = nominal[name] if start is None else start
+            least, most = least if lower is None else lower, most if upper is None else upper
             try:
-                selected[name] = Parameter(name, value, least, upper)
+                selected[name] = Parameter(name, value, least, most)
             except ValueError as error:
                 raise InputError(str(error)) from None
     return tuple(selected[name] for name in nominal if name in selected)
@@ -93,5 +99,12 @@ def _numbers(text: str, numbers: str) -> tuple[float | None, float | None, float
     )
 
 
-def _never_negative(name: str) -> bool:
-    return name.endswith(_POSITIVE) or (name.startswith("contact.") and name.endswith(_POSITIVE_CONTACT))
+def _range(name: str, nominal: float) -> tuple[float | None, float | None]:
+    """Return the least and the greatest value that a quantity can have."""
+    if name.endswith(_SHARES):
+        return 0.0, 1.0
+    if name.endswith(_SOLREF):  # of either format: a time constant and a damping ratio, or both negative
+        return (0.0, None) if nominal > 0.0 else (None, 0.0)
+    positive = name.endswith((*_POSITIVE, *_POSITIVE_SOLIMP))
+    positive |= name.startswith("contact.") and name.endswith(_POSITIVE_CONTACT)
+    return (0.0, None) if positive else (None, None)

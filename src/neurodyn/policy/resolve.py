@@ -72,7 +72,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
 
     Args:
         task: The task.
-        name: "analytic", a run directory, or "pretrained:NAME".
+        name: "analytic", "hybrid", a run directory, or "pretrained:NAME".
         device: Torch device; of analytic dynamics, Warp's.
         starts: HDF5 store after whose windows episodes start, or "task" for starts that the task draws; None for a
             world model's own log, and for starts of the task in simulators.
@@ -81,13 +81,13 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
     """
     require_device(device)
-    if name in KINDS and "simulate" in KINDS[name].parts:
+    if name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir():
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
         return ResolvedDynamics(name, KINDS[name].parts["simulate"](task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
         raise InputError(
-            f"--dynamics {name!r}: no such dynamics; valid: {ANALYTIC}, a run directory, or one of "
+            f"--dynamics {name!r}: no such dynamics; valid: {_declared()}, a run directory, or one of "
             f"{', '.join(artifacts.PRETRAINED + n for n in artifacts.pretrained_names())}"
         )
     dynamics = load(name, device=device)
@@ -103,6 +103,11 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     if differences:
         raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")
     return ResolvedDynamics(name, dynamics, log)
+
+
+def _declared() -> str:
+    """Return the names of dynamics that a declared robot has without a run, in words."""
+    return ", ".join(kind.name for kind in KINDS.values() if "simulate" in kind.parts)
 
 
 def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:
