@@ -76,7 +76,7 @@ class Quadrupeds:
 def check(work: Quadrupeds) -> float:
     """Compare the gradient of one world with central differences; return the largest relative difference."""
     found, worst = work.both()[0], []
-    for size in (1e-5, 1e-6, 1e-7):
+    for size in (1e-6, 1e-7, 1e-8):
         errors = []
         for i in (0, 2, 8, 12, 20, 30):
             values = []
