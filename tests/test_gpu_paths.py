@@ -187,7 +187,7 @@ def test_a_step_of_a_world_model() -> None:
 
 def test_a_step_of_imagination() -> None:
     model = _world_model()
-    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 210)
+    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 195)
 
 
 def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:
@@ -221,6 +221,7 @@ def test_a_step_compiles_as_one_graph(name: str) -> None:
         _, after = dynamics.step(carry, State.unchecked(q=q, qd=qd), Control.unchecked(torque=torque))
         return after.state.q, after.state.qd
 
-    compiled = torch.compile(step, fullgraph=True, backend="eager")
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
-        torch.testing.assert_close(compiled(state.q, state.qd, torque), step(state.q, state.qd, torque))
+        wanted = step(state.q, state.qd, torque)  # makes what is made on first use
+        torch.testing.assert_close(compiled(state.q, state.qd, torque), wanted)

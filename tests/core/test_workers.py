@@ -54,7 +54,7 @@ def test_an_error_comes_in_its_place_and_ends_all_processes(at_once):
         results = pool.map([4.0, 9.0, 16.0, -1.0, 25.0])
         assert [next(results) for _ in range(3)] == [2.0, 3.0, 4.0]
         processes = [other._process for other in pool._others]
-        with pytest.raises(ValueError, match="math domain error|nonnegative"):
+        with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
             next(results)
     assert processes
     assert all(process.poll() is not None for process in processes)

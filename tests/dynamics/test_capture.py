@@ -11,7 +11,7 @@ from torch import Tensor
 
 import neurodyn
 from neurodyn.dynamics import Control, State
-from neurodyn.dynamics.capture import CapturedStep, NotCapturable, copied, cuda_graph, write
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, copied, cuda_graph, write
 
 CPU = torch.device("cpu")
 
@@ -58,7 +58,7 @@ def test_what_changes_beside_tensors_is_refused() -> None:
     def renamed(pair: Pair, more: Tensor) -> tuple[Pair, Tensor]:
         return Pair(pair.now, pair.before, pair.name + "'"), more
 
-    with pytest.raises(NotCapturable, match="no tensor"):
+    with pytest.raises(CaptureError, match="no tensor"):
         CapturedStep(renamed, Pair(torch.zeros(1), torch.zeros(1)), (torch.zeros(1),), device=CPU, record=Again)
 
 

@@ -248,9 +248,12 @@ def test_processes_make_the_data_of_one(cartpole, tmp_path, monkeypatch):
     generate(cartpole, **given, threads=1, out=tmp_path / "one.h5")
     monkeypatch.setattr("neurodyn.core.workers.WORTHWHILE", 0.0)
     started = []
-    monkeypatch.setattr(
-        subprocess, "Popen", lambda *a, _start=subprocess.Popen, **k: started.append(_start(*a, **k)) or started[-1]
-    )
+
+    def start(*arguments, _start=subprocess.Popen, **options):
+        started.append(_start(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
     generate(cartpole, **given, threads=2, out=tmp_path / "two.h5")
     assert len(started) == 1
     assert_same(tmp_path / "one.h5", tmp_path / "two.h5")

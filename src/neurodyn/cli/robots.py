@@ -67,13 +67,13 @@ def _show(name: str, json: Path | None) -> None:
     from neurodyn.cli.console import terminal
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import to_dict
+    from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.hybrid.named import list_quantities
-    from neurodyn.identify.discovery_run import nominal_dynamics
     from neurodyn.robots import load
 
     require_writable(json)
     declared = load(name)
-    found = list_quantities(nominal_dynamics(declared))
+    found = list_quantities(declared_hybrid(declared))
     console = terminal(highlight=False)
     console.print(f"{declared.name}: {declared.description}", soft_wrap=True)
     console.print(f"frame {declared.dt:.4g} s; grounds: {', '.join(declared.grounds) or 'none'}")

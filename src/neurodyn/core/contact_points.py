@@ -41,12 +41,14 @@ class ContactPoint(Config, frozen=True):
         joint: Index of the joint whose child body carries the point.
         point: Place in that body's frame [m].
         radius: Radius of the shape around the point [m]; 0 for corners and vertices.
+        axis: Axis of the capsule that ends at the point, in that body's frame; None of other shapes.
     """
 
     name: str
     joint: int
     point: Vector3
     radius: float
+    axis: Vector3 | None = None
 
 
 class ContactPointLayout(Config, frozen=True, rename={"contact_points": "probes"}):

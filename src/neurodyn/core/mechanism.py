@@ -13,6 +13,7 @@ from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.errors import require
 from neurodyn.core.joint_kinds import is_floating
 from neurodyn.core.scene import Vector3
+from neurodyn.core.soft_constraints import SoftConstraints
 
 Inertia = tuple[float, float, float, float, float, float]
 """Inertia about the centre of mass in body axes: xx, yy, zz, xy, xz, yz [kg m^2]."""
@@ -90,11 +91,13 @@ class Mechanism(Config, frozen=True):
         links: The links, parents first, in the order of the coordinates.
         gravity: Gravity in world axes [m/s^2].
         points: Points that can touch a ground; each is carried by the link of its joint.
+        constraints: How contacts, limits and joint friction yield where they are soft constraints.
     """
 
     links: tuple[Link, ...]
     gravity: Vector3 = (0.0, 0.0, -9.81)
     points: tuple[ContactPoint, ...] = ()
+    constraints: SoftConstraints = SoftConstraints()
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):

@@ -13,8 +13,10 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import StoreHeader
-from neurodyn.data.split import episodes_of, rows_of
+from neurodyn.data.sample import SAMPLE, sample_states
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
+from neurodyn.data.stored_rows import StoredRows, take
 from neurodyn.data.windows import Batch, WindowSampler
 
 _MOST_SHOWN = 4
@@ -71,9 +73,30 @@ class Mixture:
         """What all stores share: robot, names, order, units, dt, articulation, contact points; not the ground."""
         return self.stores[0].header
 
-    def rows(self, name: str, split: int) -> np.ndarray:
-        """Return a column of the stores, as "q" or "qd", in all episodes of a split, shape [rows, ...]."""
-        return np.concatenate([getattr(store, name)[rows_of(store, split)] for store in self.stores])
+    def sampled(self, split: int, most: int, *, following: int = 0) -> list[np.ndarray]:
+        """Return rows of each store from an even sample of all of them; arguments as of `data.sample.sample_states`.
+
+        Raises:
+            InputError: A store has no such episode, or none is long enough.
+        """
+        episodes = [episodes_of(store, split) for store in self.stores]
+        counts = [
+            int(np.maximum(0, store.lengths[chosen] + 1 - following).sum())
+            for store, chosen in zip(self.stores, episodes, strict=True)
+        ]
+        total = sum(counts)
+        if not total:
+            raise InputError(f"the episodes of {self.header.robot!r} hold no frame; expected longer episodes")
+        shares = [math.ceil(most * count / total) for count in counts]
+        return [
+            sample_states(store, split, share, following=following)
+            for store, share in zip(self.stores, shares, strict=True)
+        ]
+
+    def sampled_columns(self, name: str, split: int, most: int = SAMPLE) -> np.ndarray:
+        """Return one kind of columns, as "q" or "qd", of an even sample of the rows of a split, shape [rows, ...]."""
+        parts = zip(self.stores, self.sampled(split, most), strict=True)
+        return np.concatenate([store.columns(name, take(store.frames, rows)[:, 0]) for store, rows in parts])
 
     def longest(self, split: int) -> int:
         """Return the frames of which each store holds a window in a split."""
@@ -98,6 +121,7 @@ class MixtureSampler:
         seed: int,
         device: str | torch.device = "cpu",
         episodes: Sequence[np.ndarray] | None = None,
+        stream: int | None = None,
     ) -> None:
         """Prepare the draws.
 
@@ -109,17 +133,21 @@ class MixtureSampler:
             seed: Seed of the draws.
             device: Device of the batches.
             episodes: Of each store the episodes to draw from, in place of a split.
+            stream: For many draws from rows that stay in their files: bytes of them to hold in memory, of all stores
+                together, as of `WindowSampler`.
 
         Raises:
             InputError: No episode of a store is long enough.
         """
         self._batch, self._samplers = batch, []
+        files = sum(isinstance(store.frames, StoredRows) for store in mixture.stores)
+        held = None if stream is None else stream // max(1, files)
         for number, store in enumerate(mixture.stores):
             own = seed if number == 0 else derive_seed(seed, "mixture", number)
             try:
                 sampler = WindowSampler(
                     store, length, split=split, batch=batch, seed=own, device=device,
-                    episodes=None if episodes is None else episodes[number],
+                    episodes=None if episodes is None else episodes[number], stream=held,
                 )  # fmt: skip
             except InputError as error:
                 name = mixture.names[number]

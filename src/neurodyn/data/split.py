@@ -49,12 +49,11 @@ def episodes_of(store: Store, split: int) -> np.ndarray:
     return chosen
 
 
-def rows_of(store: Store, split: int) -> np.ndarray:
-    """Return which rows belong to the episodes of a split, shape [N], bool; errors as of `episodes_of`."""
-    inside = np.zeros(len(store.frames), bool)
-    for episode in episodes_of(store, split):
-        inside[store.offsets[episode] : store.offsets[episode + 1]] = True
-    return inside
+def chosen_episodes(store: Store, split: int) -> np.ndarray:
+    """Return which episodes belong to a split, shape [E], bool; errors as of `episodes_of`."""
+    chosen = np.zeros(len(store.table), bool)
+    chosen[episodes_of(store, split)] = True
+    return chosen
 
 
 def held_out_split(store: Store) -> Split:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories in memory: the rows of all episodes in one array, and a table of where each begins."""
+"""Trajectories: the rows of all episodes in one array, and a table of where each begins.
+
+The rows of large files stay there (`data.stored_rows`); what looks at all of them goes block by block.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +13,11 @@ import h5py
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, package_versions, read_header
+from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header
+from neurodyn.data.stored_rows import IN_MEMORY, Rows, StoredRows, blocks, read_rows, rows_dataset
 from neurodyn.data.writer import GROUND, REWARD, StoreWriter, check_ground, open_store_file, widths
 
-__all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter", "package_versions"]
+__all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Store:
         header: Origin and layout.
         frames: Positions, velocities, controls, channels and contacts side by side, float32, shape
             [N, nq + nv + nu + nx + nc]; one row for each state; the control of a row acts during the frame that begins
-            there; the control in the last row of an episode is unused.
+            there; the control in the last row of an episode is unused. Of a large file rows that are read as they are
+            asked for, by slices.
         table: One EPISODE record for each episode, shape [E].
         ground: Pose of the header's scene in each episode (scene to world; position [m], quaternion with the
             scalar last), float32, shape [E, 7]; None where the header has no scene.
@@ -34,14 +38,18 @@ class Store:
     """
 
     header: StoreHeader
-    frames: np.ndarray
+    frames: Rows
     table: np.ndarray
     ground: np.ndarray | None = None
     reward: np.ndarray | None = None
 
     @classmethod
-    def open(cls, path: str | Path) -> Self:
+    def open(cls, path: str | Path, *, memory: int = IN_MEMORY) -> Self:
         """Read a store from a file; of the PATH.part of an interrupted writer, what was committed.
+
+        Args:
+            path: The file.
+            memory: Bytes of rows up to which they are read into memory; those of a larger file stay in it.
 
         Raises:
             InputError: The file is missing, truncated, damaged, no store, or of another schema version.
@@ -52,7 +60,9 @@ class Store:
                 header = read_header(file, str(path))
                 _, rows, episodes = (int(n) for n in dataset(file, "committed")[()])
                 table = dataset(file, "episodes")[:episodes]
-                frames = _read_frames(file, header.spec, rows)
+                stored = StoredRows(path, header.spec, rows)
+                fits = stored.nbytes <= memory
+                frames = read_rows(file, header.spec, 0, rows) if fits else stored
                 ground = None if header.scene is None else _read_rows(file, GROUND, episodes, 7)
                 reward = _read_rows(file, REWARD, rows) if REWARD in file else None
         except InputError:
@@ -96,12 +106,13 @@ class Store:
         check_ground(self.ground, self.header, len(table), where)
         if self.reward is not None and not np.isfinite(self.reward).all():
             raise InputError(f"{where}: a reward is not finite; expected finite numbers")
-        if not np.isfinite(self.frames).all():
-            row = int(np.argmin(np.isfinite(self.frames).all(axis=1)))
-            episode = int(np.searchsorted(ends, row, side="right"))
-            raise InputError(
-                f"{where}: a value that is not finite in episode {episode}, row {row}; expected finite numbers"
-            )
+        for begin, block in blocks(self.frames):
+            if not np.isfinite(block).all():
+                row = begin + int(np.argmin(np.isfinite(block).all(axis=1)))
+                episode = int(np.searchsorted(ends, row, side="right"))
+                raise InputError(
+                    f"{where}: a value that is not finite in episode {episode}, row {row}; expected finite numbers"
+                )
 
     @property
     def q(self) -> np.ndarray:
@@ -129,9 +140,18 @@ class Store:
         return self._columns("contact")
 
     def _columns(self, name: str) -> np.ndarray:
+        return self.columns(name, np.asarray(self.frames))
+
+    def columns(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """Return one kind of columns ("q", "qd", "control", "channel" or "contact") of some rows, as they are stored.
+
+        Args:
+            name: The kind.
+            rows: Rows of all columns, shape [..., nq + nv + nu + nx + nc].
+        """
         wide = widths(self.header.spec)
         begin = sum(list(wide.values())[: list(wide).index(name)])
-        return self.frames[:, begin : begin + wide[name]]
+        return rows[..., begin : begin + wide[name]]
 
     @cached_property
     def offsets(self) -> np.ndarray:
@@ -188,22 +208,5 @@ class Store:
         return self.q[rows], self.qd[rows], self.control[begin : begin + length]
 
 
-def _read_frames(file: h5py.File, spec: StateSpec, rows: int) -> np.ndarray:
-    wide = widths(spec)
-    frames = np.empty((rows, sum(wide.values())), np.float32)
-    begin = 0
-    for name, width in wide.items():
-        if width:
-            frames[:, begin : begin + width] = _read_rows(file, name, rows, width)
-        begin += width
-    return frames
-
-
 def _read_rows(file: h5py.File, name: str, rows: int, *width: int) -> np.ndarray:
-    array = dataset(file, name)
-    if array.shape[1:] != width or array.shape[0] < rows or array.dtype != np.float32:
-        raise InputError(
-            f"{file.filename}: damaged store: {name} is {array.dtype} {array.shape}, but the header asks for "
-            f"float32 {[rows, *width]}"
-        )
-    return array[:rows]
+    return rows_dataset(file, name, rows, *width)[:rows]

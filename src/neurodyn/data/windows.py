@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows of trajectories, drawn in batches by index arithmetic; never across the seam of two episodes.
 
-A window of L frames starts at any state that is followed by L more states of its episode. All starts are computed
-once; a batch is one random draw of starts and one gather.
+A window of L frames starts at any state that is followed by L more states of its episode. A batch is one random draw of
+windows by number and one gather; where the rows come from is in `data.window_sources`.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Status, Store
+from neurodyn.data.stored_rows import StoredRows
+from neurodyn.data.window_sources import WindowIndex, window_source
 from neurodyn.data.writer import widths
 
 
@@ -65,11 +66,12 @@ class Windows(Batch):
 
 
 class WindowSampler:
-    """Draws batches of windows uniformly, with replacement, from all starts of a split; endless.
+    """Draws batches of windows uniformly, with replacement, from all windows of a split; endless.
 
     The draws depend on the seed alone, not on the device, and continue bitwise from a saved state.
 
     Attributes:
+        batch: Windows B in a batch.
         count: Number of different windows.
     """
 
@@ -83,57 +85,66 @@ class WindowSampler:
         seed: int,
         device: str | torch.device = "cpu",
         episodes: np.ndarray | None = None,
+        stream: int | None = None,
     ) -> None:
         """Prepare the draws.
 
         Args:
-            store: The trajectories; copied to `device` once.
+            store: The trajectories; rows in memory are copied to `device` once.
             length: Frames L of a window.
             split: Which episodes to draw from; see `data.split.episodes_of`.
             batch: Windows B in a batch.
             seed: Seed of the draws.
             device: Device of the batches.
             episodes: The episodes to draw from, in place of a split; repeated ones are drawn more often.
+            stream: For many draws from rows that stay in their file: bytes of them to hold in memory. Draws are then
+                uniform over these, and the part that is held moves through the file (`data.window_sources.Stream`).
+                None to read each window by itself, with the draws of rows in memory.
 
         Raises:
             InputError: No episode of the split is long enough.
         """
         self._store, self._episodes = store, episodes_of(store, split) if episodes is None else episodes
-        self._frames = torch.from_numpy(store.frames).to(device)
+        self._seed, self._stream, self._device = seed, stream, device
+        if stream is not None and isinstance(store.frames, StoredRows):
+            self._episodes = np.sort(self._episodes)  # as they lie in the file
         self._generator = torch.Generator().manual_seed(seed)
         self._ground = None if store.ground is None else torch.from_numpy(store.ground).to(device)
-        self._failures = _failures(store)
-        self._offsets = torch.from_numpy(store.offsets)
+        failed = store.status == Status.TERMINATED
+        self._failed = failed if failed.any() else None
         self.batch = batch
         self.set_length(length)
 
     @property
     def has_failures(self) -> bool:
         """Whether batches say where an episode ended in a failure."""
-        return self._failures is not None
+        return self._failed is not None
 
     @property
     def length(self) -> int:
         """Frames L of a window."""
-        return self._length
+        return self._index.length
 
     def set_length(self, length: int) -> None:
         """Draw windows of `length` frames from now on; the random stream continues, errors as above."""
-        starts = window_starts(self._store, self._episodes, length)
-        self._length, self.count = length, len(starts)
-        self._starts = torch.from_numpy(starts)
-        self._windows = _windows(self._frames, length)
+        self._index = WindowIndex(self._store, self._episodes, length)
+        self.count = self._index.count
+        self._source = window_source(
+            self._store.frames, self._index, device=self._device, seed=self._seed, stream=self._stream
+        )
 
     def draw(self) -> Batch:
         """Return the next batch."""
-        choice = torch.randint(self.count, (self.batch,), generator=self._generator)
-        rows = self._starts.index_select(0, choice)
-        fields = _gather(self._windows, rows.to(self._frames.device), self._store.header.spec)
-        if self._failures is not None:
-            fields["failed"] = _ended(self._failures, rows, self._length).to(self._frames.device)
-        if self._ground is not None:
-            episode = torch.searchsorted(self._offsets, rows, right=True) - 1
-            fields["ground"] = self._ground.index_select(0, episode.to(self._frames.device))
+        picked = self._source.pick(self._generator, self.batch)
+        frames = _windows(picked.rows, self.length).index_select(0, picked.starts).to(self._device)
+        fields = _fields(frames, self.length, self._store.header.spec)
+        if self._failed is not None or self._ground is not None:
+            episode = self._index.episodes(picked.numbers)
+            if self._failed is not None:
+                ended = _ended(self._store, self._failed, episode, self._index.rows(picked.numbers), self.length)
+                fields["failed"] = ended.to(self._device)
+            if self._ground is not None:
+                fields["ground"] = self._ground.index_select(0, torch.from_numpy(episode).to(self._device))
         return Batch(**fields)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -142,11 +153,13 @@ class WindowSampler:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws: the generator's, and the window length."""
-        return {"generator": self._generator.get_state(), "length": self._length}
+        return {"generator": self._generator.get_state(), "length": self.length, **self._source.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the draws from a saved state."""
-        self.set_length(int(state["length"]))
+        if int(state["length"]) != self.length:
+            self.set_length(int(state["length"]))
+        self._source.load(state)
         self._generator.set_state(state["generator"])
 
 
@@ -156,16 +169,8 @@ def window_starts(store: Store, episodes: np.ndarray, length: int, stride: int =
     Raises:
         InputError: No episode is long enough.
     """
-    lengths, offsets = store.lengths[episodes], store.offsets[:-1][episodes]
-    counts = np.maximum(0, (lengths - length) // stride + 1)
-    total = int(counts.sum())
-    if not total:
-        raise InputError(
-            f"no episode of {store.header.robot!r} holds a window of {length} frames; the longest of the "
-            f"{len(episodes)} has {int(lengths.max())}; give a shorter window or longer episodes"
-        )
-    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(offsets, counts) + stride * within
+    index = WindowIndex(store, episodes, length, stride)
+    return index.rows(np.arange(index.count))
 
 
 def all_windows(
@@ -184,16 +189,19 @@ def all_windows(
         InputError: No episode is long enough.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
-    starts = window_starts(store, episodes, length, stride)
-    windows, failures = _windows(torch.from_numpy(store.frames), length), _failures(store)
-    for begin in range(0, len(starts), batch):
-        rows = starts[begin : begin + batch]
-        episode = np.searchsorted(store.offsets, rows, side="right") - 1
-        fields = _gather(windows, torch.from_numpy(rows), store.header.spec)
+    index = WindowIndex(store, episodes, length, stride)
+    failed = store.status == Status.TERMINATED
+    for begin in range(0, index.count, batch):
+        numbers = np.arange(begin, min(begin + batch, index.count))
+        rows, episode = index.rows(numbers), index.episodes(numbers)
+        first = int(rows.min())
+        block = torch.from_numpy(store.frames[first : int(rows.max()) + length + 1])
+        frames = _windows(block, length).index_select(0, torch.from_numpy(rows - first))
+        fields = _fields(frames, length, store.header.spec)
         if store.ground is not None:
             fields["ground"] = torch.from_numpy(store.ground[episode])
-        if failures is not None:
-            fields["failed"] = _ended(failures, torch.from_numpy(rows), length)
+        if failed.any():
+            fields["failed"] = _ended(store, failed, episode, rows, length)
         yield Windows(**fields, episode=episode, start=rows - store.offsets[episode], group=store.group[episode])
 
 
@@ -203,24 +211,15 @@ def _windows(frames: Tensor, length: int) -> Tensor:
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
 
-def _gather(windows: Tensor, starts: Tensor, spec: StateSpec) -> dict[str, Any]:
-    # One copy of B contiguous pieces; the results are views of it.
-    width = windows.stride(0)
-    picked = windows.index_select(0, starts).view(len(starts), -1, width)
+def _fields(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
+    """Return the fields of a batch, views of its rows side by side, shape [B, (L + 1) * width]."""
+    picked = frames.view(len(frames), length + 1, -1)
     q, qd, control, channels, contacts = picked.split(list(widths(spec).values()), -1)
     named = {"q": q, "qd": qd, "control": control[:, :-1]}
     return named | {"channels": channels if spec.nx else None, "contacts": contacts if spec.nc else None}
 
 
-def _failures(store: Store) -> Tensor | None:
-    """Return the rows that end an episode in a failure, shape [N], bool; None where there are none."""
-    failed = store.table["status"] == Status.TERMINATED
-    if not failed.any():
-        return None
-    marked = torch.zeros(len(store.frames), dtype=torch.bool)
-    marked[torch.from_numpy(store.offsets[1:][failed] - 1)] = True
-    return marked
-
-
-def _ended(failures: Tensor, starts: Tensor, length: int) -> Tensor:
-    return failures[starts[:, None] + torch.arange(length + 1)]
+def _ended(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarray, length: int) -> Tensor:
+    """Return whether each state of windows ends an episode in a failure, shape [B, L + 1], bool."""
+    left = store.offsets[episode + 1] - 1 - rows
+    return torch.from_numpy(failed[episode][:, None] & (left[:, None] == np.arange(length + 1)))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
     from neurodyn.dynamics.export import export_model
+    from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.hybrid.model import HybridDynamics
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.dynamics.kinds import KINDS, Kind
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS", "AnalyticDynamics", "Artifact", "BaseDynamics", "Control", "Dynamics", "Environment",
     "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "NeuralDynamics", "Quantities",
-    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "export_model", "joint_distance",
-    "linearise", "load", "position_difference",
+    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "export_model",
+    "joint_distance", "linearise", "load", "position_difference",
 ]  # fmt: skip
 
 lazy(__name__)

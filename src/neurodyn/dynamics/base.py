@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
-from neurodyn.dynamics.capture import CapturedStep, NotCapturable, Recorder, cuda_graph
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
@@ -202,7 +202,7 @@ class BaseDynamics(ABC):
                 self._captured = CapturedStep(
                     self._captured_step, (carry, state), given, device=state.q.device, record=record
                 )
-            except NotCapturable:
+            except CaptureError:
                 self._no_capture = True
                 return None
         else:

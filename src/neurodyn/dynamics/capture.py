@@ -22,7 +22,7 @@ _WARM_UP = 3
 """Calls before the capture, in which libraries choose their kernels and allocate."""
 
 
-class NotCapturable(NeurodynError):
+class CaptureError(NeurodynError):
     """A step does other things in every call, which no graph can hold."""
 
 
@@ -88,7 +88,7 @@ class CapturedStep:
             record: How it is recorded.
 
         Raises:
-            NotCapturable: The step changes something of the state that is no tensor.
+            CaptureError: The step changes something of the state that is no tensor.
         """
         self.state, self._inputs = copied(state), copied(inputs)
         self._outputs: Any = None
@@ -96,7 +96,7 @@ class CapturedStep:
         def work() -> None:
             after, outputs = step(self.state, *self._inputs)
             if not _same(_constants(after), _constants(self.state)):
-                raise NotCapturable("the state changes in something that is no tensor; valid: tensors alone")
+                raise CaptureError("the state changes in something that is no tensor; valid: tensors alone")
             if self._outputs is None:
                 self._outputs = copied(outputs)
             write(self._outputs, outputs)

@@ -4,12 +4,13 @@
 from importlib.util import find_spec
 
 from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.errors import MismatchError
+from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.robots import Robot
+from neurodyn.robots.bundle import source_digest
 
 
 def require_robot(model: Dynamics, robot: Robot) -> None:
@@ -18,11 +19,11 @@ def require_robot(model: Dynamics, robot: Robot) -> None:
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    built, layout = _built(robot)
+    built, *layouts = _built(robot)
     require_match(model, robot.spec, built, f"robot {robot.name!r}")
     if model.fingerprint is not None:
-        differences = _contact_point_differences(model.contact_points, layout)
-        if differences:
+        differences, *others = (_contact_point_differences(model.contact_points, layout) for layout in layouts)
+        if differences and all(others):
             shown = "; ".join(differences[:4])
             raise MismatchError(
                 f"robot {robot.name!r} has other contact points than its model was trained with: {shown}"
@@ -32,19 +33,28 @@ def require_robot(model: Dynamics, robot: Robot) -> None:
 def require_same_simulator(robot: Robot, store: Store) -> None:
     """Refuse data from a simulator whose articulation or contact points were others than the robot's are now.
 
-    Only where there is a simulator to build the robot in: training itself needs none.
+    The robot is built only where something that it is built from has changed, or where the data do not say from what
+    theirs was built; and where there is a simulator to build it in: training itself needs none.
 
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    if store.header.fingerprint is None or find_spec("newton") is None:
+    if store.header.fingerprint is None or find_spec("newton") is None or _unchanged(robot, store):
         return
-    built, layout = _built(robot)
+    built, layout, _ = _built(robot)
     differences = store.header.fingerprint.differences(built)
     differences += _contact_point_differences(store.header.contact_points, layout)
     if differences:
         shown = "; ".join(differences[:4])
         raise MismatchError(f"data do not fit robot {robot.name!r}, which changed since they were generated: {shown}")
+
+
+def _unchanged(robot: Robot, store: Store) -> bool:
+    """Return whether the robot is built from what the data's robot was built from."""
+    try:
+        return store.header.sources is not None and store.header.sources == source_digest(robot)
+    except (InputError, OSError):  # whoever builds it says what is wrong
+        return False
 
 
 def _contact_point_differences(own: ContactPointLayout | None, now: ContactPointLayout | None) -> list[str]:
@@ -53,11 +63,13 @@ def _contact_point_differences(own: ContactPointLayout | None, now: ContactPoint
     return own.differences(now)
 
 
-def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None]:
-    """Return identity and contact points of the robot as it is built today."""
+def _built(robot: Robot) -> tuple[Fingerprint, ContactPointLayout | None, ContactPointLayout | None]:
+    """Return the robot as it is built today: identity, declared contact points, and those of soft constraints."""
     from neurodyn.sim.build import build
-    from neurodyn.sim.contact_points import contact_point_layout
+    from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
     from neurodyn.sim.fingerprint import fingerprint
 
     model = build(robot, worlds=1)
-    return fingerprint(model), None if robot.contact_points is None else contact_point_layout(model, robot)
+    if robot.contact_points is None:
+        return fingerprint(model), None, None
+    return fingerprint(model), contact_point_layout(model, robot), contacts_on_plane(model, robot)

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -91,9 +92,8 @@ def evaluate(
     for name, value in (("horizon", horizon), ("rollouts", rollouts)):
         if value is not None and value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
-    asked = Question(
-        str(run), horizon, rollouts, seed, data, split, ground, stability, beside, resolve_threads(threads), device
-    )
+    cores = resolve_threads(threads)
+    asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
     kind = KINDS[kind_of(run)]
     return kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
 
@@ -105,7 +105,7 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
         raise InputError("--beside compares world models; valid: RUN of a world model")
     model = load_simulator(run, device=asked.device)
     data = training_log(run) if asked.data is None and model.fingerprint is None else asked.data
-    amounts = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
+    amounts: dict[str, Any] = {"horizon": asked.horizon, "rollouts": asked.rollouts, "seed": asked.seed}
     if data is not None:
         if asked.ground is not None or asked.stability:
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
@@ -118,9 +118,8 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
     where = list(scenarios(robot).values()) if asked.ground == ALL else [scenario(robot, asked.ground)]
-    results = [
-        beside_simulator(model, robot, where=w, driven=w is where[0], threads=asked.threads, **amounts) for w in where
-    ]
+    amounts["threads"] = asked.threads
+    results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in where]
     result = with_grounds(results) if asked.ground == ALL else results[0]
     if asked.stability:
         result = msgspec.structs.replace(result, stability=stability(model, robot, where=where[0], seed=asked.seed))

@@ -10,13 +10,14 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
-from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.core.versions import package_versions
+from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.discover import DiscoverySettings, Report, discover
-from neurodyn.identify.identify import built
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback
@@ -71,7 +72,7 @@ def discover_run(
         versions=package_versions("torch", "newton"), base=base,
     )  # fmt: skip
     going_on = check_run(out, record, resume)
-    dynamics = nominal_dynamics(robot) if base is None else _base(base, robot)
+    dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
     dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
     dynamics.compute_device = device
     known, seen = dynamics.training_range, training_range(store)
@@ -96,7 +97,7 @@ def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamic
 
     `substeps` are steps in a frame; None for those of its simulator.
     """
-    tree, fingerprint, _ = built(robot, None)
+    tree, fingerprint, _ = declared_mechanism(robot, None)
     config = EngineConfig(substeps=robot.simulator.substeps if substeps is None else substeps)
     return HybridDynamics(robot.spec, tree, config, fingerprint=fingerprint)
 

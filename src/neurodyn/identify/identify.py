@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
 from msgspec import UNSET
 from torch import Tensor
@@ -15,15 +16,14 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Scene
+from neurodyn.core.versions import package_versions
 from neurodyn.data.split import held_out_split
-from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
@@ -52,7 +52,7 @@ from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import check_run, checksum
-from neurodyn.multibody.engine import EngineConfig, nominal
+from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 
 _DATA = "data"
@@ -141,8 +141,9 @@ class _Identification:
         require_data(problem.robot, problem.store)
         self.problem, self.out, self.settings, self.progress = problem, out, settings, progress
         self.callbacks = callbacks
-        self.mechanism, self.fingerprint, self.scene = built(problem.robot, settings.contact)
-        self.specs = select_parameters(nominal(self.mechanism, settings.contact), problem.parameters)
+        self.engine = settings.engine(problem.robot)
+        self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
+        self.specs = select_parameters(nominal(self.mechanism, self.engine.contact), problem.parameters)
         self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
@@ -155,7 +156,7 @@ class _Identification:
     def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
         """Return a model with nominal parameters."""
         settings = self.settings
-        config = EngineConfig(substeps=settings.substeps, contact=settings.contact, blueprint=blueprint or Blueprint())
+        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint())
         model = HybridDynamics(
             self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
             declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
@@ -427,14 +428,3 @@ _SHOWN = ("nominal", "identified", "hybrid")
 def _set(model: HybridDynamics, values: Tensor) -> None:
     with torch.no_grad():
         model.physical.raw.copy_(model.physical.raw_of(values))
-
-
-def built(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
-    """Return the mechanism of a robot, its fingerprint, and the ground that it has contacts with."""
-    from neurodyn.sim.build import build
-    from neurodyn.sim.fingerprint import fingerprint
-    from neurodyn.sim.mechanism import mechanism
-
-    model = build(robot, worlds=1)
-    scene = None if contact is None or robot.ground is None else robot.grounds[robot.ground]
-    return mechanism(model, robot), fingerprint(model), scene

@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, require
+from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.presets import load_preset
 from neurodyn.learn.run_folder import RunRecord
-from neurodyn.multibody.engine import CONTACT_MODELS
+from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot
+
+_SUBSTEPS = 4
 
 
 class IdentificationSettings(Config, frozen=True):
@@ -42,8 +46,10 @@ class IdentificationSettings(Config, frozen=True):
         start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
             log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
         context: Frames of the past that a starting state is estimated from.
-        substeps: Steps of the engine in a frame.
-        contact: Contact model: "force", "impulse", or None.
+        substeps: Steps of the engine in a frame; unset for as many as the simulator takes where contacts are soft, else
+            for 4.
+        contact: Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for
+            MuJoCo, else none.
         network: How networks are trained.
         seconds: Horizons at which held-out errors are reported [s].
         rollouts: Most held-out windows.
@@ -75,8 +81,8 @@ class IdentificationSettings(Config, frozen=True):
     iterations: int = 60
     start: Literal["auto", "logged", "past"] = "auto"
     context: int = 10
-    substeps: int = 4
-    contact: str | None = None
+    substeps: int | UnsetType = UNSET
+    contact: str | UnsetType | None = UNSET
     network: NetworkSettings = NetworkSettings()
     seconds: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0)
     rollouts: int = 4000
@@ -99,12 +105,22 @@ class IdentificationSettings(Config, frozen=True):
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
             raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
         require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
-        if self.contact is not None:
+        if isinstance(self.contact, str):
             CONTACT_MODELS.require(self.contact)
+        if self.substeps is not UNSET:
+            require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
         require_counts(
             self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts",
             *(("threads",) if self.threads is not None else ()),
         )  # fmt: skip
+
+    def engine(self, robot: Robot) -> EngineConfig:
+        """Return what the engine computes for a robot, without networks."""
+        contact = simulated_contact(robot) if self.contact is UNSET else self.contact
+        substeps = self.substeps
+        if substeps is UNSET:
+            substeps = robot.simulator.substeps if contact == "soft" else _SUBSTEPS
+        return EngineConfig(substeps=substeps, contact=contact)
 
 
 IdentificationRecord = RunRecord[IdentificationSettings]

@@ -2,11 +2,12 @@
 """A run directory at the start of a training: how the run is made, and whether it may be begun or gone on with."""
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
@@ -15,6 +16,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
+from neurodyn.data.stored_rows import IN_MEMORY, blocks
 from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import Progress
@@ -24,6 +26,14 @@ S = TypeVar("S", bound=Config)
 
 Data = Store | str | Path | Sequence[Store | str | Path]
 """What a user trains on: a store or a path, or several."""
+
+
+class ReadStore(Protocol):
+    """Opens a path."""
+
+    def __call__(self, path: str | Path, /, *, memory: int) -> Store:
+        """Return the store at a path, with at most so many bytes of its rows in memory."""
+        ...
 
 
 class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=True):
@@ -122,20 +132,22 @@ def train_by_plan(
     return loop.run()
 
 
-def open_mixture(data: Data, shares: Sequence[float] | None, read: Callable[[str | Path], Store]) -> Mixture:
+def open_mixture(data: Data, shares: Sequence[float] | None, read: "ReadStore") -> Mixture:
     """Open what a user gives as data.
 
     Args:
         data: Stores, or paths.
         shares: Share of each in the windows of a batch; None for that of its transitions.
-        read: Opens one path.
+        read: Opens one path, holding at most `memory` bytes of its rows in memory.
 
     Raises:
         InputError: A file is missing or damaged, or the shares do not fit.
         MismatchError: The files are of different robots.
     """
     given = [data] if isinstance(data, Store | str | Path) else list(data)
-    stores = [one if isinstance(one, Store) else read(one) for one in given]
+    files = sum(not isinstance(one, Store) for one in given)
+    memory = IN_MEMORY // max(1, files)
+    stores = [one if isinstance(one, Store) else read(one, memory=memory) for one in given]
     return Mixture.of(stores, shares, ["" if isinstance(one, Store) else str(one) for one in given])
 
 
@@ -155,7 +167,8 @@ def checksum(data: Store | Mixture) -> int:
     """Return what a resumed training tells its data by."""
     crc = 0
     for store in Mixture.of(data).stores:
-        crc = zlib.crc32(store.frames.tobytes(), crc)
+        for _, block in blocks(store.frames):
+            crc = zlib.crc32(np.ascontiguousarray(block).data, crc)
     return crc
 
 

@@ -103,6 +103,10 @@ class Tree:
         frame = self.links[index].joint.child_frame
         return self._child_turn[index].T @ (point - array(frame[:3]))
 
+    def turned_to_link(self, index: int, direction: Vector) -> Vector:
+        """Turn a direction in a link's body frame into one in its joint's frame."""
+        return self._child_turn[index].T @ direction
+
     def centre(self, index: int) -> Vector:
         """Return the centre of mass in the link's frame."""
         return self.in_link_frame(index, self.vector(f"{self.links[index].joint.name}.com"))

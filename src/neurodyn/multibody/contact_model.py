@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from neurodyn.core.contact_points import ContactPoint
+from neurodyn.core.mechanism import Mechanism
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.points import LinkPose, Touch, link_poses, touches
 from neurodyn.multibody.scope import Scope
@@ -33,6 +34,7 @@ class Contacts:
         q: Positions.
         qd: Velocities.
         dt: Length of the step [s].
+        flat: Whether one plane is the ground of all points.
     """
 
     scope: Scope
@@ -43,6 +45,7 @@ class Contacts:
     q: list[Scalar]
     qd: list[Scalar]
     dt: float
+    flat: bool = True
 
     @cached_property
     def poses(self) -> list[LinkPose]:
@@ -59,18 +62,24 @@ class Contacts:
 
 
 class ContactModel:
-    """A contact model; overrides one of its two methods.
+    """A contact model; overrides `forces` or `accelerations`.
 
     Attributes:
         defaults: Nominal values of its quantities, by name ("contact.friction" ...).
+        constrains_joints: Whether limits and friction of joints are constraints of the model, and not passive torques.
     """
 
     defaults: ClassVar[Mapping[str, float]] = {}
+    constrains_joints: ClassVar[bool] = False
+
+    def nominal(self, mechanism: Mechanism) -> Mapping[str, float]:
+        """Return the nominal values of its quantities in a mechanism."""
+        return {SIZE: 1.0, **self.defaults}
 
     def forces(self, contacts: Contacts) -> Wrenches:
         """Return the wrenches of contacts that are forces, which follow from the state."""
         return {}
 
     def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
-        """Return accelerations over the step, from those without contact, of contacts that are impulses."""
+        """Return accelerations over the step, from those without contact."""
         return free

@@ -17,7 +17,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode
 from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.passive import passive_torque
@@ -30,6 +30,7 @@ CONTACT_MODELS: Registry[ContactModel] = Registry(
     "contact model",
     force="neurodyn.multibody.contact_force:FORCE",
     impulse="neurodyn.multibody.complementarity:IMPULSE",
+    soft="neurodyn.multibody.soft_contact:SOFT",
 )
 """Contact models by name."""
 
@@ -37,13 +38,17 @@ EULER = "semi-implicit-euler"
 INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.multibody.integration:advanced"})
 """Integrators by name."""
 
+_SPRINGS = (".limit_stiffness", ".limit_damping")
+"""Quantities that models which constrain joints have no use for."""
+
 
 class EngineConfig(Config, frozen=True):
     """What a hybrid engine computes.
 
     Attributes:
         substeps: Steps in a frame.
-        contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity); None for no contacts.
+        contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity), "soft" (MuJoCo's, of
+            joint limits and friction too); None for no contacts.
         ground: "plane" for one plane under all points, "contact_points" for a point and a normal for each, held over a
             frame.
         free: Quantities that are parameters; all others are constants.
@@ -90,13 +95,13 @@ class Engine:
                 is that of another mechanism.
         """
         _require_joints(mechanism, spec)
-        if config.contact is not None and not mechanism.points:
+        self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
+        if self._contact is not None and not (mechanism.points or self._contact.constrains_joints):
             raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `contact_points`")
         self.mechanism, self.config = mechanism, config
         self._spec = spec
         self._dt = spec.dt / config.substeps
         self._nominal = nominal(mechanism, config.contact)
-        self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
         self._advanced = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
             if name not in self._nominal:
@@ -114,7 +119,7 @@ class Engine:
     @property
     def held(self) -> int:
         """Numbers that describe the ground in a frame."""
-        if self.config.contact is None:
+        if self.config.contact is None or not self.mechanism.points:
             return 0
         return NUMBERS * (1 if self.config.ground == "plane" else len(self.mechanism.points))
 
@@ -160,7 +165,10 @@ class Engine:
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         torque = self._torques(scope, tree, q, qd, control)
         forces = self._external(scope)
-        contacts = Contacts(scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt)
+        contacts = Contacts(
+            scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
+            flat=config.ground == "plane",
+        )  # fmt: skip
         if self._contact is not None:
             forces = _merged(forces, self._contact.forces(contacts))
         acceleration = [
@@ -179,7 +187,10 @@ class Engine:
         links = {link.joint.name: index for index, link in enumerate(tree.links)}
         for dof, name in tree.single_dofs():
             index = links[name]
-            passive = passive_torque(tree.links[index], scope, tree.q_of(index, q)[0], qd[dof])
+            passive = passive_torque(
+                tree.links[index], scope, tree.q_of(index, q)[0], qd[dof],
+                constrained=self._contact is not None and self._contact.constrains_joints,
+            )  # fmt: skip
             torque[dof] = torque[dof] + scope.define(f"passive.{names[dof]}", passive)
         return [scope.define(f"torque.{name}", value) for name, value in zip(names, torque, strict=True)]
 
@@ -212,7 +223,10 @@ def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:
     """Return the nominal values of all quantities of a mechanism and of its contacts."""
     if contact is None:
         return mechanism.quantities()
-    return {**mechanism.quantities(), SIZE: 1.0, **CONTACT_MODELS[contact].defaults}
+    model, own = CONTACT_MODELS[contact], mechanism.quantities()
+    if model.constrains_joints:
+        own = {name: value for name, value in own.items() if not name.endswith(_SPRINGS)}
+    return {**own, **model.nominal(mechanism)}
 
 
 def _merged(a: Wrenches, b: Wrenches) -> Wrenches:

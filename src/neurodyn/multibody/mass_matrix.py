@@ -62,7 +62,7 @@ class TreeInertia:
         self._poses = poses
         self.columns = self._columns(tree)
         self.matrix = self._mass_matrix(tree)
-        self._lower, self._inverse = _factored(self.matrix)
+        self._lower, self._inverse = factored(self.matrix)
 
     def from_root(self, link: int) -> Vector:
         """Return the origin of a link as seen from that of its tree's first link."""
@@ -89,12 +89,7 @@ class TreeInertia:
 
     def halfway(self, generalised: Sequence[Any]) -> list[Any]:
         r"""Return $y = L^{-T} f$, of which $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
-        y = list(generalised)
-        for k in range(len(y) - 1, -1, -1):
-            for i in range(k):
-                if not (is_zero(self._lower[k][i]) or is_zero(y[k])):
-                    y[i] = y[i] - self._lower[k][i] * y[k]
-        return y
+        return _halfway(self._lower, generalised)
 
     def weighted(self, y: Sequence[Any]) -> list[Any]:
         """Return $D^{-1} y$."""
@@ -102,12 +97,25 @@ class TreeInertia:
 
     def velocities(self, y: Sequence[Any]) -> list[Any]:
         """Return $M^{-1} f$ from $y = L^{-T} f$."""
-        x = self.weighted(y)
-        for k in range(len(x)):
-            for i in range(k):
-                if not is_zero(self._lower[k][i]):
-                    x[k] = x[k] - self._lower[k][i] * x[i]
-        return x
+        return _completed(self._lower, self.weighted(y))
+
+    def times(self, velocities: Sequence[Any]) -> list[Any]:
+        """Return M v."""
+        product: list[Any] = [0.0] * len(velocities)
+        for i, row in enumerate(self.matrix):
+            for j, entry in enumerate(row):
+                product[i] = product[i] + entry * velocities[j]
+                if j < i:
+                    product[j] = product[j] + entry * velocities[i]
+        return product
+
+    @property
+    def chains(self) -> tuple[tuple[int, ...], ...]:
+        """For each velocity coordinate those up to it whose links carry its link: where M may not be zero."""
+        return tuple(
+            tuple(j for j in range(i + 1) if self.carries(self.columns[j].link, column.link))
+            for i, column in enumerate(self.columns)
+        )
 
     def _columns(self, tree: Tree) -> list[Column]:
         columns: list[Column] = []
@@ -169,7 +177,7 @@ def is_zero(x: Any) -> bool:
     return (x.value if isinstance(x, Expression) else x) == 0.0
 
 
-def _factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
+def factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
     """Return L (unit diagonal left out) and the inverse of D with $M = L^T D L$."""
     rest = [list(row) for row in matrix]
     inverse: list[Any] = [None] * len(rest)
@@ -184,3 +192,28 @@ def _factored(matrix: list[list[Any]]) -> tuple[list[list[Any]], list[Any]]:
                 if not is_zero(row[j]):
                     rest[i][j] = rest[i][j] - rest[k][i] * row[j]
     return rest, inverse
+
+
+def solved(lower: list[list[Any]], inverse: list[Any], right: Sequence[Any]) -> list[Any]:
+    """Return the solution of M x = right from what `factored` returns."""
+    y = [weight * x for weight, x in zip(inverse, _halfway(lower, right), strict=True)]
+    return _completed(lower, y)
+
+
+def _halfway(lower: list[list[Any]], right: Sequence[Any]) -> list[Any]:
+    y = list(right)
+    for k in range(len(y) - 1, -1, -1):
+        for i in range(k):
+            if not (is_zero(lower[k][i]) or is_zero(y[k])):
+                y[i] = y[i] - lower[k][i] * y[k]
+    return y
+
+
+def _completed(lower: list[list[Any]], y: Sequence[Any]) -> list[Any]:
+    """Return $L^{-1} y$."""
+    x = list(y)
+    for k in range(len(x)):
+        for i in range(k):
+            if not is_zero(lower[k][i]):
+                x[k] = x[k] - lower[k][i] * x[i]
+    return x

@@ -19,7 +19,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.capture import CapturedStep, NotCapturable, Recorder, cuda_graph
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, present_state
@@ -202,7 +202,7 @@ class PolicyEnvironment(VecEnv):
         return self._now
 
     @property
-    def episode_length_buf(self) -> Tensor:
+    def episode_length_buf(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Frames of the present episodes, shape [worlds]; rsl_rl's name, which it also sets."""
         return self._at.length
 
@@ -220,8 +220,8 @@ class PolicyEnvironment(VecEnv):
     def _observed(self) -> Tensor:
         seen = self.task.observe(self._now, self.memory)
         if self._noise is not None:
-            drawn = torch.rand(seen.shape, generator=self._generator, device=self.device).to(seen)
-            seen = seen + self._noise * (2.0 * drawn - 1.0)
+            drawn = torch.rand(seen.shape, generator=self._generator, device=self.device).to(seen.dtype)
+            seen = torch.addcmul(seen - self._noise, self._noise, drawn, value=2.0)
         return seen
 
     @torch.no_grad()
@@ -252,7 +252,7 @@ class PolicyEnvironment(VecEnv):
                     self._captured_step, before, (actions,), device=self.device, generators=(self._generator,),
                     record=record,
                 )  # fmt: skip
-            except NotCapturable as error:
+            except CaptureError as error:
                 notice(f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} run kernel by kernel: {error}")
                 self._record = None
                 self._begin_frame(*before)
@@ -323,7 +323,8 @@ class PolicyEnvironment(VecEnv):
         if not self._penalty or step.epistemic is None or self._spread is None:
             return reward
         uncertain = (step.epistemic / self._spread).sum(-1)
-        return torch.where(implausible, reward, reward - self._penalty * self.task.penalty_scale * uncertain)
+        share = self._penalty * self.task.penalty_scale
+        return torch.where(implausible, reward, torch.sub(reward, uncertain, alpha=share))
 
     def _read_ends(self) -> None:
         """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""

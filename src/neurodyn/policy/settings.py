@@ -132,7 +132,7 @@ class PolicySettings(Config, frozen=True):
         network = {
             "class_name": "rsl_rl.models.MLPModel",
             "hidden_dims": list(self.network.hidden),
-            "activation": self.network.activation,
+            "activation": "swish" if self.network.activation == "silu" else self.network.activation,  # its name there
             "obs_normalization": self.network.normalise,
         }
         std = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std}
@@ -144,7 +144,7 @@ class PolicySettings(Config, frozen=True):
             "actor": {**network, "distribution_cfg": {**std, "std_type": "log"}},
             "critic": dict(network),
             "algorithm": {
-                "class_name": "rsl_rl.algorithms.PPO",
+                "class_name": "neurodyn.policy.ppo:PPO",
                 "num_learning_epochs": self.epochs,
                 "num_mini_batches": self.minibatches,
                 "clip_param": self.clip,

@@ -12,14 +12,20 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import is_log
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.store import Store
+from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.robots import Robot, load
 from neurodyn.robots.bundle import has_files, moved_scene
 
 _Field = Literal["q", "qd", "control"]
 
 
-def open_robot_data(robot: Robot, data: str | Path) -> Store:
+def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) -> Store:
     """Open `--data`: an HDF5 store, or an npz or CSV log in the layout that the robot declares.
+
+    Args:
+        robot: The robot.
+        data: Path of the data.
+        memory: Bytes of rows up to which a store is read into memory; those of a larger one stay in its file.
 
     Raises:
         InputError: The file is missing, damaged or of another robot, or the robot declares no log layout.
@@ -30,7 +36,7 @@ def open_robot_data(robot: Robot, data: str | Path) -> Store:
             f"{path}: robot {robot.name!r} declares no column map for logs; make a store of it with "
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
         )
-    return _with_ground(open_data(path, robot.spec, robot.log_path), robot)
+    return _with_ground(open_data(path, robot.spec, robot.log_path, memory=memory), robot)
 
 
 def _with_ground(store: Store, robot: Robot) -> Store:
@@ -42,15 +48,17 @@ def _with_ground(store: Store, robot: Robot) -> Store:
     return dataclasses.replace(store, header=header)
 
 
-def open_measured_data(robot: Robot, data: str | Path) -> Store:
+def open_measured_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) -> Store:
     """Open `--data` for a world model: a store of whatever was measured, or a log that the robot declares.
+
+    Arguments are those of `open_robot_data`.
 
     Raises:
         InputError: The file is missing or damaged, or the robot declares no log layout.
     """
     if is_log(Path(data)):
         return open_robot_data(robot, data)
-    return Store.open(data)
+    return Store.open(data, memory=memory)
 
 
 def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]]:

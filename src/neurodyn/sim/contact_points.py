@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
@@ -51,6 +52,33 @@ def contact_point_layout(model: "newton.Model", robot: Robot) -> ContactPointLay
     if robot.spec.floating:
         base_com = _vector(arrays.body_com.numpy()[next(iter(carrier))])
     return ContactPointLayout(joints=joints, contact_points=contact_points, base_com=base_com)
+
+
+def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout:
+    """Return the points at which MuJoCo finds the contacts of a robot with a plane.
+
+    They are those of all its collision shapes, ends of capsules at which other shapes begin included: there the
+    simulator has a contact of either. What lies within a sphere of the same body touches nothing. Of meshes they are
+    vertices of the hull, where the simulator has fewer and others.
+
+    Args:
+        model: A model of worlds with the robot and nothing else that moves; world 0 is read.
+        robot: A declared robot with contact points.
+
+    Raises:
+        InputError: As of `contact_point_layout`.
+    """
+    declared = robot.contact_points or ContactPointSelection()
+    everything = msgspec.structs.replace(declared, shapes=("*",), spacing=None, distinct=False)
+    layout = contact_point_layout(model, msgspec.structs.replace(robot, contact_points=everything))
+    points = layout.contact_points
+    outside = tuple(point for point in points if not any(_within(point, other) for other in points))
+    return msgspec.structs.replace(layout, contact_points=outside)
+
+
+def _within(point: ContactPoint, other: ContactPoint) -> bool:
+    """Return whether a sphere lies inside of another one of the same body, without touching its surface."""
+    return point.joint == other.joint and _gap(point.point, other.point) + point.radius < other.radius - _SAME
 
 
 def distinct_contact_points(
@@ -129,6 +157,7 @@ def _contact_points(
             f"valid: patterns of the shapes {choices(shape_names)}, or of the bodies {choices(body_names)}"
         )
     transform, scale, kind = (getattr(model, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
+    capsule = int(import_newton().GeoType.CAPSULE)
     contact_points = []
     for shape, name in zip(chosen, _names(model, chosen, body), strict=True):
         leader, offset = groups[int(body[shape])]
@@ -139,11 +168,15 @@ def _contact_points(
             raise InputError(
                 f"robot {robot!r}: contact_points: shape {name!r} is {error}; leave it out of `shapes`"
             ) from None
+        axis = None
+        if int(kind[shape]) == capsule:
+            along = compose(place, np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))
+            axis = _vector(along[:3] - place[:3])
         for number, (*point, radius) in enumerate(points):
             where = _vector(compose(place, np.array([*point, 0.0, 0.0, 0.0, 1.0]))[:3])
             size = round(float(radius), 9)
             contact_points.append(
-                ContactPoint(name=f"{name}/{number}", joint=carrier[leader], point=where, radius=size)
+                ContactPoint(name=f"{name}/{number}", joint=carrier[leader], point=where, radius=size, axis=axis)
             )
     return tuple(contact_points)
 

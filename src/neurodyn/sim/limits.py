@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joint limits of MuJoCo as springs and dampers, which is what a mechanism has."""
 
+from typing import Any
+
 from neurodyn.robots import Robot
-from neurodyn.sim.build import build
-from neurodyn.sim.engine import import_newton
+from neurodyn.sim.soft_constraints import constraint_solver
 
 
-def limit_springs(robot: Robot) -> dict[str, tuple[float, float]]:
+def limit_springs(robot: Robot, solver: Any = None) -> dict[str, tuple[float, float]]:
     r"""Return stiffness [N m/rad or N/m] and damping [N m s/rad or N s/m] of each joint's limits, by name.
 
     Beyond a limit by r, MuJoCo aims at the acceleration $-b\,v - k\,d\,r$ with
@@ -21,12 +22,12 @@ def limit_springs(robot: Robot) -> dict[str, tuple[float, float]]:
 
     Args:
         robot: A robot whose simulator is MuJoCo.
+        solver: Its `constraint_solver`; None to make one.
     """
     limited = {joint.name for joint in robot.joints if joint.scalar and joint.lower is not None}
     if not limited:  # and no solver is made for nothing
         return {}
-    model = build(robot)
-    solver = import_newton().solvers.SolverMuJoCo(model, disable_contacts=True)
+    solver = constraint_solver(robot) if solver is None else solver
     dofs = solver.mjc_jnt_to_newton_dof.numpy()[0]
     solref, solimp = solver.mjw_model.jnt_solref.numpy()[0], solver.mjw_model.jnt_solimp.numpy()[0]
     inverse = solver.mjw_model.dof_invweight0.numpy()[0]

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.soft_constraints import SoftConstraints
 from neurodyn.robots import Robot
-from neurodyn.sim.contact_points import carriers, chain_joints, contact_point_layout
+from neurodyn.sim.contact_points import carriers, chain_joints, contact_point_layout, contacts_on_plane
 from neurodyn.sim.fingerprint import body_groups
 from neurodyn.sim.limits import limit_springs
 from neurodyn.sim.merge import merged_body
+from neurodyn.sim.soft_constraints import constraint_solver, soft_constraints
 
 if TYPE_CHECKING:
     import newton
@@ -18,15 +20,18 @@ if TYPE_CHECKING:
 _UNLIMITED = 1e9
 
 
-def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
+def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = False) -> Mechanism:
     """Return the tree of links in world 0 of a model; bodies that are fixed to each other are one link.
 
     The stiffness and damping of joint limits are those with which the robot's simulator acts: of Featherstone those of
-    the model, of MuJoCo the springs that its constraints amount to (`sim.limits`).
+    the model, of MuJoCo the springs that its constraints amount to (`sim.limits`); its constraints themselves are
+    there too.
 
     Args:
         model: A model whose worlds hold the robot and nothing else that moves.
         robot: The declared robot.
+        every_contact: Whether the contact points are those at which the simulator finds contacts on a plane, instead of
+            those that the robot declares.
 
     Raises:
         InputError: The model holds other joints, or a contact point selection matches nothing.
@@ -36,7 +41,10 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
     groups, carrier = body_groups(model), carriers(model, robot)
     leader = {index: body for body, index in carrier.items()}
     joint_of = {int(child): joint for joint, child in enumerate(arrays.joint_child.numpy().tolist())}
-    springs = limit_springs(robot) if robot.simulator.solver == "mujoco" else {}
+    springs, constraints = {}, SoftConstraints()
+    if robot.simulator.solver == "mujoco" and (robot.contact_points is not None or _has_limits(robot)):
+        solver = constraint_solver(robot)
+        springs, constraints = limit_springs(robot, solver), soft_constraints(robot, solver)
     links = []
     for index, joint in enumerate(chain_joints(model, robot)):
         total, centre, merged = merged_body(groups, leader[index], mass, com, inertia)
@@ -46,9 +54,15 @@ def mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
         if joint.name in springs:
             passive["limit_stiffness"], passive["limit_damping"] = springs[joint.name]
         links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=tuple(inertias), **passive))  # type: ignore[arg-type]
-    points = contact_point_layout(model, robot).contact_points if robot.contact_points is not None else ()
+    points = ()
+    if robot.contact_points is not None:
+        points = (contacts_on_plane if every_contact else contact_point_layout)(model, robot).contact_points
     x, y, z = map(float, np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0])
-    return Mechanism(links=tuple(links), gravity=(x, y, z), points=points)
+    return Mechanism(links=tuple(links), gravity=(x, y, z), points=points, constraints=constraints)
+
+
+def _has_limits(robot: Robot) -> bool:
+    return any(joint.scalar and joint.lower is not None for joint in robot.joints)
 
 
 def _passive(model: Any, joint: int) -> dict[str, Any]:

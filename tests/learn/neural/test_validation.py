@@ -4,10 +4,11 @@
 import dataclasses
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 
-from neurodyn.data.split import rows_of
+from neurodyn.data.split import chosen_episodes
 from neurodyn.data.store import Split, Store
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.validation import WORST, RolloutValidation
@@ -25,7 +26,7 @@ def test_errors_are_means_in_the_units_of_the_state(plant_store: Store, quick: S
     error = RolloutValidation(plant_store, quick).measure(off)
     assert error.q == pytest.approx((0.1, 0.2), rel=1e-4)
     assert error.qd == pytest.approx((0.3, 0.0), rel=1e-4)
-    rows = rows_of(plant_store, Split.TRAIN)
+    rows = np.repeat(chosen_episodes(plant_store, Split.TRAIN), plant_store.lengths + 1)
     q, qd = plant_store.q[rows], plant_store.qd[rows]
     spread = [q[:, 0].std(ddof=1), q[:, 1].std(ddof=1), qd[:, 0].std(ddof=1)]
     assert error.score == pytest.approx((0.1 / spread[0] + 0.2 / spread[1] + 0.3 / spread[2]) / 4, rel=1e-3)

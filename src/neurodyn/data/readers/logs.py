@@ -11,13 +11,15 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.header import Split, Status, StoreHeader, episode_table, package_versions
+from neurodyn.core.versions import package_versions
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.readers.alignment import Alignment, measure
 from neurodyn.data.readers.column_map import READERS, ColumnMap, is_log, read_column_map
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import Frames, check_rate, resample, segments
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
+from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.data.writer import require_store_name
 
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
@@ -104,7 +106,7 @@ def import_logs(
     return store
 
 
-def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None) -> Store:
+def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None, *, memory: int = IN_MEMORY) -> Store:
     """Open data of either kind: a store, or a log in the layout of a column map, which is read in memory.
 
     Runs of a log that does not say what they are for are all taken as test data, to be scored whole.
@@ -113,13 +115,14 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None)
         path: A store (.h5, .hdf5), or a log (.npz, .csv).
         spec: Coordinates and dt of the robot that the data must be of.
         column_map: Column map of the robot's logs; None where it declares none.
+        memory: Bytes of rows up to which a store is read into memory; those of a larger one stay in its file.
 
     Raises:
         InputError: The file is missing or malformed, or of another robot.
     """
     path = Path(path)
     if not is_log(path):
-        store = Store.open(path)
+        store = Store.open(path, memory=memory)
         different = spec.differences(store.header.spec)
         if different:
             name = store.header.robot

@@ -5,6 +5,7 @@ from typing import Literal
 
 from neurodyn.core.config import Config
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.multibody.engine import nominal
 
 Role = Literal["parameter", "computed", "seen"]
 _SEEN = ("q", "qd", "control", "velocity", "spin")
@@ -28,7 +29,7 @@ class Quantity(Config, frozen=True):
 
 def list_quantities(dynamics: HybridDynamics) -> list[Quantity]:
     """Return the quantities of a robot's dynamics in the order in which a step makes use of them."""
-    values = dynamics.mechanism.quantities()
+    values = nominal(dynamics.mechanism, dynamics.config.contact)
     found = []
     for name in dynamics.names:
         role: Role = "parameter" if name in values else "seen" if name.split(".")[0] in _SEEN else "computed"

@@ -16,9 +16,11 @@ from neurodyn.core.errors import MismatchError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
+from neurodyn.core.versions import package_versions
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.split import rows_of
-from neurodyn.data.store import Split, Store, StoreHeader, package_versions
+from neurodyn.data.sample import SAMPLE
+from neurodyn.data.store import Split, Store, StoreHeader
+from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
@@ -38,7 +40,8 @@ from neurodyn.learn.run_folder import RunRecord, check_run, shares_of, train_by_
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import SimulatorConfig
 
-_SAMPLE = 150_000
+_THIN_SAMPLE = 150_000
+"""Training frames that are enough for normalisation and first weights where inputs are many."""
 
 
 RunConfig = RunRecord[Settings]
@@ -200,25 +203,18 @@ class _Transitions:
 
 
 def _transitions(mixture: Mixture, coordinates: Coordinates) -> list[_Transitions]:
-    """Return all training frames of each store; with contact points, whose inputs are many, an even sample."""
-    starts = [_starts(store) for store in mixture.stores]
-    thin = mixture.header.contact_points is not None
-    stride = max(1, sum(map(len, starts)) // _SAMPLE) if thin else 1
-    pairs = zip(mixture.stores, starts, strict=True)
-    return [_transitions_of(store, rows[::stride], coordinates) for store, rows in pairs]
+    """Return training frames of each store: all of moderate data, and an even sample of others.
 
-
-def _starts(store: Store) -> np.ndarray:
-    """Return the rows in which the training frames of a store begin."""
-    inside = rows_of(store, Split.TRAIN)
-    inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
-    return np.flatnonzero(inside)
+    With contact points, whose inputs are many, fewer are enough.
+    """
+    most = SAMPLE if mixture.header.contact_points is None else _THIN_SAMPLE
+    parts = zip(mixture.stores, mixture.sampled(Split.TRAIN, most, following=1), strict=True)
+    return [_transitions_of(store, starts, coordinates) for store, starts in parts]
 
 
 def _transitions_of(store: Store, starts: np.ndarray, coordinates: Coordinates) -> _Transitions:
-    rows, spec = torch.from_numpy(store.frames), store.header.spec
-    start = torch.from_numpy(starts)
-    before, after = rows[start], rows[start + 1]
+    rows, spec = torch.from_numpy(take(store.frames, starts, 2)), store.header.spec
+    before, after = rows[:, 0], rows[:, 1]
     q, qd = slice(0, spec.nq), slice(spec.nq, spec.nq + spec.nv)
     dq, dqd = coordinates.change(before[:, q], before[:, qd], after[:, q], after[:, qd])
     episode = np.searchsorted(store.offsets, starts, side="right") - 1
@@ -250,7 +246,7 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
         base_prediction = model.encoding.predict_base(sample.q, sample.qd, sample.torque, environment)
         inputs.append(model.encoding.encode(base_prediction, sample.torque, environment))
         targets.append(model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
-    model.predictor.fit(torch.cat(inputs), torch.cat(targets))
+    model.predictor.fit(torch.cat(inputs), torch.cat(targets), silent=model.encoding.base_is_whole)
 
 
 def _substeps(header: StoreHeader) -> int:

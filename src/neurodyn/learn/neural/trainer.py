@@ -9,6 +9,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
+from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -52,6 +53,7 @@ class NeuralLearner(WindowLearner):
             batch=self._phase.batch,
             seed=derive_seed(settings.seed, "batches", phase),
             device=self._device,
+            stream=IN_MEMORY,
         )
 
     def loss(self) -> Tensor:

@@ -58,7 +58,7 @@ class RolloutValidation:
         environments = [RecordedEnvironments(part, device or "cpu") for part in data.stores]
         self._parts = [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
         self._q_scale = self._position_scale(data, device)
-        self._qd_scale = _deviation(data.rows("qd", Split.TRAIN), device)
+        self._qd_scale = _deviation(data.sampled_columns("qd", Split.TRAIN), device)
 
     @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
@@ -83,7 +83,7 @@ class RolloutValidation:
     def _position_scale(self, data: Mixture, device: torch.device | None) -> Tensor:
         spec, first = data.header.spec, self._context
         if spec.nq == spec.nv:
-            return _deviation(data.rows("q", Split.TRAIN), device)
+            return _deviation(data.sampled_columns("q", Split.TRAIN), device)
         # Where a floating base stands says nothing about how far it moves.
         q = torch.cat([batch.q for batch, _ in self._parts])
         moved = position_difference(spec, q[:, first + 1 :], q[:, first : first + 1])

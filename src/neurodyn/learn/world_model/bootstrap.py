@@ -15,6 +15,7 @@ from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
+from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.data.windows import Batch
 
 
@@ -57,6 +58,7 @@ class MemberSampler:
                 batch=batch,
                 seed=derive_seed(seed, "batches", phase, member),
                 device=device,
+                stream=IN_MEMORY // members,
                 episodes=[_resampled(own, seed, member) for own in episodes] if bootstrap else episodes,
             )
             for member in range(members)

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.versions import package_versions
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.split import episodes_of, rows_of
-from neurodyn.data.store import Split, Status, Store, package_versions
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Split, Status, Store
+from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.loop import Callback, TrainState
@@ -156,7 +157,7 @@ def event_weights(model: WorldModel, data: Store | Mixture, settings: WorldSetti
     stops there would stop far too often.
     """
     mixture = Mixture.of(data)
-    rates = mixture.rows("contact", Split.TRAIN).mean(0).tolist() if mixture.header.spec.nc else []
+    rates = mixture.sampled_columns("contact", Split.TRAIN).mean(0).tolist() if mixture.header.spec.nc else []
     event = [settings.contact_weight / max(1, len(rates))] * len(rates)
     if model.terminates:
         chosen = [(store, episodes_of(store, Split.TRAIN)) for store in mixture.stores]
@@ -171,22 +172,14 @@ def event_weights(model: WorldModel, data: Store | Mixture, settings: WorldSetti
 
 def _transitions(model: WorldModel, mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
     """Return state vectors, controls and next state vectors of an even sample of the training frames."""
-    starts = []
-    for store in mixture.stores:
-        inside = rows_of(store, Split.TRAIN)
-        inside[store.offsets[1:] - 1] = False  # no frame begins in the last state of an episode
-        starts.append(np.flatnonzero(inside))
-    total = sum(map(len, starts))
-    if not total:
-        raise InputError(f"the training episodes of {mixture.header.robot!r} hold no frame; expected longer episodes")
-    stride = max(1, total // _SAMPLE)
     parts: list[list[Tensor]] = [[], [], []]
-    for store, found in zip(mixture.stores, starts, strict=True):
-        rows = found[::stride]
-        for part, at in ((parts[0], rows), (parts[2], rows + 1)):
-            q, qd, channels = (torch.from_numpy(x[at]) for x in (store.q, store.qd, store.channel))
-            part.append(model.observation.join(q, qd, channels))
-        parts[1].append(torch.from_numpy(store.control[rows]))
+    for store, starts in zip(mixture.stores, mixture.sampled(Split.TRAIN, _SAMPLE, following=1), strict=True):
+        rows = take(store.frames, starts, 2)
+        for part, at in ((parts[0], rows[:, 0]), (parts[2], rows[:, 1])):
+            part.append(
+                model.observation.join(*(torch.from_numpy(store.columns(x, at)) for x in ("q", "qd", "channel")))
+            )
+        parts[1].append(torch.from_numpy(store.columns("control", rows[:, 0])))
     states, control, following = (torch.cat(part) for part in parts)
     return states, control, following
 

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn hybrid`: a declared robot as a hybrid model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def hybrid(
+    robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
+    /,
+    *,
+    out: Path,
+    contact: str | None = None,
+    substeps: int | None = None,
+) -> None:
+    """Write a declared robot as a hybrid model: what its simulator computes, differentiable, without any data.
+
+    Args:
+        robot: Name of a robot, or the path of your own declaration.
+        out: Run directory to write.
+        contact: Contact model: soft, force or impulse; by default that of the robot's simulator (soft for MuJoCo).
+        substeps: Steps in a frame; by default as many as the simulator takes.
+    """
+    from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
+
+    model = write_declared_hybrid(out, robot, contact=contact, substeps=substeps)
+    print(f"contacts: {model.config.contact or 'none'}; steps in a frame: {model.config.substeps}")
+    print(f"model: {out / 'model'}")

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the rows of drawn windows come from: memory, a file, or a part of a file that moves through it."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
+from neurodyn.data.store import Store
+from neurodyn.data.stored_rows import IN_MEMORY, Rows, StoredRows, take
+
+_BLOCK = 1 << 15
+"""Windows of a block of a stream."""
+
+
+class WindowIndex:
+    """All windows of so many frames in some episodes, by number: 0 to `count` - 1, episode by episode.
+
+    Attributes:
+        count: Number of windows.
+        length: Frames L of a window.
+    """
+
+    def __init__(self, store: Store, episodes: np.ndarray, length: int, stride: int = 1) -> None:
+        """Count the windows.
+
+        Args:
+            store: The trajectories.
+            episodes: The episodes, in their order; repeated ones count more often.
+            length: Frames L of a window.
+            stride: States between the starts of neighbouring windows.
+
+        Raises:
+            InputError: No episode is long enough.
+        """
+        lengths = store.lengths[episodes]
+        counts = np.maximum(0, (lengths - length) // stride + 1)
+        self._ends = np.cumsum(counts)
+        self.count, self.length, self._stride = int(self._ends[-1]) if len(counts) else 0, length, stride
+        if not self.count:
+            raise InputError(
+                f"no episode of {store.header.robot!r} holds a window of {length} frames; the longest of the "
+                f"{len(episodes)} has {int(lengths.max())}; give a shorter window or longer episodes"
+            )
+        self._episodes = episodes
+        self._shift = store.offsets[:-1][episodes] - stride * (self._ends - counts)
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the rows in which windows start, shape [n], int64."""
+        return self._shift[self._places(numbers)] + self._stride * numbers
+
+    def episodes(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the episodes of windows, shape [n]."""
+        return self._episodes[self._places(numbers)]
+
+    def _places(self, numbers: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self._ends, numbers, side="right")
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Windows that were drawn.
+
+    Attributes:
+        numbers: Their numbers in the index, shape [B], int64.
+        rows: All rows that the source holds, shape [N, width].
+        starts: Rows of these in which the windows start, shape [B], int64, on the device of `rows`.
+    """
+
+    numbers: np.ndarray
+    rows: Tensor
+    starts: Tensor
+
+
+class WindowSource(Protocol):
+    """Draws windows at random and holds their rows."""
+
+    def pick(self, random: torch.Generator, count: int) -> Picked:
+        """Draw so many windows, with replacement."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return what `load` needs to go on, beside the state of the generator."""
+        ...
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        ...
+
+
+class InMemory:
+    """Windows of rows that are all in memory."""
+
+    def __init__(self, rows: Tensor, index: WindowIndex) -> None:
+        self._rows, self._index = rows, index
+
+    def pick(self, random: torch.Generator, count: int) -> Picked:
+        """Draw so many windows."""
+        numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
+        starts = torch.from_numpy(self._index.rows(numbers)).to(self._rows.device)
+        return Picked(numbers, self._rows, starts)
+
+    def state(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
+class FromFile(InMemory):
+    """The same windows as of rows in memory, each read from the file when it is drawn: for few draws."""
+
+    def __init__(self, rows: StoredRows, index: WindowIndex) -> None:
+        self._file, self._index = rows, index
+
+    def pick(self, random: torch.Generator, count: int) -> Picked:
+        """Draw so many windows."""
+        numbers = torch.randint(self._index.count, (count,), generator=random).numpy()
+        states = self._index.length + 1
+        rows = torch.from_numpy(take(self._file, self._index.rows(numbers), states))
+        return Picked(numbers, rows.flatten(0, 1), states * torch.arange(count))
+
+
+class Stream:
+    """Windows of the part of a file that is in memory; blocks of it are replaced one by one by others.
+
+    All windows in a row are cut into blocks, which are read in random order, each once before any is read again. As
+    many as fit into memory are there at once, and draws are uniform over their windows. When as many windows were drawn
+    as a block has, the oldest block makes room for the next: each window is drawn once, on average, while it is there.
+    """
+
+    def __init__(self, rows: StoredRows, index: WindowIndex, seed: int, memory: int = IN_MEMORY) -> None:
+        """Read the first blocks.
+
+        Args:
+            rows: The rows of a file; episodes of the index are in their order.
+            index: Its windows.
+            seed: Seed of the order of blocks.
+            memory: Bytes of rows in memory, of at least one block.
+        """
+        self._file, self._index, self._seed = rows, index, seed
+        blocks = -(-index.count // _BLOCK)
+        self._bounds = np.arange(blocks + 1) * index.count // blocks
+        self._first = index.rows(self._bounds[:-1])
+        self._ends = index.rows(self._bounds[1:] - 1) + index.length + 1
+        self._size = int((self._ends - self._first).max())
+        held = max(1, min(blocks, memory // (4 * self._size * rows.shape[1])))
+        self._rows = torch.empty(held, self._size, rows.shape[1])
+        self._held = np.zeros(held, np.int64)
+        self._loaded, self._drawn = 0, 0
+        self._read_until(held)
+
+    def pick(self, random: torch.Generator, count: int) -> Picked:
+        """Draw so many windows, after blocks of which enough were drawn made room for others."""
+        self._read_until(self._due())
+        place = torch.randint(len(self._held), (count,), generator=random).numpy()
+        share = torch.randint(1 << 30, (count,), generator=random).numpy()
+        block = self._held[place]
+        first = self._bounds[block]
+        numbers = first + (share * (self._bounds[block + 1] - first) >> 30)
+        starts = torch.from_numpy(place * self._size + self._index.rows(numbers) - self._first[block])
+        picked = Picked(numbers, self._rows.flatten(0, 1), starts)
+        self._drawn += count
+        return picked
+
+    def state(self) -> dict[str, Any]:
+        """Return how many windows were drawn."""
+        return {"drawn": self._drawn}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from `state`; reads the blocks that were there."""
+        self._drawn = int(state["drawn"])
+        self._loaded = self._due() - len(self._held)
+        self._read_until(self._due())
+
+    def _due(self) -> int:
+        """Return how many blocks are to be read in all, after as many draws."""
+        held, blocks = len(self._held), len(self._first)
+        return held + self._drawn * blocks // self._index.count if held < blocks else held
+
+    def _read_until(self, loaded: int) -> None:
+        """Read the next blocks in random order until so many were read in all."""
+        for number in range(max(self._loaded, loaded - len(self._held)), loaded):
+            lap, place = divmod(number, len(self._first))
+            block = int(generator(self._seed, "blocks", lap).permutation(len(self._first))[place])
+            rows = self._file[int(self._first[block]) : int(self._ends[block])]
+            slot = number % len(self._held)
+            self._rows[slot, : len(rows)] = torch.from_numpy(rows)
+            self._held[slot] = block
+        self._loaded = loaded
+
+
+def window_source(
+    rows: Rows, index: WindowIndex, *, device: torch.device | str, seed: int, stream: int | None
+) -> WindowSource:
+    """Return where windows come from: memory where the rows are there, or a file.
+
+    Args:
+        rows: The rows.
+        index: The windows.
+        device: Where rows in memory are held.
+        seed: Seed of the order of a stream.
+        stream: Bytes of a file's rows to hold, for many draws; None to read each window by itself.
+    """
+    if isinstance(rows, np.ndarray):
+        return InMemory(torch.from_numpy(rows).to(device), index)
+    return FromFile(rows, index) if stream is None else Stream(rows, index, seed, stream)

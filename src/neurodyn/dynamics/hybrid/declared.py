@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hybrid dynamics of a declared robot as they are without any data: its mechanism, with the contacts of its simulator.
+
+Of a robot whose simulator is MuJoCo they predict what that simulator does, differentiably: contacts, joint limits and
+joint friction are the same soft constraints, with the parameters of the model that Newton builds.
+"""
+
+from pathlib import Path
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.scene import Scene
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
+from neurodyn.robots import Robot, load, locate
+
+
+def declared_hybrid(
+    robot: Robot | str | Path,
+    *,
+    contact: str | None = None,
+    substeps: int | None = None,
+    device: str = "cpu",
+    threads: int = 1,
+) -> HybridDynamics:
+    """Return the hybrid dynamics of a robot as declared, without free quantities and networks.
+
+    Args:
+        robot: A robot, its name, or the path of its declaration.
+        contact: Name of a contact model; None for that of the robot's simulator: "soft" for MuJoCo, none for
+            Featherstone.
+        substeps: Steps in a frame; None for as many as the simulator takes.
+        device: Torch device.
+        threads: CPU threads among which worlds are split.
+
+    Raises:
+        InputError: There is no such robot or contact model, the robot cannot be built, or it has nothing that the
+            contact model could act on.
+    """
+    declared = robot if isinstance(robot, Robot) else load(robot)
+    contact = simulated_contact(declared) if contact is None else contact
+    if contact is not None:
+        CONTACT_MODELS.require(contact)
+    if substeps is not None and substeps < 1:
+        raise InputError(f"substeps is {substeps}; valid: at least 1")
+    mechanism, fingerprint, scene = declared_mechanism(declared, contact)
+    config = EngineConfig(substeps=declared.simulator.substeps if substeps is None else substeps, contact=contact)
+    dynamics = HybridDynamics(
+        declared.spec, mechanism, config, (), fingerprint, scene, declaration=locate(robot), threads=threads
+    )
+    return dynamics.requires_grad_(False).eval().to(device)
+
+
+def write_declared_hybrid(
+    run: str | Path, robot: Robot | str | Path, *, contact: str | None = None, substeps: int | None = None
+) -> HybridDynamics:
+    """Write the hybrid dynamics of a robot as declared into a run directory, and return them.
+
+    Args:
+        run: The directory; it must not hold a model.
+        robot: As of `declared_hybrid`.
+        contact: Likewise.
+        substeps: Likewise.
+
+    Raises:
+        InputError: As of `declared_hybrid`, or the directory holds a model already.
+    """
+    from neurodyn.dynamics.hybrid.artifact import HYBRID
+
+    folder = Path(run) / "model"
+    if folder.exists():
+        raise InputError(f"{run}: holds a model already; valid: another directory")
+    dynamics = declared_hybrid(robot, contact=contact, substeps=substeps)
+    HYBRID.save(Path(run), dynamics)
+    return dynamics
+
+
+def simulated_contact(robot: Robot) -> str | None:
+    """Return the contact model that computes what a robot's simulator does; None where that knows no contacts."""
+    if robot.simulator.solver != "mujoco":
+        return None
+    constrained = any(joint.scalar and (joint.lower is not None or joint.friction) for joint in robot.joints)
+    return "soft" if robot.contact_points is not None or constrained else None
+
+
+def declared_mechanism(robot: Robot, contact: str | None) -> tuple[Mechanism, Fingerprint, Scene | None]:
+    """Return the mechanism of a robot, its fingerprint, and the ground that it has contacts with.
+
+    Args:
+        robot: The declared robot.
+        contact: Name of its contact model; soft constraints take every contact that the simulator has.
+    """
+    from neurodyn.sim.build import build
+    from neurodyn.sim.fingerprint import fingerprint
+    from neurodyn.sim.mechanism import mechanism
+
+    model = build(robot, worlds=1)
+    every = contact is not None and CONTACT_MODELS[contact].constrains_joints
+    scene = None if contact is None or robot.ground is None else robot.grounds[robot.ground]
+    return mechanism(model, robot, every_contact=every), fingerprint(model), scene

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""How soft constraints yield: from solref and solimp to a reference acceleration and an impedance.
+
+MuJoCo's documentation, "Computation: constraint model" and "Modeling: solver parameters". A row with position r (below
+zero where it is violated) and velocity v aims at the acceleration
+
+$$a_{ref} = -b\,v - k\,d(r)\,r$$
+
+and gets the share d, the impedance, of it; the rest is its regularisation R. With solref (t, ζ) and the impedance at
+full width $d_w$,
+
+$$b = \frac{2}{d_w t}, \qquad k = \frac{1}{d_w^2 t^2 \zeta^2}, \qquad R = \frac{1 - d}{d} A,$$
+
+or $k = -solref_0/d_w^2$, $b = -solref_1/d_w$ where the two are negative. A is what the row would yield to a unit force
+if nothing else moved, at the reference pose (`inverse_weights`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from neurodyn.core.soft_constraints import SOLIMP, SOLREF, ConstraintParameters
+from neurodyn.multibody.trace import exp, log, maximum, minimum, select_less
+from neurodyn.multibody.trace.expression import TINY
+
+_LEAST, _MOST = 1e-4, 0.9999
+"""MuJoCo keeps impedances and midpoints between these."""
+
+
+def constraint_quantities(solref: str, solimp: str, parameters: ConstraintParameters) -> dict[str, float]:
+    """Return the values of a constraint's parameters by the names of quantities.
+
+    Args:
+        solref: Name of the first two, as "contact.solref" of "contact.solref.timeconst".
+        solimp: Name of the other five.
+        parameters: The values.
+    """
+    values = {f"{solref}.{part}": x for part, x in zip(SOLREF, parameters.solref, strict=True)}
+    return values | {f"{solimp}.{part}": x for part, x in zip(SOLIMP, parameters.solimp, strict=True)}
+
+
+@dataclass(frozen=True)
+class Yielding:
+    """How a kind of constraint yields; numbers, or traced values where they are parameters.
+
+    Attributes:
+        damping: b [1/s].
+        stiffness: k [1/s^2].
+        impedance: d by |r|.
+    """
+
+    damping: Any
+    stiffness: Any
+    impedance: Callable[[Any], Any]
+
+    def weight(self, violation: Any, inverse_weight: Any) -> Any:
+        """Return 1 / R of a row that is violated by this much, from its A."""
+        share = self.impedance(violation)
+        return share / ((1.0 - share) * inverse_weight)
+
+    def reference(self, violation: Any) -> Any:
+        """Return k d r of a row that is violated by this much, with r = -violation."""
+        return -(self.stiffness * self.impedance(violation) * violation)
+
+
+def yielding(quantity: Callable[[str], Any], solref: str, solimp: str, dt: Any) -> Yielding:
+    """Return how a kind of constraint yields.
+
+    Args:
+        quantity: Values of quantities by their names.
+        solref: Name of two of them; see `constraint_quantities`.
+        solimp: Name of the other five.
+        dt: Length of the step [s]; MuJoCo keeps time constants above two of them.
+    """
+    time, ratio = (quantity(f"{solref}.{part}") for part in SOLREF)
+    first, last, width, midpoint, power = (quantity(f"{solimp}.{part}") for part in SOLIMP)
+    first, last, midpoint = (minimum(maximum(x, _LEAST), _MOST) for x in (first, last, midpoint))
+    width, power = maximum(width, TINY), maximum(power, 1.0)
+    safe = last * maximum(time, 2.0 * dt)
+    by_ratio = safe * maximum(ratio, TINY)
+    stiffness = select_less(0.0, time, 1.0 / (by_ratio * by_ratio), -time / (last * last))
+    damping = select_less(0.0, ratio, 2.0 / safe, -ratio / last)
+
+    def impedance(violation: Any) -> Any:
+        x = minimum(maximum(violation, 0.0) / width, 1.0)
+        rising = _power(x, power) / _power(midpoint, power - 1.0)
+        falling = 1.0 - _power(1.0 - x, power) / _power(1.0 - midpoint, power - 1.0)
+        return first + (last - first) * select_less(midpoint, x, falling, rising)
+
+    return Yielding(damping, stiffness, impedance)
+
+
+def _power(x: Any, exponent: Any) -> Any:
+    """Return x to a power of at least 0, of x at least 0."""
+    if isinstance(exponent, float) and exponent.is_integer():
+        return x ** int(exponent) if exponent else 1.0
+    return exp(exponent * log(x))

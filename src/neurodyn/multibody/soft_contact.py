@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Contacts, joint limits and joint friction as MuJoCo's soft constraints.
+
+What a step does, as MuJoCo's (its documentation, "Computation"): the accelerations without constraints; those with
+them, from the convex problem that `constraint_loop` solves, whose rows yield as `impedance` says; and damping of
+joints, D, implicit in the velocity,
+
+$$(M + dt\,D)\,a' = M a.$$
+
+A contact pushes halfway between the surface of the robot and the ground. The ground has its tangents where MuJoCo puts
+them, along the axis of a capsule on a plane: a pyramid of friction is not the same in all directions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.soft_constraints import ConstraintParameters
+from neurodyn.multibody.constraint_loop import Group, Structure, constraint_loop
+from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
+from neurodyn.multibody.impedance import constraint_quantities, yielding
+from neurodyn.multibody.inverse_weights import InverseWeights
+from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
+from neurodyn.multibody.points import Touch
+from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.trace import Expression, apply_loop, maximum, minimum, safe_sqrt, select_less
+from neurodyn.multibody.vectors import Vector, array, cross, dot
+
+_LEAST_FRICTION = 1e-5
+"""MuJoCo's least coefficient of friction."""
+
+_ALIGNED = 0.5
+"""Least length of a capsule's unit axis along the ground, for which MuJoCo turns the tangents to it."""
+
+
+class Soft(ContactModel):
+    """Contact, limits and joint friction as soft constraints; networks may act on the forces of contacts."""
+
+    constrains_joints = True
+
+    def nominal(self, mechanism: Mechanism) -> Mapping[str, float]:
+        """Return the nominal values of the quantities of the constraints."""
+        constraints = mechanism.constraints
+        values = {SIZE: 1.0, "contact.friction": constraints.friction} if mechanism.points else {}
+        if mechanism.points:
+            values |= constraint_quantities("contact.solref", "contact.solimp", constraints.contact)
+        for link in mechanism.links:
+            name = link.joint.name
+            if not link.joint.scalar:
+                continue
+            if link.lower is not None or link.upper is not None:
+                limit = constraints.limits.get(name, ConstraintParameters())
+                values |= constraint_quantities(f"{name}.limit_solref", f"{name}.limit_solimp", limit)
+            friction = constraints.joint_friction.get(name, ConstraintParameters())
+            values |= constraint_quantities(f"{name}.friction_solref", f"{name}.friction_solimp", friction)
+        return values
+
+    def accelerations(self, contacts: Contacts, free: list[Any]) -> list[Any]:
+        """Return accelerations over the step."""
+        inertia = TreeInertia(contacts.tree, contacts.poses)
+        weights = InverseWeights(contacts.tree)
+        points, limits = _points(contacts, inertia, weights), _limits(contacts, weights)
+        frictions = _frictions(contacts, weights)
+        acceleration = free
+        if points.touched or limits or frictions:
+            solution = _solve(contacts, inertia, free, points, limits, frictions)
+            acceleration = _with_networks(contacts, inertia, solution[: len(free)], points, solution[len(free) :])
+        return _damped(contacts, inertia, acceleration)
+
+
+SOFT = Soft()
+
+
+@dataclass
+class _Points:
+    """Contact points by link.
+
+    Attributes:
+        touched: The points, those of a link after each other.
+        links: Their links, each once, in order.
+        frames: Normals and first tangents, in world axes.
+        places: Where each contact pushes, from the origin of its tree's first link.
+        weights: 1/R of the normal.
+        references: k d r.
+        damping: b.
+        friction: Coefficient.
+    """
+
+    touched: list[Touch]
+    links: list[int]
+    frames: list[tuple[Vector, Vector]]
+    places: list[Vector]
+    weights: list[Any]
+    references: list[Any]
+    damping: Any
+    friction: Any
+
+
+def _points(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -> _Points:
+    scope, constraints = contacts.scope, contacts.tree.mechanism.constraints
+    if not contacts.points:
+        return _Points([], [], [], [], [], [], 0.0, 0.0)
+    yields = yielding(scope, "contact.solref", "contact.solimp", contacts.dt)
+    friction = maximum(scope("contact.friction"), _LEAST_FRICTION)
+    both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
+    found = _Points([touch for _, touch in both], [], [], [], [], [], yields.damping, friction)
+    found.links += sorted({touch.link for _, touch in both})
+    edge = 2.0 * friction * friction / constraints.impratio * (1.0 + friction * friction)
+    factor = edge if constraints.cone == "pyramidal" else 1.0
+    inverse_weights = {link: inverse.body(link) * factor for link in found.links}
+    for point, touch in both:
+        axis = None
+        if point.axis is not None and contacts.flat:
+            axis = contacts.poses[touch.link].turn @ contacts.tree.turned_to_link(touch.link, array(point.axis))
+        found.frames.append((touch.normal, tangent(touch.normal, axis)))
+        found.places.append(inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal))
+        found.weights.append(yields.weight(touch.depth, inverse_weights[touch.link]))
+        found.references.append(yields.reference(touch.depth))
+    return found
+
+
+def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
+    """Return the first tangent of a contact, as MuJoCo Warp has it.
+
+    MuJoCo's C library has another one of capsules that stand on a plane.
+
+    Args:
+        normal: Unit normal.
+        axis: Unit axis of a capsule on a plane; None for other contacts.
+    """
+    y = normal[1]
+    across = array([-(normal[0] * y), 1.0 - y * y, -(normal[2] * y)])
+    along = array([-(normal[0] * normal[2]), -(y * normal[2]), 1.0 - normal[2] * normal[2]])
+    steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 where the y axis is too near to the normal
+    chosen = array([a + steep * (b - a) for a, b in zip(across, along, strict=True)])
+    if axis is None:
+        return _unit(chosen)
+    flat = axis - dot(normal, axis) * array(normal)
+    # Here it takes the y or z axis as it is, not its part along the plane.
+    fallback = [steep * 0.0, 1.0 - steep, steep]
+    size = safe_sqrt(dot(flat, flat))
+    return array([select_less(size, _ALIGNED, b, a / size) for a, b in zip(flat, fallback, strict=True)])
+
+
+def _unit(a: Vector) -> Vector:
+    inverse = 1.0 / safe_sqrt(dot(a, a))
+    return array([inverse * x for x in a])
+
+
+@dataclass
+class _Limit:
+    """The limits of a joint: the nearer one acts."""
+
+    dof: int
+    violation: Any
+    side: Any
+    weight: Any
+    rest: Any
+
+
+def _limits(contacts: Contacts, inverse: InverseWeights) -> list[_Limit]:
+    found, scope, tree = [], contacts.scope, contacts.tree
+    indices = {link.joint.name: index for index, link in enumerate(tree.links)}
+    for dof, name in tree.single_dofs():
+        link = tree.links[indices[name]]
+        if link.lower is None and link.upper is None:
+            continue
+        q = tree.q_of(indices[name], contacts.q)[0]
+        room, side = _nearer_limit(scope, link, q)
+        yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
+        violation = -room
+        rest = yields.damping * side * contacts.qd[dof] + yields.reference(violation)
+        found.append(_Limit(dof, violation, side, yields.weight(violation, inverse.joint(dof)), rest))
+    return found
+
+
+def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
+    """Return the distance to the nearer limit of a joint, and its side: 1 for the lower one."""
+    name = link.joint.name
+    if link.upper is None:
+        return q - scope(f"{name}.lower"), 1.0
+    above = scope(f"{name}.upper") - q
+    if link.lower is None:
+        return above, -1.0
+    below = q - scope(f"{name}.lower")
+    return minimum(below, above), select_less(below, above, 1.0, -1.0)
+
+
+@dataclass
+class _Friction:
+    """The friction of a joint."""
+
+    dof: int
+    weight: Any
+    rest: Any
+    most: Any
+
+
+def _frictions(contacts: Contacts, inverse: InverseWeights) -> list[_Friction]:
+    found, scope = [], contacts.scope
+    for dof, name in contacts.tree.single_dofs():
+        most = scope(f"{name}.friction")
+        if is_zero(most):
+            continue
+        yields = yielding(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
+        rest = yields.damping * contacts.qd[dof]
+        found.append(_Friction(dof, yields.weight(0.0, inverse.joint(dof)), rest, most))
+    return found
+
+
+def _solve(
+    contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], points: _Points, limits: Sequence[_Limit],
+    frictions: Sequence[_Friction],
+) -> list[Any]:  # fmt: skip
+    """Return the accelerations, and the forces of the points (normal and tangents)."""
+    constraints = contacts.tree.mechanism.constraints
+    chains = inertia.chains
+    columns = [[*column.spin, *column.velocity] for column in inertia.columns]
+    last = {column.link: dof for dof, column in enumerate(inertia.columns)}
+    counts = [sum(touch.link == link for touch in points.touched) for link in points.links]
+    structure = Structure(
+        chains=chains,
+        groups=tuple(Group(chains[last[link]], count) for link, count in zip(points.links, counts, strict=True)),
+        limits=tuple(limit.dof for limit in limits),
+        frictions=tuple(friction.dof for friction in frictions),
+        cone=constraints.cone,
+        impratio=constraints.impratio,
+    )
+    given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
+    given += [*free, *contacts.qd]
+    given += [x for column in columns for x in column]
+    given.append(points.damping)
+    rows = zip(points.touched, points.frames, points.places, points.weights, points.references, strict=True)
+    for touch, (normal, first), place, weight, reference in rows:
+        given += [*place, *normal, *first, touch.depth, weight, reference, points.friction]
+    for limit in limits:
+        given += [limit.violation, limit.side, limit.weight, limit.rest]
+    for friction in frictions:
+        given += [friction.weight, friction.rest, friction.most]
+    graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
+    return list(apply_loop(graph, constraint_loop(structure), given))
+
+
+def _with_networks(
+    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], points: _Points, forces: Sequence[Any]
+) -> list[Any]:
+    """Name the forces of the contacts; return the accelerations under what networks make of them."""
+    change: list[Any] = [0.0] * len(acceleration)
+    for index, (touch, (normal, first)) in enumerate(zip(points.touched, points.frames, strict=True)):
+        second = cross(normal, first)
+        push, along, across = forces[3 * index : 3 * index + 3]
+        friction = [along * a + across * b for a, b in zip(first, second, strict=True)]
+        named = [(f"contact.{touch.name}.normal", push, array(normal))]
+        for axis, value in zip("xyz", friction, strict=True):
+            unit = array([1.0 if axis == other else 0.0 for other in "xyz"])
+            named.append((f"contact.{touch.name}.friction.{axis}", value, unit))
+        for name, value, direction in named:
+            acted = contacts.scope.define(name, value)
+            if acted is not value:
+                place = points.places[index] - inertia.from_root(touch.link)
+                row = inertia.row(touch.link, place, direction)
+                change = [old + (acted - value) * x for old, x in zip(change, row, strict=True)]
+    if all(map(is_zero, change)):
+        return acceleration
+    extra = inertia.velocities(inertia.halfway(change))
+    return [a + more for a, more in zip(acceleration, extra, strict=True)]
+
+
+def _damped(contacts: Contacts, inertia: TreeInertia, acceleration: list[Any]) -> list[Any]:
+    """Return the accelerations of a step whose damping of joints is implicit in the velocity."""
+    damping = {dof: contacts.scope(f"{name}.damping") for dof, name in contacts.tree.single_dofs()}
+    if all(map(is_zero, damping.values())):
+        return acceleration
+    force = inertia.times(acceleration)
+    stiffer = [list(row) for row in inertia.matrix]
+    for dof, value in damping.items():
+        stiffer[dof][dof] = stiffer[dof][dof] + contacts.dt * value
+    return solved(*factored(stiffer), force)
