@@ -2,6 +2,7 @@
 """Jacobians of a step against central differences along the degrees of freedom, in double precision."""
 
 import dataclasses
+import sys
 
 import pytest
 import torch
@@ -88,6 +89,16 @@ def test_jacobians_are_those_of_central_differences(make, given):
         best = min(best, float((whole - ours).abs().max() / whole.abs().max()))
     assert best < 1e-7
     assert float(found.A.abs().max()) > 0.5
+
+
+@pytest.mark.parametrize(("make", "given"), [(hopper, hopping), (swing, swinging)])
+def test_rows_in_lanes_are_those_of_autograd(monkeypatch, make, given):
+    dynamics, (state, torque) = make(), given()
+    compiled = linearise(dynamics, state, torque)
+    monkeypatch.setattr(sys.modules["neurodyn.dynamics.linearise"], "Compiled", str)  # what they are not
+    other = linearise(dynamics, state, torque)
+    for a, b in ((compiled.A, other.A), (compiled.B, other.B), (compiled.state.qd, other.state.qd)):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11 * float(b.abs().max()))
 
 
 def test_what_does_not_differentiate_is_refused():

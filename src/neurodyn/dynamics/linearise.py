@@ -7,7 +7,10 @@ joints turn freely (`position_difference`):
 $$\delta_{t+1} = A\,\delta_t + B\,\delta u_t$$
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -40,7 +43,8 @@ def linearise(
 ) -> Linearisation:
     """Linearise a step of dynamics around states and controls.
 
-    All rows are computed in one batch: each world is stepped once for every row, and all are differentiated at once.
+    Compiled dynamics differentiate all rows of a world together, with a row in each lane of a vector. Of others, each
+    world is stepped once for every row, and all are differentiated in one batch.
 
     Args:
         dynamics: Any dynamics that are differentiable.
@@ -55,46 +59,85 @@ def linearise(
     if not dynamics.differentiable:
         raise InputError(f"dynamics of kind {dynamics.kind!r} cannot be linearised; valid: dynamics that differentiate")
     require_torques(spec, torque[:, None])
-    now, size = present_state(context), 2 * spec.nv
+    now = present_state(context)
+    if isinstance(dynamics, Compiled) and now.q.is_cpu and now.q.dtype == torch.float64:
+        after, rows = dynamics.differentiated_frame(now, torque, environment)
+        by_state, by_torque = rows(_seeds(spec, after.q))
+    else:
+        after, by_state, by_torque = _by_autograd(dynamics, context, torque, environment)
+    return Linearisation(after, _along_freedoms(spec, now.q, by_state), by_torque)
+
+
+@runtime_checkable
+class Compiled(Protocol):
+    """Dynamics that differentiate a frame for many seeds at once."""
+
+    def differentiated_frame(
+        self, state: State, torque: Tensor, environment: Environment | None
+    ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """Return the states after a frame, and gradients by state and torque for seeds [worlds, rows, nq + nv]."""
+        ...
+
+
+def _by_autograd(
+    dynamics: Dynamics, context: State | Window, torque: Tensor, environment: Environment | None
+) -> tuple[State, Tensor, Tensor]:
+    """Step every world once for each row, and differentiate all rows at once."""
+    spec, now = dynamics.spec, present_state(context)
+    size = 2 * spec.nv
     row = torch.arange(now.worlds, device=now.q.device).repeat_interleave(size)
     carry = dynamics.begin(context.rows(row), None if environment is None else environment.rows(row))
     wide = now.rows(row)
     given = [x.detach().requires_grad_() for x in (wide.q, wide.qd, torque[row])]
     with torch.enable_grad():
-        _, step = dynamics.step(carry, State(*given[:2], wide.channels), Control(torque=given[2]))
-    after = State(step.state.q.detach(), step.state.qd.detach())
-    first = after.rows(slice(0, None, size))
-    seeds = torch.eye(size, dtype=now.q.dtype, device=now.q.device).repeat(now.worlds, 1)
-    wanted = [_onto_positions(spec, after.q, seeds[:, : spec.nv]), seeds[:, spec.nv :]]
-    found = torch.autograd.grad([step.state.q, step.state.qd], given, wanted, materialize_grads=True)
-    by_state = torch.cat([_along_freedoms(spec, wide.q, found[0]), found[1]], -1)
-    return Linearisation(first, by_state.view(-1, size, size), found[2].view(-1, size, spec.nu))
+        _, step = dynamics.step(carry, State(given[0], given[1], wide.channels), Control(torque=given[2]))
+    after = State(step.state.q.detach(), step.state.qd.detach()).rows(slice(0, None, size))
+    seeds = _seeds(spec, after.q).flatten(0, 1).split((spec.nq, spec.nv), -1)
+    found = torch.autograd.grad([step.state.q, step.state.qd], given, seeds, materialize_grads=True)
+    by_q, by_qd, by_torque = (x.view(now.worlds, size, -1) for x in found)
+    return after, torch.cat([by_q, by_qd], -1), by_torque
 
 
-def _onto_positions(spec: StateSpec, q: Tensor, covector: Tensor) -> Tensor:
-    """Return the gradient by positions of covector . `position_difference`(positions, q), shape [worlds, nq]."""
-    parts = []
-    for joint, place in zip(spec.joints, spec.places, strict=True):
-        own = covector[:, place.qd]
-        if joint.scalar:
-            parts.append(own)
-            continue
-        turning = torch.einsum("wk,wkc->wc", own[:, -3:], 2.0 * _turns(q[:, place.q][:, -4:]))
-        parts.append(torch.cat([own[:, :-3], turning], -1))
-    return torch.cat(parts, -1)
+def _seeds(spec: StateSpec, q: Tensor) -> Tensor:
+    """Return derivatives of `position_difference`(., q) and of velocities by positions and velocities.
+
+    Shape [worlds, 2 nv, nq + nv].
+    """
+    columns, turning = _columns(spec)
+    seeds = q.new_zeros(len(q), 2 * spec.nv, spec.nq + spec.nv)
+    rows = torch.arange(2 * spec.nv, device=q.device)
+    seeds[:, rows, columns.to(q.device)] = 1.0
+    for place, freedom in turning:
+        seeds[:, freedom : freedom + 3, place : place + 4] = 2.0 * _turns(q[:, place : place + 4])
+    return seeds
 
 
 def _along_freedoms(spec: StateSpec, q: Tensor, gradient: Tensor) -> Tensor:
-    """Return a gradient by positions as one by degrees of freedom, shape [worlds, nv]."""
-    parts = []
+    """Return gradients by positions and velocities as ones by degrees of freedom and velocities.
+
+    Shapes [worlds, rows, nq + nv] and [worlds, rows, 2 nv].
+    """
+    columns, turning = _columns(spec)
+    found = gradient[..., columns.to(q.device)]
+    for place, freedom in turning:
+        turns = 0.5 * _turns(q[:, place : place + 4])
+        found[..., freedom : freedom + 3] = gradient[..., place : place + 4] @ turns.mT
+    return found
+
+
+@lru_cache(maxsize=64)
+def _columns(spec: StateSpec) -> tuple[Tensor, list[tuple[int, int]]]:
+    """Return the column of q and qd of each degree of freedom and velocity, and where quaternions and turns begin.
+
+    Turns have the columns of the first three numbers of their quaternion, to be overwritten.
+    """
+    columns: list[int] = []
+    turning: list[tuple[int, int]] = []
     for joint, place in zip(spec.joints, spec.places, strict=True):
-        own = gradient[:, place.q]
-        if joint.scalar:
-            parts.append(own)
-            continue
-        turning = torch.einsum("wc,wkc->wk", own[:, -4:], 0.5 * _turns(q[:, place.q][:, -4:]))
-        parts.append(torch.cat([own[:, :-4], turning], -1))
-    return torch.cat(parts, -1)
+        if not joint.scalar:
+            turning.append((place.q.stop - 4, place.qd.stop - 3))
+        columns += range(place.q.start, place.q.start + place.qd.stop - place.qd.start)
+    return torch.tensor([*columns, *range(spec.nq, spec.nq + spec.nv)]), turning
 
 
 def _turns(q: Tensor) -> Tensor:

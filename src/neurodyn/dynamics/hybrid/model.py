@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hybrid dynamics: rigid bodies with free quantities, and networks where a blueprint puts them (NeuralSim)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -324,11 +325,7 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None,
     ) -> Trajectory:  # fmt: skip
         worlds, frames = controls.shape[:2]
-        mode = ground_mode(environment.ground)
-        engine, held = self._engine(mode), None
-        if self._ground is not None:
-            ground = self._ground(environment.ground, state.q, state.qd, mode)
-            held = ground[:, None].expand(-1, frames, -1)
+        engine, held = self._engine_on(environment, state, frames)
         path = engine.program.rollout(
             torch.cat([state.q, state.qd], dim=-1),
             frames=frames,
@@ -340,6 +337,29 @@ class HybridDynamics(LearnedDynamics):
         )
         nq = self.mechanism.nq
         return Trajectory(path[..., :nq], path[..., nq:])
+
+    @torch.no_grad()
+    def differentiated_frame(
+        self, state: State, torque: Tensor, environment: Environment | None
+    ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """Return the states after a frame, and a function that differentiates them; see `Program.frame`."""
+        around = self.begin(state, environment).environment
+        engine, held = self._engine_on(around, state, 1)
+        parameters = self._given(around, state.worlds, self.physical())
+        whole = torch.cat([state.q, state.qd], dim=-1)
+        after, rows = engine.program.frame(
+            whole, self.config.substeps, torque[:, None], held, parameters, self.weights.detach()
+        )
+        nq = self.mechanism.nq
+        return State(after[:, :nq], after[:, nq:]), rows
+
+    def _engine_on(self, environment: Environment, state: State, frames: int) -> tuple[Engine, Tensor | None]:
+        """Return the engine for a ground, and the ground under the states for so many frames."""
+        mode = ground_mode(environment.ground)
+        if self._ground is None:
+            return self._engine(mode), None
+        ground = self._ground(environment.ground, state.q, state.qd, mode)
+        return self._engine(mode), ground[:, None].expand(-1, frames, -1)
 
     def _given(self, environment: Environment, worlds: int, values: Tensor) -> Tensor:
         if self._gravity_is_free:

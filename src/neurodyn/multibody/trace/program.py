@@ -7,6 +7,7 @@ every device, kept by Warp's kernel cache, so that a program is compiled once on
 worlds run in the lanes of its vectors, and large batches on several threads; see `target`.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -281,18 +282,23 @@ class Program(Held):
         self._launch(1, run, seeds, group, [*rest, sums.data_ptr()])
         return Gradients(state, control, held, parameters, sums.sum((0, 2)))
 
-    def rows(self, run: "Run", tape: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients of one frame for several seeds in each world, on the processor.
+    def frame(
+        self, state: Tensor, substeps: int, control: Tensor, held: Tensor | None, parameters: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """Return the states after one frame, and a function that differentiates them, on the processor.
 
-        Args:
-            run: What `record` was given: one frame, of worlds one by one (`run.lanes` 1).
-            tape: The tape that it returned.
-            seeds: Gradients by the state after the frame, shape [worlds, rows, state], contiguous.
-
-        Returns:
-            Gradients by the state before the frame, shape [worlds, rows, state], and by control, [worlds, rows,
-            control].
+        The function takes seeds, gradients by the states after the frame, shape [worlds, rows, state]. It returns those
+        by the states before it, of the same shape, and by the controls, shape [worlds, rows, control].
+        Arguments are as of `rollout`.
         """
+        run = self.run(
+            state, frames=1, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
+        )
+        run.lanes = 1
+        path, tape = self.record(run, state)
+        return path[:, 1], lambda seeds: self._rows(run, tape, seeds.contiguous())
+
+    def _rows(self, run: "Run", tape: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         worlds, rows, size = seeds.shape
         lanes = 1 if self._scalar_only else self._lanes or vector_lanes(run.single)
         wide = copy(run)
