@@ -111,7 +111,7 @@ def test_programs_of_the_ant_compile(dtype: torch.dtype, arch: int, tmp_path: Pa
 
 
 def test_what_does_not_compile_is_an_error(tmp_path: Path) -> None:
-    from neurodyn.multibody.trace.native import native_kernel
+    from neurodyn.multibody.trace.native import block_kernel
 
     with pytest.raises(Exception, match=r"(?i)compil|build"):
-        compile_for_cuda([native_kernel("this is no program;")], H100, tmp_path)
+        compile_for_cuda([block_kernel("this is no program;", 4, True)], H100, tmp_path)

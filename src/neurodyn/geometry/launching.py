@@ -124,16 +124,20 @@ def warp_stream(device: torch.device) -> Any:
 def on_warp_stream(device: torch.device) -> Iterator[None]:
     """Let torch work on Warp's stream in a context, where others (Newton) launch kernels between torch's own.
 
-    It waits for what torch has launched before, and what torch launches afterwards waits for it.
+    It waits for what torch has launched before, and what torch launches afterwards waits for it; while a graph is being
+    captured on that stream, nothing outside of it is waited for.
     """
     if device.type != "cuda":
         yield
         return
-    before, stream = torch.cuda.current_stream(device), wp.stream_to_torch(str(wp.device_from_torch(device)))
-    stream.wait_stream(before)
+    own = wp.device_from_torch(device)
+    before, stream, ordered = torch.cuda.current_stream(device), wp.stream_to_torch(str(own)), not own.is_capturing
+    if ordered:
+        stream.wait_stream(before)
     with torch.cuda.stream(stream):
         yield
-    before.wait_stream(stream)
+    if ordered:
+        before.wait_stream(stream)
 
 
 class Launch:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of dynamics as a solver of Newton, for any loop that steps a `newton.solvers.SolverBase`."""
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.fixed_frame import FixedFrame
+from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import Drive
 from neurodyn.solvers.drive_kernel import write_kernel
@@ -252,9 +253,7 @@ class SolverLearned(newton.solvers.SolverBase):
 
     def _stream(self) -> AbstractContextManager[Any]:
         """Order torch's work after Warp's: on CUDA both use Warp's stream."""
-        if self._torch_device.type == "cuda":
-            return torch.cuda.stream(wp.stream_to_torch(self.model.device))
-        return nullcontext()
+        return on_warp_stream(self._torch_device)
 
     def _require_dt(self, dt: float) -> None:
         own = self.dynamics.spec.dt

@@ -47,7 +47,13 @@ class BoundMotion:
 
 
 class BaseMotion(ABC):
-    """Motion of a robot over one frame, as far as it is known."""
+    """Motion of a robot over one frame, as far as it is known.
+
+    Attributes:
+        whole: Whether nothing is left out, so that a network begins with no correction.
+    """
+
+    whole = False
 
     @abstractmethod
     def __call__(
@@ -97,6 +103,8 @@ class FreeBase(BaseMotion):
 
 class ContactBase(BaseMotion):
     """Motion with soft contacts, joint limits and joint friction."""
+
+    whole = True
 
     def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
         """Trace the motion of a mechanism in so many steps a frame."""

@@ -201,6 +201,11 @@ class Encoding(nn.Module):
         return self._base is not None
 
     @property
+    def base_is_whole(self) -> bool:
+        """Whether predictions start from a motion that leaves nothing out."""
+        return self._base is not None and self._base.whole
+
+    @property
     def inputs(self) -> int:
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
@@ -262,7 +267,7 @@ class Encoding(nn.Module):
             parts.append(self.coordinates.to_base(_rotation(base_prediction), base_prediction.gained))
         if self.contact is None:
             return torch.cat(parts, dim=-1)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return torch.cat([*parts, self._contacts(q, qd, environment)], dim=-1)
         inputs = q.new_empty(*q.shape[:-1], self.inputs)
         torch.cat(parts, dim=-1, out=inputs[..., : -self.contact.width])
