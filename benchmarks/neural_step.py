@@ -16,6 +16,7 @@ import pstats
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -30,7 +31,6 @@ from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.compiled.frame import CompiledFrame
 from neurodyn.dynamics.neural.encoding import fit_encoding
-from neurodyn.dynamics.neural.model import NeuralCarry
 from neurodyn.geometry import Ground
 from neurodyn.nets import NetConfig, Transformer, build_predictor
 from neurodyn.robots import ContactPointSelection, load
@@ -205,7 +205,7 @@ class OneWorld:
 
 
 @torch.no_grad()
-def torch_step(model: NeuralDynamics, carry: NeuralCarry, state: State, control: Control) -> State:
+def torch_step(model: NeuralDynamics, carry: Any, state: State, control: Control) -> State:
     """Step as where gradients are wanted, but without them."""
     torque = frame_torque(model.spec, state, control)
     base_prediction = model.encoding.predict_base(state.q, state.qd, torque, carry.environment)

@@ -20,7 +20,7 @@ PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
     "neurodyn.core.scene", "neurodyn.dynamics.control", "neurodyn.dynamics.interface",
     "neurodyn.dynamics.neural.artifact", "neurodyn.dynamics.neural.base_prediction",
-    "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.same_robot",
+    "neurodyn.dynamics.neural.compiled.frame", "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.same_robot",
     "neurodyn.evaluate.engine", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulated",
     "neurodyn.evaluate.stability", "neurodyn.geometry.rotation",
     "neurodyn.learn.neural.settings", "neurodyn.learn.neural.train", "neurodyn.learn.world_model.loss",
