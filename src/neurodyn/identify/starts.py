@@ -102,7 +102,7 @@ class FromPast(nn.Module):
         self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> str:
         """Device of the tensors that it takes."""
         return self.dynamics.device
 
