@@ -13,9 +13,11 @@ import neurodyn
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, network_text
 from neurodyn.geometry import Ground
 from neurodyn.geometry.ahead_of_time import compile_for_cuda
 from neurodyn.geometry.base_kernels import base_advance, base_view
+from neurodyn.geometry.fixed_launch import table_kernel
 from neurodyn.multibody import CONTACT_MODELS, Engine, EngineConfig
 from tests.multibody import machines
 
@@ -57,10 +59,20 @@ def test_every_kernel_compiles(arch: int, tmp_path: Path) -> None:
         _launch_all(dtype)
     kernels = _declared_kernels()
     assert len(kernels) >= 5
-    for kernel in kernels:
+    generic = [kernel for kernel in kernels if kernel.is_generic]
+    for kernel in generic:
         assert len(kernel.overloads) >= 2, f"{kernel.key} was not launched in both precisions"
-    made = compile_for_cuda([one for kernel in kernels for one in kernel.overloads.values()], arch, tmp_path)
+    overloads = [one for kernel in generic for one in kernel.overloads.values()]
+    made = compile_for_cuda([*overloads, *(kernel for kernel in kernels if not kernel.is_generic)], arch, tmp_path)
     assert len(made) == len(kernels)
+    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
+
+
+@pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
+def test_the_kernels_of_a_neural_frame_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
+    texts = [encode_text(dtype, 9.81), decode_text(dtype), network_text(dtype)]
+    made = compile_for_cuda([table_kernel(text) for text in texts], arch, tmp_path)
+    assert len(made) == 3
     assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
 
 
@@ -99,7 +111,7 @@ def test_programs_of_the_ant_compile(dtype: torch.dtype, arch: int, tmp_path: Pa
 
 
 def test_what_does_not_compile_is_an_error(tmp_path: Path) -> None:
-    from neurodyn.multibody.trace.native import native_kernel
+    from neurodyn.multibody.trace.native import block_kernel
 
     with pytest.raises(Exception, match=r"(?i)compil|build"):
-        compile_for_cuda([native_kernel("this is no program;")], H100, tmp_path)
+        compile_for_cuda([block_kernel("this is no program;", 4, True)], H100, tmp_path)

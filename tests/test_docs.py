@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from neurodyn.cli.main import VERBS, _parse, run
@@ -132,7 +133,8 @@ def test_every_key_is_in_a_table(page: str, kind: type):
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
-def test_commands_parse(page: Path):
+def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("neurodyn.learn.devices.require_device", torch.device)  # a reader has the GPU of the page
     for verb, *arguments in commands(page):
         called = VERBS[verb] if verb != "policy" else ACTIONS[arguments.pop(0)]
         _parse(called.load(), f"neurodyn {verb}", arguments)  # raises InputError where a flag does not exist

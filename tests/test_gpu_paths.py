@@ -187,7 +187,7 @@ def test_a_step_of_a_world_model() -> None:
 
 def test_a_step_of_imagination() -> None:
     model = _world_model()
-    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 210)
+    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 195)
 
 
 def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:
@@ -203,3 +203,25 @@ def test_free_space_is_known_without_a_copy() -> None:
     state = _state(dynamics)
     carry = dynamics.begin(state, Environment(ground=Ground()))
     _require(count_launches(lambda: dynamics.step_(carry, state, Control(torque=_torque(dynamics)))), 55)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cartpole", "ant"])
+def test_a_step_compiles_as_one_graph(name: str) -> None:
+    """Nothing in it makes torch's compiler fall back to Python: kernels of Warp are operators to it."""
+    dynamics = neurodyn.load(f"pretrained:{name}")
+    spec = dynamics.spec
+    q = torch.zeros(4, spec.nq)
+    if spec.floating:
+        q[:, 2], q[:, 6] = 1.0, 1.0
+    state, torque = State(q, torch.zeros(4, spec.nv)), torch.ones(4, spec.nu)
+    carry = dynamics.begin(state)
+
+    def step(q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
+        _, after = dynamics.step(carry, State.unchecked(q=q, qd=qd), Control.unchecked(torque=torque))
+        return after.state.q, after.state.qd
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        wanted = step(state.q, state.qd, torque)  # makes what is made on first use
+        torch.testing.assert_close(compiled(state.q, state.qd, torque), wanted)

@@ -93,8 +93,13 @@ class _There(Mass):
         return super().rollout(context, controls, environment)
 
 
-@pytest.mark.parametrize("drive", [Drive(torque=torch.zeros(2, 3, 1)),
-                                   Drive(target=torch.zeros(2, 3, 1), kp=torch.ones(2, 1), kd=torch.ones(2, 1))])  # fmt: skip
+@pytest.mark.parametrize(
+    "drive",
+    [
+        Drive(torque=torch.zeros(2, 3, 1)),
+        Drive(target=torch.zeros(2, 3, 1), kp=torch.ones(2, 1), kd=torch.ones(2, 1)),
+    ],
+)
 def test_starts_travel_to_the_model_and_its_roll_outs_come_back(drive: Drive) -> None:
     start = State(torch.zeros(2, SPEC.nq), torch.zeros(2, SPEC.nv))
     with pytest.raises(NotImplementedError):  # of the base class, or because there are no data to be brought back

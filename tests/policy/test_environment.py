@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environment: rewards by hand, ends of episodes, and history that is reset only where a world is."""
 
+from dataclasses import dataclass
+
 import msgspec
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import neurodyn
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.interface import Control
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.renewal import renewal_in
 from neurodyn.policy.starts import SampledStarts
+from neurodyn.tasks import load as load_task
+from tests.dynamics.test_capture import Again
 from tests.policy.worlds import SPEC, Fixed, Hold, Mass
 
 
@@ -179,3 +185,84 @@ def test_a_missing_quantity_is_named():
 def test_no_worlds_are_refused():
     with pytest.raises(InputError, match="worlds is 0; valid: at least 1"):
         world([])
+
+
+class TestCapture:
+    """A frame that is recorded and replayed, here by a recording that calls it again on the same memory."""
+
+    def environments(self, name, model, **options):
+        task, dynamics = load_task(name), neurodyn.load(model)
+        made = []
+        for capture in (Again, None):
+            env = PolicyEnvironment(task, dynamics, SampledStarts(task, 0), 16, capture=capture, **options)
+            env.episode_length_buf = torch.arange(16) * 12 + env.max_episode_length - 190
+            made.append(env)
+        made[1]._renewal = renewal_in(dynamics, SampledStarts(task, 0), 16, ahead=True)  # takes starts as the other
+        made[1]._renewal._starts.draw(16)
+        made[1]._always_renews = True
+        return made
+
+    @pytest.mark.parametrize(
+        ("name", "model"), [("ant-run", "pretrained:ant"), ("cartpole-swingup", "pretrained:cartpole")]
+    )
+    def test_a_replayed_frame_is_the_frame(self, name, model):
+        replayed, called = self.environments(name, model)
+        generator = torch.Generator().manual_seed(1)
+        kept = []
+        for frame in range(20):
+            actions = 0.5 * torch.randn(16, replayed.num_actions, generator=generator)
+            found, wanted = replayed.step(actions), called.step(actions)
+            torch.testing.assert_close(found[0]["policy"], wanted[0]["policy"])
+            torch.testing.assert_close(found[1], wanted[1])
+            assert torch.equal(found[2], wanted[2])
+            torch.testing.assert_close(found[3]["state"].q, wanted[3]["state"].q)
+            kept.append((found[1], found[1].clone()))
+            if frame == 9:
+                for env in (replayed, called):
+                    env.episode_length_buf = torch.full((16,), env.max_episode_length - 5)
+        assert all(torch.equal(reward, copy) for reward, copy in kept)  # what it returned stays as it was
+        ends = replayed.collect(), called.collect()
+        assert len(ends[0].returns) >= 16
+        assert ends[0].returns == pytest.approx(ends[1].returns, rel=1e-4)
+        assert ends[0].lengths == ends[1].lengths
+        torch.testing.assert_close(replayed.now["joint_position"], called.now["joint_position"])
+
+    def test_imagination_is_replayed(self):
+        model = TestImagination().model()
+        model.state_scale.copy_(torch.tensor([2.0, 0.5]))
+        places = [0.2, 1.9, 0.4, 1.0]
+        replayed = world(places, model, penalty=3.0, capture=Again)
+        called = world(places, model, penalty=3.0)
+        called._always_renews, called._renewal = True, renewal_in(model, Fixed(places), 4, ahead=True)
+        called._renewal._starts.draw(4)
+        for frame in range(12):
+            actions = torch.full((4, 1), 0.3 * (-1) ** frame)
+            found, wanted = replayed.step(actions), called.step(actions)
+            torch.testing.assert_close(found[0]["policy"], wanted[0]["policy"])
+            torch.testing.assert_close(found[1], wanted[1])
+        ends = replayed.collect(), called.collect()
+        assert len(ends[0].returns) >= 8  # episodes of five frames
+        assert ends[0] == ends[1]
+
+    def test_a_network_that_counts_its_frames_runs_kernel_by_kernel(self):
+        class Counting(Mass):
+            def step(self, carry, state, control):
+                after, step = super().step(carry, state, control)
+                return Aged(after.frames, carry.age + 1 if isinstance(carry, Aged) else 1), step
+
+            def reset(self, carry, context, mask):
+                return carry
+
+        env = world([0.0, 0.5], Counting(), capture=Again)
+        with pytest.warns(UserWarning, match="kernel by kernel"):
+            _, reward, _, _ = env.step(torch.zeros(2, 1))
+        assert reward.tolist() == pytest.approx([1.0, 0.5])
+        env.step(torch.zeros(2, 1))
+
+
+@dataclass(frozen=True)
+class Aged:
+    """A history that knows its age as a number."""
+
+    frames: torch.Tensor
+    age: int

@@ -15,6 +15,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
@@ -22,6 +23,9 @@ from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
+
+_WORTH_CAPTURE = 8
+"""Frames of a roll-out from which on its step is captured on a GPU: recording takes as long as a few steps."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class BaseDynamics(ABC):
     training_range: TrainingRange | None = None
     device: str = "cpu"
     _surroundings: "_Surroundings | None" = None
+    _captured: CapturedStep | None = None
+    _no_capture: bool = False
 
     @property
     def network(self) -> str:
@@ -160,8 +166,12 @@ class BaseDynamics(ABC):
         """
         require_torques(self.spec, controls)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
-        advance = self.step if tracked else self.step_
         carry, state = self.begin(context, environment), present_state(context)
+        if not tracked and state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE:
+            replayed = self._replayed(carry, state, controls)
+            if replayed is not None:
+                return replayed
+        advance = self.step if tracked else self.step_
         q, qd = [state.q], [state.qd]
         for torque in controls.unbind(1):
             carry, step = advance(carry, state, Control.unchecked(torque=torque))
@@ -179,6 +189,30 @@ class BaseDynamics(ABC):
             like: Tensor of the precision and on the device of the buffers.
         """
         return EagerFrame(self, worlds, environment, like)
+
+    def _replayed(
+        self, carry: Carry, state: State, controls: Controls, record: Recorder = cuda_graph
+    ) -> Trajectory | None:
+        """Roll out by replays of one step; None where the step cannot be captured."""
+        if self._no_capture:
+            return None
+        given = (controls[:, 0],)
+        if self._captured is None or not self._captured.fits((carry, state), given):
+            try:
+                self._captured = CapturedStep(
+                    self._captured_step, (carry, state), given, device=state.q.device, record=record
+                )
+            except CaptureError:
+                self._no_capture = True
+                return None
+        else:
+            self._captured.restart((carry, state))
+        path = [state, *(self._captured(torque) for torque in controls.unbind(1))]
+        return Trajectory(torch.stack([x.q for x in path], 1), torch.stack([x.qd for x in path], 1))
+
+    def _captured_step(self, before: tuple[Carry, State], torque: Tensor) -> tuple[tuple[Carry, State], State]:
+        carry, step = self.step_(*before, Control.unchecked(torque=torque))
+        return (carry, step.state), step.state
 
     def quantities(
         self,

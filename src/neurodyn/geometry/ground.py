@@ -61,7 +61,7 @@ class Ground:
     @property
     def empty(self) -> bool:
         """Whether there is no shape at all."""
-        return not (self.scene.shapes or self.shared or any(self.own))
+        return len(self.scene.shapes) + len(self.shared) + sum(map(len, self.own)) == 0
 
     @property
     def compiled(self) -> "CompiledShapes":

@@ -16,7 +16,10 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import notice
 from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, present_state
@@ -83,6 +86,17 @@ class _Ended:
     implausible: Tensor
 
 
+@dataclass(frozen=True)
+class _Frame:
+    """What a frame gives: observations, rewards, whether episodes ended, what rsl_rl asks for, and what ended."""
+
+    observation: Tensor
+    reward: Tensor
+    done: Tensor
+    extras: dict[str, Any]
+    ended: _Ended | None
+
+
 class PolicyEnvironment(VecEnv):
     """A batch of worlds in which a policy acts.
 
@@ -105,6 +119,7 @@ class PolicyEnvironment(VecEnv):
         environment: Environment | None = None,
         noisy: bool = False,
         frames: int | None = None,
+        capture: Recorder | None = None,
     ) -> None:
         """Start all worlds.
 
@@ -119,6 +134,8 @@ class PolicyEnvironment(VecEnv):
             environment: What the worlds are in; None for the robot's default ground.
             noisy: Whether observations have the task's noise.
             frames: Length of an episode; None for the task's.
+            capture: How a frame is recorded that is then replayed; None for a CUDA graph in learned dynamics on a GPU,
+                and for no recording elsewhere. States of a recorded environment stay where they are and change.
 
         Raises:
             InputError: Task and dynamics do not fit together, or the penalty is below 0 or has no meaning.
@@ -136,12 +153,15 @@ class PolicyEnvironment(VecEnv):
             environment = home_ground(task)
         self._environment = environment
         self._spread = dynamics.epistemic_scale
-        self._renewal = renewal_in(dynamics, starts, worlds)
         context = starts.draw(worlds)
         state = present_state(context)
         self.device = state.q.device
+        if capture is None and self.device.type == "cuda" and isinstance(dynamics, LearnedDynamics):
+            capture = cuda_graph
+        self._record, self._captured = capture, None
         # A GPU would have to be waited for to know whether any episode ended: there, renewal is part of every frame.
-        self._always_renews = self.device.type != "cpu"
+        self._always_renews = self.device.type != "cpu" or capture is not None
+        self._renewal = renewal_in(dynamics, starts, worlds, ahead=self._always_renews)
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
         noise = task.noise if noisy else ()
         self._noise = torch.tensor(noise, device=self.device) if noise else None
@@ -182,21 +202,27 @@ class PolicyEnvironment(VecEnv):
         return self._now
 
     @property
-    def episode_length_buf(self) -> Tensor:
+    def episode_length_buf(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Frames of the present episodes, shape [worlds]; rsl_rl's name, which it also sets."""
         return self._at.length
 
     @episode_length_buf.setter
     def episode_length_buf(self, frames: Tensor) -> None:
-        self._at = replace(self._at, length=frames.to(self._at.length))
+        if self._captured is None:
+            self._at = replace(self._at, length=frames.to(self._at.length))
+        else:
+            self._at.length.copy_(frames)
 
     def get_observations(self) -> TensorDict:
         """Return what the policy sees of the present states."""
+        return TensorDict({"policy": self._observed()}, batch_size=[self.num_envs])
+
+    def _observed(self) -> Tensor:
         seen = self.task.observe(self._now, self.memory)
         if self._noise is not None:
-            drawn = torch.rand(seen.shape, generator=self._generator, device=self.device).to(seen)
-            seen = seen + self._noise * (2.0 * drawn - 1.0)
-        return TensorDict({"policy": seen}, batch_size=[self.num_envs])
+            drawn = torch.rand(seen.shape, generator=self._generator, device=self.device).to(seen.dtype)
+            seen = torch.addcmul(seen - self._noise, self._noise, drawn, value=2.0)
+        return seen
 
     @torch.no_grad()
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
@@ -209,6 +235,42 @@ class PolicyEnvironment(VecEnv):
             Observations, rewards of shape [worlds], whether episodes ended, shape [worlds], and what rsl_rl asks for.
         """
         self._renewal.prepare()
+        frame = self._frame(actions) if self._record is None else self._replayed(actions, self._record)
+        if frame.ended is not None:
+            self._ended.append(frame.ended)
+        if len(self._ended) >= _MOST_UNREAD:
+            self._read_ends()
+        observation = TensorDict({"policy": frame.observation}, batch_size=[self.num_envs])
+        return observation, frame.reward, frame.done, frame.extras
+
+    def _replayed(self, actions: Tensor, record: Recorder) -> "_Frame":
+        """Act for one frame by replaying a recorded one; recorded now where it was not."""
+        if self._captured is None:
+            before = self._at, self._renewal.turn
+            try:
+                self._captured = CapturedStep(
+                    self._captured_step, before, (actions,), device=self.device, generators=(self._generator,),
+                    record=record,
+                )  # fmt: skip
+            except CaptureError as error:
+                notice(f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} run kernel by kernel: {error}")
+                self._record = None
+                self._begin_frame(*before)
+                return self._frame(actions)
+        frame = self._captured(actions)
+        self._begin_frame(*self._captured.state)
+        return frame
+
+    def _captured_step(self, before: tuple[Worlds, Tensor], actions: Tensor) -> tuple[Any, "_Frame"]:
+        self._begin_frame(*before)
+        frame = self._frame(actions)
+        return (self._at, self._renewal.turn), frame
+
+    def _begin_frame(self, at: Worlds, turn: Tensor) -> None:
+        self._at, self._renewal.turn = at, turn
+        self._now = self._quantities(at.state, None, at.torque)
+
+    def _frame(self, actions: Tensor) -> "_Frame":
         action = actions.clamp(-self.task.limit, self.task.limit)
         before, step = self._at.memory, self._predict(action)
         end = judge(self.task, self._bounds, step, self._now, before, action)
@@ -225,19 +287,17 @@ class PolicyEnvironment(VecEnv):
             "state": step.state,  # as the frame left it, before anything starts anew
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        self._at = replace(self._at, memory=memory, length=length, returns=returns)
+        self._at, ended = replace(self._at, memory=memory, length=length, returns=returns), None
         if self._always_renews or bool(done.any()):
             extras["succeeded"] = self.task.succeeded(self._now, memory)
-            self._ended.append(_Ended(done, returns, end.failed, end.implausible))
+            ended = _Ended(done, returns, end.failed, end.implausible)
             self._renew(done)
         change = self.task.push(self._at.memory, self._generator)
         if change is not None:
             self._at = replace(self._at, state=pushed(self.dynamics.spec, self._at.state, change))
             self._now = self._quantities(self._at.state, None, self._at.torque)
         reward = penalised if self._scale == 1.0 else self._scale * penalised
-        if len(self._ended) >= _MOST_UNREAD:
-            self._read_ends()
-        return self.get_observations(), reward, done, extras
+        return _Frame(self._observed(), reward, done, extras, ended)
 
     def collect(self) -> Episodes:
         """Return the episodes that ended since the last call."""
@@ -263,7 +323,8 @@ class PolicyEnvironment(VecEnv):
         if not self._penalty or step.epistemic is None or self._spread is None:
             return reward
         uncertain = (step.epistemic / self._spread).sum(-1)
-        return torch.where(implausible, reward, reward - self._penalty * self.task.penalty_scale * uncertain)
+        share = self._penalty * self.task.penalty_scale
+        return torch.where(implausible, reward, torch.sub(reward, uncertain, alpha=share))
 
     def _read_ends(self) -> None:
         """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""

@@ -6,11 +6,12 @@ for it in every frame; there, starts are drawn in advance, and each world that n
 """
 
 from abc import ABC, abstractmethod
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from neurodyn.dynamics.capture import copied, write
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
 from neurodyn.policy.starts import Starts, widened
 
@@ -31,11 +32,11 @@ class Renewal(ABC):
         turn: Row of the start that was given last, as a tensor; moved on by `renew`.
     """
 
-    def __init__(self, starts: Starts, worlds: int, device: torch.device) -> None:
-        """Prepare for `worlds` worlds on a device."""
+    def __init__(self, starts: Starts, worlds: int, device: torch.device, *, ahead: bool) -> None:
+        """Prepare for `worlds` worlds on a device; with `ahead` starts are drawn in advance."""
         self._starts = starts
         self._count = max(WARM_STARTS, worlds // _SHARE)
-        self._counts = device.type == "cpu"
+        self._counts = not ahead
         self._frames = 0
         self.turn = torch.zeros(1, dtype=torch.long, device=device)
 
@@ -65,9 +66,9 @@ class Renewal(ABC):
 class StateRenewal(Renewal):
     """Renewal in dynamics whose state is complete, or whose memory is empty at a start."""
 
-    def __init__(self, dynamics: Dynamics, starts: Starts, worlds: int) -> None:
-        """Prepare to start worlds of some dynamics anew."""
-        super().__init__(starts, worlds, torch.device(dynamics.device))
+    def __init__(self, dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool = False) -> None:
+        """Prepare to start worlds of some dynamics anew; with `ahead` from starts that are drawn in advance."""
+        super().__init__(starts, worlds, torch.device(dynamics.device), ahead=ahead)
         self._dynamics, self._worlds = dynamics, worlds
         self._pool: State | None = None
 
@@ -82,23 +83,31 @@ class StateRenewal(Renewal):
         return self._dynamics.reset(carry, context, done), _mixed(done, present_state(context), state)
 
     def _refill(self, count: int) -> None:
-        fresh = present_state(self._starts.draw(count))
-        self._pool = _kept(self._pool, fresh)
+        self._pool = _kept(self._pool, present_state(self._starts.draw(count)))
 
 
 class WarmStartPool(Renewal):
     """Renewal in models of logs, from starts that are warmed up many at a time, each used once."""
 
-    def __init__(self, model: MeasuredDynamics, starts: Starts, worlds: int = 1, *, count: int | None = None) -> None:
+    def __init__(
+        self,
+        model: MeasuredDynamics,
+        starts: Starts,
+        worlds: int = 1,
+        *,
+        count: int | None = None,
+        ahead: bool = False,
+    ) -> None:
         """Prepare to start worlds of a model anew.
 
         Args:
             model: The model.
             starts: Where episodes start.
             worlds: Number of worlds.
-            count: Starts that are read at once; None for `WARM_STARTS`, or more for many worlds on a GPU.
+            count: Starts that are read at once; None for `WARM_STARTS`, or more for many worlds with `ahead`.
+            ahead: Whether starts are drawn in advance.
         """
-        super().__init__(starts, worlds, torch.device(model.device))
+        super().__init__(starts, worlds, torch.device(model.device), ahead=ahead)
         self._model = model
         self._count = count or (WARM_STARTS if self._counts else self._count)
         self._state: State | None = None
@@ -120,15 +129,17 @@ class WarmStartPool(Renewal):
 
     def _refill(self, count: int) -> None:
         context = self._starts.draw(count)
-        self._carry, self._state = self._model.begin(context), present_state(context)
+        fresh = self._model.begin(context), present_state(context)
+        known = None if self._state is None or self._counts else (self._carry, self._state)
+        self._carry, self._state = _kept(known, fresh)
         self._left = count
 
 
-def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int) -> Renewal:
-    """Return how worlds of some dynamics start anew."""
+def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) -> Renewal:
+    """Return how worlds of some dynamics start anew; with `ahead` from starts that are drawn in advance."""
     if dynamics.measured:
-        return WarmStartPool(cast(MeasuredDynamics, dynamics), starts, worlds)
-    return StateRenewal(dynamics, starts, worlds)
+        return WarmStartPool(cast(MeasuredDynamics, dynamics), starts, worlds, ahead=ahead)
+    return StateRenewal(dynamics, starts, worlds, ahead=ahead)
 
 
 def _mixed(done: Tensor, fresh: State, old: State) -> State:
@@ -141,10 +152,9 @@ def _mixed(done: Tensor, fresh: State, old: State) -> State:
     )
 
 
-def _kept(pool: State | None, fresh: State) -> State:
-    """Return fresh starts in the memory of a pool, to which a captured frame refers, where there is one."""
+def _kept(pool: Any, fresh: Any) -> Any:
+    """Return fresh starts in the memory of those before, to which a recorded frame refers, where there are any."""
     if pool is None:
-        return fresh
-    pool.q.copy_(fresh.q)
-    pool.qd.copy_(fresh.qd)
+        return copied(fresh)
+    write(pool, fresh)
     return pool

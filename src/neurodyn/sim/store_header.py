@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING, Any
 
 from neurodyn.core.config import to_dict
+from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Scene
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import StoreHeader
@@ -15,6 +16,9 @@ from neurodyn.sim.mechanism import mechanism
 
 if TYPE_CHECKING:
     import newton
+
+MOST_POINTS = 64
+"""Contact points above which a mechanism has only those that the robot declares: every one is compiled."""
 
 
 def simulated_header(
@@ -42,6 +46,12 @@ def simulated_header(
         versions=package_versions("newton", "warp-lang"),
         scene=scene,
         contact_points=None if robot.contact_points is None else contact_point_layout(model, robot),
-        mechanism=mechanism(model, robot),
+        mechanism=_known_mechanism(model, robot),
         **others,
     )  # fmt: skip
+
+
+def _known_mechanism(model: "newton.Model", robot: Robot) -> Mechanism:
+    """Return the mechanism that models may start from, with all contact points of its simulator where they are few."""
+    whole = mechanism(model, robot, every_contact=robot.simulator.solver == "mujoco")
+    return whole if len(whole.points) <= MOST_POINTS else mechanism(model, robot)

@@ -12,7 +12,6 @@ from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.constants import constant
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Material, SimulatorConfig
-from neurodyn.tasks.resets import uniform
 from neurodyn.tasks.task import Memory, Task
 
 SCALE = 0.5
@@ -94,10 +93,10 @@ class AnymalVelocity(Task):
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw velocities, and for how long they hold, shape [worlds, 5]."""
-        asked = 2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0
-        standing = uniform((0.0, 1.0), worlds, generator) < STANDING
+        asked = _symmetric(worlds, generator)
+        standing = torch.rand(worlds, 1, generator=generator, device=generator.device) < STANDING
         until = [_whole(frames, worlds, generator) for frames in (COMMAND_FRAMES, PUSH_FRAMES)]
-        return torch.cat([asked.masked_fill(standing[:, None], 0.0), torch.stack(until, dim=-1)], dim=-1)
+        return torch.cat([asked.masked_fill(standing, 0.0), *until], dim=-1)
 
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
         """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
@@ -105,9 +104,9 @@ class AnymalVelocity(Task):
         contact = quantities.contacts(_FEET) > 0.5
         asked, until = memory.command[:, _ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
         fresh = self.commands(worlds, generator).to(action.dtype)
-        over = until <= 0.0
         # A push happens in the frame in which its counter is zero, and the counter starts anew after it.
-        until = torch.where(torch.stack([over[:, 0], until[:, 1] < 0.0], dim=-1), fresh[:, _UNTIL_COMMAND:], until)
+        over = until <= constant((0.0, -0.5), until)
+        until = torch.where(over, fresh[:, _UNTIL_COMMAND:], until)
         asked = torch.where(over[:, :1], fresh[:, _ASKED], asked)
         return replace(
             super().advance(memory, quantities, action, generator),
@@ -118,8 +117,8 @@ class AnymalVelocity(Task):
     def push(self, memory: Memory, generator: torch.Generator) -> Tensor:
         """Return by how much the base's velocity changes now [m/s], base axes, shape [worlds, 3]."""
         worlds = len(memory.command)
-        change = 2.0 * torch.rand(worlds, 3, generator=generator, device=generator.device) - 1.0
-        change = change.to(memory.command.dtype) * constant((PUSH, PUSH, 0.0), memory.command)
+        change = _symmetric(worlds, generator).to(memory.command.dtype)
+        change = change * constant((PUSH, PUSH, 0.0), memory.command)
         return change.masked_fill(memory.command[:, _UNTIL_PUSH, None] != 0.0, 0.0)
 
     def hindsight(self, ahead: Quantities) -> Tensor:
@@ -181,7 +180,13 @@ class AnymalVelocity(Task):
 
 
 def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> Tensor:
-    """Draw whole numbers of frames, both ends included, shape [worlds]."""
+    """Draw whole numbers of frames, both ends included, shape [worlds, 1]."""
     lower, upper = frames
-    drawn = torch.randint(lower, upper + 1, (worlds,), generator=generator, device=generator.device)
-    return drawn.to(torch.get_default_dtype())
+    dtype = torch.get_default_dtype()
+    return torch.randint(lower, upper + 1, (worlds, 1), generator=generator, device=generator.device, dtype=dtype)
+
+
+def _symmetric(worlds: int, generator: torch.Generator) -> Tensor:
+    """Draw numbers between -1 and 1, shape [worlds, 3]."""
+    drawn = torch.rand(worlds, 3, generator=generator, device=generator.device)
+    return torch.add(constant((-1.0,), drawn), drawn, alpha=2.0)

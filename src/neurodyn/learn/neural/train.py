@@ -246,7 +246,7 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
         base_prediction = model.encoding.predict_base(sample.q, sample.qd, sample.torque, environment)
         inputs.append(model.encoding.encode(base_prediction, sample.torque, environment))
         targets.append(model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
-    model.predictor.fit(torch.cat(inputs), torch.cat(targets))
+    model.predictor.fit(torch.cat(inputs), torch.cat(targets), silent=model.encoding.base_is_whole)
 
 
 def _substeps(header: StoreHeader) -> int:

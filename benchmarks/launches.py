@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel launches and host copies of a step as a GPU would have them, counted without one (`neurodyn.evaluate`).
+
+    python benchmarks/launches.py --json benchmarks/results/launches.json
+
+A launch costs a GPU's host 5 to 10 microseconds whatever the number of worlds. Steps of environments have all that a
+frame takes: prediction, reward, ends of episodes, and starts of new ones.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import neurodyn
+from _common import require, write_result
+from neurodyn.dynamics import Control, Dynamics, State, Window, WorldModel
+from neurodyn.evaluate import LaunchCount, count_launches
+from neurodyn.nets import EnsembleConfig
+from neurodyn.policy import PolicyEnvironment, SampledStarts
+from neurodyn.policy.logs import row_layout
+from neurodyn.tasks import load
+
+META = torch.device("meta")
+WORLDS = 64
+ENVIRONMENTS = {"ant": "ant-run", "anymal-c": "anymal-forward", "cartpole": "cartpole-swingup"}
+BEFORE = {"ant": 348, "imagination": 334}
+"""Launches of a step before they were counted."""
+
+
+class Windows:
+    """Histories without numbers."""
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self._spec = dynamics.spec
+
+    def draw(self, count: int) -> Window:
+        """Return `count` histories."""
+        spec, frames = self._spec, self._spec.context
+
+        def rows(states: int, width: int) -> Tensor:
+            return torch.zeros(count, states, width, device=META)
+
+        return Window(
+            rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
+        )
+
+
+def step(name: str) -> LaunchCount:
+    """Return what a step of a neural model launches."""
+    dynamics = neurodyn.load(f"pretrained:{name}").to("meta")
+    spec = dynamics.spec
+    state = State(torch.zeros(WORLDS, spec.nq, device=META), torch.zeros(WORLDS, spec.nv, device=META))
+    control, carry = Control(torque=torch.zeros(WORLDS, spec.nu, device=META)), dynamics.begin(state)
+    carry, _ = dynamics.step_(carry, state, control)
+    return count_launches(lambda: dynamics.step_(carry, state, control))
+
+
+def frame(env: PolicyEnvironment) -> LaunchCount:
+    """Return what a step of an environment launches."""
+    actions = torch.zeros(WORLDS, env.num_actions, device=META)
+    for _ in range(2):
+        env.step(actions)
+    return count_launches(lambda: env.step(actions))
+
+
+def imagination() -> LaunchCount:
+    """Return what a step of imagination launches, at the sizes of Robotic World Model."""
+    task = load("anymal-velocity")
+    sizes = EnsembleConfig(kind="gru", members=5, width=256, depth=2, head=128)
+    model = WorldModel(row_layout(task).spec.with_context(4), sizes, terminates=True).requires_grad_(False).to("meta")
+    model.fitted = torch.tensor(True)
+    return frame(PolicyEnvironment(task, model, Windows(model), WORLDS, penalty=1.0, noisy=True))
+
+
+def main() -> None:
+    """Count, and require that nothing is copied."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    found: dict[str, LaunchCount] = {}
+    arguments = parser.parse_args()
+    for name, task_name in ENVIRONMENTS.items():
+        task = load(task_name)
+        model = neurodyn.load(f"pretrained:{name}").to("meta")
+        found[f"{name}_step"] = step(name)
+        found[name] = frame(PolicyEnvironment(task, model, SampledStarts(task, 0, device=META), WORLDS))
+    found["imagination"] = imagination()
+    for name, count in found.items():
+        require(not count.copies, f"{name} copies: {count.copies}")
+    figures = {f"{name}_launches": float(count.launches) for name, count in found.items()}
+    ratios = {f"{name}_vs_before_b{WORLDS}": found[name].launches / before for name, before in BEFORE.items()}
+    write_result(arguments.json, "launches", figures, ratios)
+
+
+if __name__ == "__main__":
+    main()

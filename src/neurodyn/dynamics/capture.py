@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps captured as CUDA graphs: recorded once with all their kernels, torch's and Warp's, and replayed as one launch.
+
+A step takes a state and inputs, and returns the next state and outputs: dataclasses, tuples, lists and dicts of
+tensors. A graph knows tensors by their addresses, so the state stays in memory of its own, inputs are copied there, and
+outputs are copied out. What is no tensor must not change from step to step.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import NeurodynError
+
+StepFunction = Callable[..., tuple[Any, Any]]
+"""From a state and inputs to the next state and outputs."""
+
+_WARM_UP = 3
+"""Calls before the capture, in which libraries choose their kernels and allocate."""
+
+
+class CaptureError(NeurodynError):
+    """A step does other things in every call, which no graph can hold."""
+
+
+class Recording(Protocol):
+    """Something that was recorded and can be done again."""
+
+    def replay(self) -> None:
+        """Do it again, on the same memory."""
+        ...
+
+
+Recorder = Callable[[Callable[[], None], torch.device, Sequence[torch.Generator]], Recording]
+"""Records a call on a device that draws from some generators."""
+
+
+def cuda_graph(work: Callable[[], None], device: torch.device, generators: Sequence[torch.Generator]) -> Recording:
+    """Record a call as a CUDA graph, with the kernels that Warp launches."""
+    import warp as wp
+
+    from neurodyn.geometry.launching import start_warp, warp_stream
+
+    start_warp()
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        for _ in range(_WARM_UP):
+            work()
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    for generator in generators:
+        graph.register_generator_state(generator)
+    # Warp must know of a capture that somebody else has begun: it loads no modules and frees nothing meanwhile.
+    with torch.cuda.graph(graph, stream=side), wp.ScopedCapture(stream=warp_stream(device), external=True):
+        work()
+    return graph
+
+
+class CapturedStep:
+    """A step whose state lies in memory of its own, and which is replayed instead of called.
+
+    Attributes:
+        state: The state; it changes with every call.
+    """
+
+    def __init__(
+        self,
+        step: StepFunction,
+        state: Any,
+        inputs: tuple[Any, ...],
+        *,
+        device: torch.device,
+        generators: Sequence[torch.Generator] = (),
+        record: Recorder = cuda_graph,
+    ) -> None:
+        """Record a step.
+
+        Args:
+            step: The step.
+            state: A state, from which it goes on.
+            inputs: Inputs of the shapes that will be given.
+            device: Device of all tensors.
+            generators: What the step draws from.
+            record: How it is recorded.
+
+        Raises:
+            CaptureError: The step changes something of the state that is no tensor.
+        """
+        self.state, self._inputs = copied(state), copied(inputs)
+        self._outputs: Any = None
+
+        def work() -> None:
+            after, outputs = step(self.state, *self._inputs)
+            if not _same(_constants(after), _constants(self.state)):
+                raise CaptureError("the state changes in something that is no tensor; valid: tensors alone")
+            if self._outputs is None:
+                self._outputs = copied(outputs)
+            write(self._outputs, outputs)
+            write(self.state, after)
+
+        self._recording = record(work, device, generators)
+        write(self.state, state)  # as it was before anything was tried
+
+    def fits(self, state: Any, inputs: tuple[Any, ...]) -> bool:
+        """Return whether a state and inputs are like those that were recorded, but for the numbers in their tensors."""
+        pairs = ((state, self.state), (inputs, self._inputs))
+        return all(_same(_constants(a), _constants(b)) and _like(a) == _like(b) for a, b in pairs)
+
+    def restart(self, state: Any) -> None:
+        """Go on from another state."""
+        write(self.state, state)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Make a step, and return its outputs in memory of their own."""
+        write(self._inputs, inputs)
+        self._recording.replay()
+        return copied(self._outputs)
+
+
+def copied(tree: Any) -> Any:
+    """Return a tree with tensors of its own."""
+    tensors = list(_tensors(tree))
+    fresh = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
+    if tensors:
+        torch._foreach_copy_(fresh, tensors)
+    return _rebuilt(tree, iter(fresh))
+
+
+def write(target: Any, source: Any) -> None:
+    """Copy the tensors of a tree to those of another of the same form."""
+    pairs = [(a, b) for a, b in zip(_tensors(target), _tensors(source), strict=True) if not _is_same(a, b)]
+    if pairs:
+        # By way of memory of their own, as what one tensor is copied from may be what another is copied to.
+        fresh = copied([b for _, b in pairs])
+        torch._foreach_copy_([a for a, _ in pairs], fresh)
+
+
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    return not a.is_meta and a.data_ptr() == b.data_ptr() and a.stride() == b.stride()
+
+
+def _same(constants: list[Any], others: list[Any]) -> bool:
+    return len(constants) == len(others) and all(a is b or a == b for a, b in zip(constants, others, strict=True))
+
+
+def _like(tree: Any) -> list[tuple[torch.Size, torch.dtype]]:
+    return [(tensor.shape, tensor.dtype) for tensor in _tensors(tree)]
+
+
+def _parts(tree: Any) -> list[tuple[Any, Any]] | None:
+    """Return the parts of a node by name or number; None of a leaf."""
+    if isinstance(tree, tuple | list):
+        return list(enumerate(tree))
+    if isinstance(tree, dict):
+        return list(tree.items())
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return [(part.name, getattr(tree, part.name)) for part in fields(tree)]
+    return None
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a tree in its order."""
+    if isinstance(tree, Tensor):
+        yield tree
+        return
+    for _, part in _parts(tree) or ():
+        yield from _tensors(part)
+
+
+def _constants(tree: Any) -> list[Any]:
+    """Return what stands beside the tensors of a tree."""
+    if isinstance(tree, Tensor):
+        return []
+    parts = _parts(tree)
+    return [tree] if parts is None else [leaf for _, part in parts for leaf in _constants(part)]
+
+
+def _rebuilt(tree: Any, tensors: Iterator[Tensor]) -> Any:
+    """Return a tree with other tensors, taken in its order."""
+    if isinstance(tree, Tensor):
+        return next(tensors)
+    parts = _parts(tree)
+    if parts is None:
+        return tree
+    values = {name: _rebuilt(part, tensors) for name, part in parts}
+    if isinstance(tree, dict):
+        return values
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*values.values())
+    if isinstance(tree, tuple | list):
+        return type(tree)(values.values())
+    made = object.__new__(type(tree))
+    made.__dict__.update(values)
+    return made
