@@ -28,17 +28,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--robot", default="ant", choices=list(WORK))
     parser.add_argument("--verbs", nargs="+", default=["generate", "evaluate"], choices=["generate", "evaluate"])
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on transitions and frames, for a quick look")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run is not None:
         verb, threads, out = arguments.run
-        print(json.dumps(measure(verb, arguments.robot, int(threads), Path(out))))
+        print(json.dumps(measure(verb, arguments.robot, int(threads), Path(out), arguments.scale)))
         return
     figures, ratios = {}, {}
     with tempfile.TemporaryDirectory() as scratch:
         for verb in arguments.verbs:
             outs = [Path(scratch) / f"{verb}{threads}.h5" for threads in (1, 2)]
-            one, two = (apart(verb, arguments.robot, 1 + n, out) for n, out in enumerate(outs))
+            one, two = (apart(verb, arguments.robot, 1 + n, out, arguments.scale) for n, out in enumerate(outs))
             require(same(verb, *outs), f"{verb} gives the same on one core and on two")
             name = f"{arguments.robot}_{verb}"
             figures |= {
@@ -52,15 +53,16 @@ def main() -> None:
     write_result(arguments.json, "cores", figures, ratios)
 
 
-def apart(verb: str, robot: str, threads: int, out: Path) -> dict[str, float]:
+def apart(verb: str, robot: str, threads: int, out: Path, scale: float) -> dict[str, float]:
     """Measure a verb in a process of its own, imports included."""
-    command = [sys.executable, __file__, "--robot", robot, "--run", verb, str(threads), str(out)]
+    command = [sys.executable, __file__, "--robot", robot, "--scale", str(scale), "--run", verb, str(threads), str(out)]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout.splitlines()[-1])
 
 
-def measure(verb: str, robot: str, threads: int, out: Path) -> dict[str, float]:
+def measure(verb: str, robot: str, threads: int, out: Path, scale: float) -> dict[str, float]:
     """Run a verb; return its processor time, that of the other processes, and wall time, all of it since the start."""
-    start, (transitions, horizon) = time.perf_counter(), WORK[robot]
+    start = time.perf_counter()
+    transitions, horizon = (round(scale * number) for number in WORK[robot])
     if verb == "generate":
         from neurodyn.robots import load
         from neurodyn.sim import generate

@@ -19,13 +19,14 @@ import torch
 
 from _common import require, single_thread, write_result
 from neurodyn.data import Store, StoreWriter, WindowSampler
-from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.learn import Callback, load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import load as load_robot
 from neurodyn.sim import generate
 
 STEPS = 300
+STREAM = 512 << 20
+"""Bytes of rows that a training holds of a large file."""
 NETS = ("mlp", "gru", "transformer")
 
 
@@ -91,7 +92,7 @@ def check_sampler(store: Store) -> None:
 
 def drawing_seconds(store: Store, length: int, batch: int) -> float:
     """Return the CPU seconds of one draw."""
-    sampler = WindowSampler(store, length, batch=batch, seed=0, stream=IN_MEMORY)
+    sampler = WindowSampler(store, length, batch=batch, seed=0, stream=STREAM)
     sampler.draw()
     start = time.process_time()
     for _ in range(200):

@@ -243,7 +243,7 @@ def test_a_ground_and_a_share_of_resets_replace_those_of_the_robot(tmp_path):
         assert not (tmp_path / "none.h5").exists()
 
 
-def test_processes_make_the_data_of_one(cartpole, tmp_path, monkeypatch):
+def test_processes_make_the_data_of_one_and_end_with_it(cartpole, tmp_path, monkeypatch):
     given = {"transitions": 1000, "frames": 50, "worlds": 2, "seed": 3}
     generate(cartpole, **given, threads=1, out=tmp_path / "one.h5")
     monkeypatch.setattr("neurodyn.core.workers.WORTHWHILE", 0.0)
@@ -253,9 +253,17 @@ def test_processes_make_the_data_of_one(cartpole, tmp_path, monkeypatch):
         started.append(_start(*arguments, **options))
         return started[-1]
 
+    def interrupt(done: int, _: int) -> None:
+        if done >= 600:  # of which the other process has made some
+            raise KeyboardInterrupt
+
     monkeypatch.setattr(subprocess, "Popen", start)
-    generate(cartpole, **given, threads=2, out=tmp_path / "two.h5")
+    with pytest.raises(KeyboardInterrupt):
+        generate(cartpole, **given, threads=2, out=tmp_path / "two.h5", progress=interrupt)
     assert len(started) == 1
+    assert started[0].poll() is not None
+    assert not (tmp_path / "two.h5").exists()
+    generate(cartpole, **given, threads=1, out=tmp_path / "two.h5", resume=True)
     assert_same(tmp_path / "one.h5", tmp_path / "two.h5")
     with pytest.raises(InputError, match="threads is 0; valid"):
         generate(cartpole, **given, threads=0, out=tmp_path / "none.h5")

@@ -101,6 +101,11 @@ class FromPast(nn.Module):
         self.spec = dynamics.spec.with_context(context)
         self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
 
+    @property
+    def device(self) -> str:
+        """Device of the tensors that it takes."""
+        return self.dynamics.device
+
     @torch.no_grad()
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Roll out as the model does, from a window of `spec.context` frames."""

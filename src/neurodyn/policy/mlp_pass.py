@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-CHUNK = 2048
+CHUNK = 1024
 """Rows of a chunk: few enough for the cache, and enough that calls cost little."""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""PPO of rsl_rl with a faster update on a CPU: the same steps, to rounding, in less than half of the time.
+r"""PPO of rsl_rl with a faster update on a CPU: the same steps, to rounding.
 
 Observations are normalised and put into minibatches once an update instead of once an epoch, gradients of the loss
 
