@@ -167,7 +167,8 @@ class BaseDynamics(ABC):
         require_torques(self.spec, controls)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
         carry, state = self.begin(context, environment), present_state(context)
-        if not tracked and state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE:
+        worth = state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE
+        if not tracked and worth and not torch.cuda.is_current_stream_capturing():
             replayed = self._replayed(carry, state, controls)
             if replayed is not None:
                 return replayed

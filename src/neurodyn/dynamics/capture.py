@@ -126,7 +126,7 @@ def copied(tree: Any) -> Any:
     tensors = list(_tensors(tree))
     fresh = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
     if tensors:
-        torch._foreach_copy_(fresh, tensors)
+        torch._foreach_copy_(fresh, tensors)  # pyright: ignore[reportPrivateImportUsage]
     return _rebuilt(tree, iter(fresh))
 
 
@@ -136,7 +136,7 @@ def write(target: Any, source: Any) -> None:
     if pairs:
         # By way of memory of their own, as what one tensor is copied from may be what another is copied to.
         fresh = copied([b for _, b in pairs])
-        torch._foreach_copy_([a for a, _ in pairs], fresh)
+        torch._foreach_copy_([a for a, _ in pairs], fresh)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _is_same(a: Tensor, b: Tensor) -> bool:

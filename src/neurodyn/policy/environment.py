@@ -202,12 +202,14 @@ class PolicyEnvironment(VecEnv):
         return self._now
 
     @property
-    def episode_length_buf(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def episode_length_buf(self) -> Tensor:
         """Frames of the present episodes, shape [worlds]; rsl_rl's name, which it also sets."""
         return self._at.length
 
     @episode_length_buf.setter
-    def episode_length_buf(self, frames: Tensor) -> None:
+    def episode_length_buf(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, frames: Tensor
+    ) -> None:
         if self._captured is None:
             self._at = replace(self._at, length=frames.to(self._at.length))
         else:
@@ -249,8 +251,8 @@ class PolicyEnvironment(VecEnv):
             before = self._at, self._renewal.turn
             try:
                 self._captured = CapturedStep(
-                    self._captured_step, before, (actions,), device=self.device, generators=(self._generator,),
-                    record=record,
+                    self._captured_step, before, (actions,), device=self.state.q.device,
+                    generators=(self._generator,), record=record,
                 )  # fmt: skip
             except CaptureError as error:
                 notice(f"{self.dynamics.kind} dynamics of {self.dynamics.spec.robot!r} run kernel by kernel: {error}")
