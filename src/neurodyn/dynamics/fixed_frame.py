@@ -2,7 +2,7 @@
 """A frame of dynamics between buffers that stay where they are: for loops that allocate nothing, and for graphs."""
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.interface import Dynamics
 
 
+@runtime_checkable
 class FixedFrame(Protocol):
     """One frame of a batch of worlds, without gradients; holds the history of the worlds.
 
