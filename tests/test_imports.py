@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from neurodyn.robots import load
+from neurodyn.sim import generate
 from tests import plant
 
 NO_SIMULATOR = """
@@ -142,3 +144,35 @@ def test_rooms_import_one_way():
     done = subprocess.run([linter], capture_output=True, text=True, check=False, cwd=plant.repository())
     assert done.returncode == 0, done.stdout
     assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "unneeded"), [("cartpole", ("newton", "warp", "h5py", "scipy")), ("ant", ("newton", "h5py", "scipy"))]
+)
+def test_loading_a_shipped_model_imports_what_it_needs(name: str, unneeded: tuple[str, ...]):
+    """The first `load` is mostly imports; a model without contact points needs no kernels."""
+    modules = loaded(f"import neurodyn; neurodyn.load('pretrained:{name}')")
+    assert [package for package in unneeded if package in modules] == []
+
+
+def test_training_on_data_of_an_unchanged_robot_imports_no_simulator(tmp_path: Path):
+    pytest.importorskip("newton", reason="the extra `sim` is not installed")
+    generate(load("cartpole"), transitions=400, worlds=4, out=tmp_path / "data.h5")
+    script = '''
+import sys
+from pathlib import Path
+from neurodyn.learn import train
+folder = Path(sys.argv[1])
+(folder / "small.yaml").write_text("""
+net: {kind: mlp, width: 8, depth: 1}
+optimiser: adam
+steps: 1
+phases: [{share: 1, rate: 1.0e-2, batch: 16, frames: 1}]
+validations: 1
+validation_rollouts: 2
+validation_frames: 4
+""")
+train("cartpole", folder / "data.h5", folder / "run", size=str(folder / "small.yaml"))
+print("|".join(name for name in ("newton", "mujoco", "warp") if name in sys.modules))
+'''
+    assert python(script, tmp_path).splitlines()[-1] == ""

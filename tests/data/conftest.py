@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from neurodyn.core.spec import JointSpec, StateSpec
-from neurodyn.data.store import Store, StoreHeader, StoreWriter, package_versions
+from neurodyn.core.versions import package_versions
+from neurodyn.data.store import Store, StoreHeader, StoreWriter
 
 
 def cartpole_spec(dt=0.02):

@@ -34,6 +34,14 @@ def test_the_robot_itself_is_accepted(cartpole: Robot, simulator_file: Path):
     require_robot(load("pretrained:cartpole"), cartpole)
 
 
+def test_a_robot_that_has_not_changed_is_not_built(cartpole: Robot, simulator_file: Path, monkeypatch):
+    store = Store.open(simulator_file)
+    monkeypatch.setattr("neurodyn.dynamics.same_robot._built", None)
+    require_same_simulator(cartpole, store)
+    with pytest.raises(TypeError):
+        require_same_simulator(heavier(cartpole), store)
+
+
 def test_data_from_before_the_change_are_refused(cartpole: Robot, simulator_file: Path):
     with pytest.raises(MismatchError, match=CHANGED):
         require_same_simulator(heavier(cartpole), Store.open(simulator_file))

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Soft constraints: MuJoCo's own steps to rounding, and derivatives of every input."""
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.contact_points import ContactPoint
+from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.geometry.rotation import rotate
-from neurodyn.multibody.engine import Engine, EngineConfig
+from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from neurodyn.multibody.held_ground import NUMBERS
 from tests.multibody import machines
 
@@ -136,3 +139,102 @@ def test_a_step_is_mujocos(cone, impratio, friction, yields):
     change = (theirs - states)[:, 8:].norm(dim=1, keepdim=True)
     assert ((ours - theirs)[:, 8:] / change).abs().max() < 1e-8
     torch.testing.assert_close(ours[:, :8], theirs[:, :8], rtol=0, atol=1e-9)
+
+
+def test_what_touches_nothing_and_is_within_its_limits_moves_freely():
+    tree = mechanism()
+    leg = msgspec.structs.replace(tree.links[1], friction=0.0, damping=0.0)
+    tree = msgspec.structs.replace(tree, links=(tree.links[0], leg))
+    states = random_states(20, 3)
+    states[:, 2] += 5.0
+    states[:, 7] *= 0.5
+    free = Engine(tree, machines.spec(tree, ("knee",), DT), EngineConfig(substeps=1))
+    theirs = free.program.rollout(states, frames=1, control=torch.zeros(len(states), 1, 1, dtype=F64))[:, 1]
+    torch.testing.assert_close(step(engine(tree), states), theirs, rtol=1e-12, atol=1e-12)
+
+
+# --- derivatives ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_gradients_are_those_of_central_differences(cone):
+    """By state, torque and every parameter of the constraints, in single steps from states of every kind."""
+    curved = YIELDS["curved"]
+    constraints = SoftConstraints(
+        cone=cone, impratio=2.0, friction=0.6, contact=curved, limits={"knee": curved}, joint_friction={"knee": curved}
+    )
+    tree = mechanism(constraints)
+    names = [name for name in nominal(tree, "soft") if "sol" in name or "friction" in name or name.endswith("mass")]
+    of = engine(tree, free=tuple(names))
+    states = random_states(30, 5)[:20]
+    weights = torch.randn(states.shape, generator=torch.Generator().manual_seed(0), dtype=F64)
+    point = [states, torch.full((1,), 0.3, dtype=F64), torch.tensor(of.nominal, dtype=F64)]
+
+    def value(states, control, parameters):
+        return (step(of, states, control=control.item(), parameters=parameters) * weights).sum(1)
+
+    leaves = [states.clone().requires_grad_(), point[2].expand(len(states), -1).clone().requires_grad_()]
+    by_state, by_parameter = torch.autograd.grad(value(leaves[0], point[1], leaves[1]).sum(), leaves)
+    for gradient, which in ((by_state, 0), (by_parameter, 2)):
+        scale = point[which].expand(len(states), -1)
+        best = torch.full(gradient.shape, torch.inf, dtype=F64)
+        for size in (1e-5, 1e-6, 1e-7):
+            for column in range(gradient.shape[1]):
+                change = size * scale[:, column].abs().clamp_min(1e-3 if which else 1.0)
+                moved = []
+                for sign in (1.0, -1.0):
+                    arguments = list(point)
+                    arguments[which] = scale.clone()
+                    arguments[which][:, column] += sign * change
+                    moved.append(value(*arguments))
+                error = ((moved[0] - moved[1]) / (2 * change) - gradient[:, column]).abs()
+                best[:, column] = torch.minimum(best[:, column], error)
+        assert (best / gradient.norm(dim=1, keepdim=True)).max() < 1e-5
+
+
+def test_a_switch_has_one_sided_derivatives():
+    """A ball at rest in the plane: pressed in it pushes, lifted it does not, and the gradient is that of one side."""
+    tree = msgspec.structs.replace(machines.sphere(), constraints=SoftConstraints())
+    of = Engine(tree, machines.spec(tree, (), DT), EngineConfig(substeps=1, contact="soft"))
+
+    def slope(height):
+        state = torch.tensor([[0, 0, height, 0, 0, 0, 1.0] + 6 * [0.0]], dtype=F64, requires_grad=True)
+        held = PLANE.expand(1, 1, NUMBERS)
+        return torch.autograd.grad(of.program.rollout(state, frames=1, held=held)[0, 1, 9], state)[0][0, 2]
+
+    assert slope(0.1) == slope(0.1 + 1e-9) == 0.0
+    assert slope(0.1 - 1e-9) < 0.0
+
+
+# --- networks and names ---------------------------------------------------------------------------------------------
+def test_a_network_on_a_contact_force_moves_what_the_force_moves():
+    tree, states = mechanism(), random_states(60, 9)
+    names = engine(tree).names
+    assert {"contact.foot.depth", "contact.foot.normal", "contact.foot.friction.x", "contact.solref.timeconst"} <= {
+        *names
+    }
+    assert "knee.limit_solimp.width" in names
+    twice = Augmentation(quantities=("contact.ball.normal",), inputs=("contact.ball.depth",), mode="scale", hidden=())
+    changed = engine(tree, blueprint=Blueprint(augmentations=(twice,)))
+    bias = torch.tensor([0.0, 1.0], dtype=F64)  # the force once more
+    after = changed.program.rollout(
+        states, frames=1, control=torch.zeros(len(states), 1, 1, dtype=F64),
+        held=PLANE.expand(len(states), 1, NUMBERS), weights=bias,
+    )[:, 1]  # fmt: skip
+    usual = step(engine(tree), states)
+    low = states[:, :3] + rotate(states[:, 3:7], torch.tensor([[0.1, 0.0, -0.05]], dtype=F64))
+    touches = low[:, 2] < 0.08
+    pushed = after[:, 10] - usual[:, 10]
+    assert (pushed[touches] >= 0).all()
+    assert (pushed[touches] > 1e-3).any()
+    assert (pushed[~touches] == 0).all()
+
+
+def test_parameters_out_of_range_are_refused():
+    with pytest.raises(ValueError, match=r"solref is \(0.02, -1.0\); valid: a time constant \[s\] and a damping ratio"):
+        ConstraintParameters(solref=(0.02, -1.0))
+    with pytest.raises(ValueError, match=r"solimp is .*; valid: d0, dwidth and midpoint between 0 and 1"):
+        ConstraintParameters(solimp=(0.9, 1.5, 0.001, 0.5, 2.0))
+    with pytest.raises(ValueError, match=r"friction is -1; valid"):
+        SoftConstraints(friction=-1)
+    bare = msgspec.structs.replace(machines.bare_pendulum(), points=())
+    with pytest.raises(InputError, match=r"there is no parameter 'contact.friction'"):
+        Engine(bare, machines.spec(bare), EngineConfig(contact="soft", free=("contact.friction",)))

@@ -41,6 +41,14 @@ def test_the_initial_model_is_the_least_squares_solution(config):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.kind)
+@torch.no_grad()
+def test_corrections_begin_at_zero_where_asked_for(config):
+    x, y = data()
+    predictor = build_predictor(config, 4, 2).double().fit(x, y, silent=True)
+    assert predictor(torch.from_numpy(x[None])).abs().max() < 1e-12 * abs(y).max()
+
+
 def test_collinear_and_constant_inputs_give_a_finite_solution():
     x, y = data()
     x = np.concatenate((x, x[:, :1] * 2, np.full((len(x), 1), 7.0)), 1)

@@ -11,7 +11,7 @@ import yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Mesh, Scene
 from neurodyn.robots import bundle, load, ships
-from neurodyn.robots.bundle import bundled_name, has_files, moved_scene, write_bundle
+from neurodyn.robots.bundle import bundled_name, has_files, moved_scene, source_digest, write_bundle
 from tests.robots.own_robots import write_arm
 
 
@@ -132,3 +132,22 @@ def test_a_usd_with_layers_elsewhere_becomes_one_file(tmp_path):
     assert '"link"' in text
     assert '"base"' in text
     assert "subLayers" not in text
+
+
+def test_a_digest_changes_with_the_declaration_and_with_the_files_it_names(tmp_path):
+    home = write_arm(tmp_path, "urdf")
+    robot = load(home)
+    digest = source_digest(robot)
+    assert source_digest(load(home)) == digest
+    assert source_digest(msgspec.structs.replace(robot, dt=2 * robot.dt)) != digest
+    meshes = [file for file in files(tmp_path) if file.endswith((".stl", ".obj")) and "grounds" not in file]
+    assert meshes
+    for mesh in meshes:
+        before = (tmp_path / mesh).read_bytes()
+        (tmp_path / mesh).write_bytes(before + b"\n")
+        assert source_digest(robot) != digest, mesh
+        (tmp_path / mesh).write_bytes(before)
+    assert source_digest(robot) == digest
+    asset = home / robot.asset
+    asset.write_text(asset.read_text().replace("</robot>", "<link name='more'/></robot>"))
+    assert source_digest(robot) != digest

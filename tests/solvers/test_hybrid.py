@@ -113,6 +113,21 @@ def test_on_a_plane_a_loop_is_a_rollout_too(cube):
     assert ((height > 0.045) & (height < 0.0525)).all()
 
 
+def test_a_captured_frame_is_a_step(cube):
+    model = build(CUBE, 2, scene=Scene(shapes=(Plane(),)))
+    eager, replayed = start(model), start(model)
+    solver = SolverHybrid(model, cube)
+    for _ in range(4):
+        solver.step(eager, eager, None, None, CUBE.dt)
+    with wp.ScopedCapture(device="cpu") as capture:
+        solver.step(replayed, replayed, None, None, CUBE.dt)
+    for _ in range(4):
+        wp.capture_launch(capture.graph)
+    assert torch.equal(coordinates(model, replayed), coordinates(model, eager))
+    assert torch.equal(wp.to_torch(replayed.body_q), wp.to_torch(eager.body_q))
+    assert not torch.equal(coordinates(model, replayed), coordinates(model, start(model)))
+
+
 def test_a_reset_leaves_other_worlds_alone(run):
     model = cartpoles(3)
     torques = forces(model, 8)

@@ -7,7 +7,6 @@ names, units, dt, seed, versions), which any HDF5 viewer shows.
 
 import json
 from enum import IntEnum
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import h5py
@@ -71,6 +70,8 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         simulator: Solver, substeps and sampling of the simulator; None for logs.
         seed: Seed of the sampling; None for logs.
         fingerprint: Identity of the simulated articulation; None for logs.
+        sources: Digest of what the simulated robot was built from (`robots.bundle.source_digest`); None for logs, and
+            where it was not noted.
         scene: Shapes around the robot, at a pose of its own in each episode; None where unknown or in free space.
         contact_points: Points of the robot that are measured against the scene; None where there are none.
         mechanism: The robot's tree of links; None where it is unknown.
@@ -86,6 +87,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     simulator: dict[str, Any] | None = None
     seed: int | None = None
     fingerprint: Fingerprint | None = None
+    sources: str | None = None
     scene: Scene | None = None
     contact_points: ContactPointLayout | None = None
     mechanism: Mechanism | None = None
@@ -101,8 +103,8 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         return self.spec.robot
 
     def differences(self, other: "StoreHeader") -> list[str]:
-        """List, in words, the differences of `other` from this header."""
-        mine, theirs = _flatten(_plain(self)), _flatten(_plain(other))
+        """List, in words, the differences of `other` from this header; what robots were built from may differ."""
+        mine, theirs = (_flatten({**_plain(header), "sources": None}) for header in (self, other))
         absent = "absent"
         return [
             f"{key} is {theirs.get(key, absent)} instead of {mine.get(key, absent)}"
@@ -124,17 +126,6 @@ def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:
     for name, value in {**values, **fields}.items():
         table[name] = value
     return table
-
-
-def package_versions(*packages: str) -> dict[str, str]:
-    """Return the installed versions of neurodyn, numpy, h5py and of further `packages`, for a header."""
-    versions = {}
-    for name in ("neurodyn", "numpy", "h5py", *packages):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
 
 
 def write_header(file: h5py.File, header: StoreHeader) -> None:

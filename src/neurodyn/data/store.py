@@ -13,11 +13,11 @@ import h5py
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, package_versions, read_header
+from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header
 from neurodyn.data.stored_rows import IN_MEMORY, Rows, StoredRows, blocks, read_rows, rows_dataset
 from neurodyn.data.writer import GROUND, REWARD, StoreWriter, check_ground, open_store_file, widths
 
-__all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter", "package_versions"]
+__all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter"]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 """The range of motion in the data that a model was made from: what it knows, and beyond which it guesses."""
 
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neurodyn.core.config import Config
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.mixture import Mixture
-from neurodyn.data.sample import split_blocks
-from neurodyn.data.store import Split, Store
+
+if TYPE_CHECKING:
+    from neurodyn.data.mixture import Mixture
+    from neurodyn.data.store import Store
 
 Ranges = tuple[tuple[float, float], ...]
 
@@ -36,8 +38,12 @@ class TrainingRange(Config, frozen=True):
         return TrainingRange(qd=_union(self.qd, other.qd), channels=_union(self.channels, other.channels))
 
 
-def training_range(data: Store | Mixture) -> TrainingRange:
+def training_range(data: "Store | Mixture") -> TrainingRange:
     """Return the range of the training episodes of a store, or of several."""
+    from neurodyn.data.mixture import Mixture  # loads HDF5, which a model that is loaded does not need
+    from neurodyn.data.sample import split_blocks
+    from neurodyn.data.store import Split
+
     ranges = [
         TrainingRange(
             qd=_velocities(store.header.spec, store.columns("qd", rows)),

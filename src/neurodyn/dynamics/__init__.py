@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.hybrid.model import HybridDynamics
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.dynamics.kinds import KINDS, Kind
+    from neurodyn.dynamics.linearise import Linearisation, linearise
     from neurodyn.dynamics.measures import joint_distance
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.dynamics.quantities import Quantities
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS", "AnalyticDynamics", "Artifact", "BaseDynamics", "Control", "Dynamics", "Environment",
-    "HybridDynamics", "Kind", "LearnedDynamics", "NeuralDynamics", "Quantities", "RecordedEnvironments", "State",
-    "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "export_model", "joint_distance", "load",
-    "position_difference",
+    "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "NeuralDynamics", "Quantities",
+    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "export_model",
+    "joint_distance", "linearise", "load", "position_difference",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -181,6 +181,16 @@ class BaseDynamics(ABC):
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
 
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame between fixed buffers.
+
+        Args:
+            worlds: Number of worlds.
+            environment: What they are in; nothing is open in it.
+            like: Tensor of the precision and on the device of the buffers.
+        """
+        return EagerFrame(self, worlds, environment, like)
+
     def _replayed(
         self, carry: Carry, state: State, controls: Controls, record: Recorder = cuda_graph
     ) -> Trajectory | None:
@@ -204,16 +214,6 @@ class BaseDynamics(ABC):
     def _captured_step(self, before: tuple[Carry, State], torque: Tensor) -> tuple[tuple[Carry, State], State]:
         carry, step = self.step_(*before, Control.unchecked(torque=torque))
         return (carry, step.state), step.state
-
-    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
-        """Return a frame between fixed buffers.
-
-        Args:
-            worlds: Number of worlds.
-            environment: What they are in; nothing is open in it.
-            like: Tensor of the precision and on the device of the buffers.
-        """
-        return EagerFrame(self, worlds, environment, like)
 
     def quantities(
         self,

@@ -6,6 +6,7 @@ points.
 """
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,9 +15,11 @@ from neurodyn.core.contact_points import ContactPoint, ContactPointLayout
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.quantities import Maker
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import EndEffector, matching
+
+if TYPE_CHECKING:
+    from neurodyn.geometry.proximity import ProximityQuery
 
 
 def reach(robot: Robot | None, state: State) -> dict[str, Maker]:
@@ -52,14 +55,16 @@ def _touching(
 
 
 @lru_cache(maxsize=16)
-def _end_effector(end: EndEffector) -> ProximityQuery:
+def _end_effector(end: EndEffector) -> "ProximityQuery":
     index = [joint.name for joint in end.joints].index(end.joint)
     contact_point = ContactPoint(name="end_effector", joint=index, point=end.point, radius=0.0)
-    return ProximityQuery(ContactPointLayout(joints=end.joints, contact_points=(contact_point,)))
+    return _proximity(ContactPointLayout(joints=end.joints, contact_points=(contact_point,)))
 
 
 @lru_cache(maxsize=16)
-def _proximity(layout: ContactPointLayout) -> ProximityQuery:
+def _proximity(layout: ContactPointLayout) -> "ProximityQuery":
+    from neurodyn.geometry.proximity import ProximityQuery  # loads Warp, which robots without contacts do not need
+
     return ProximityQuery(layout)
 
 

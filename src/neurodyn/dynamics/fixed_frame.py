@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A frame of dynamics between buffers that stay where they are: for loops that allocate nothing, and for graphs."""
 
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.interface import Dynamics
@@ -19,8 +22,8 @@ class FixedFrame(Protocol):
         q: Positions at the start, to be written, shape [worlds, nq].
         qd: Velocities at the start, to be written, shape [worlds, nv].
         torque: Torques during the frame [N m or N], to be written, shape [worlds, nu].
-        q_next: Positions one frame later, contiguous.
-        qd_next: Velocities one frame later, contiguous.
+        q_next: Positions one frame later, shape [worlds, nq].
+        qd_next: Velocities one frame later, shape [worlds, nv].
         capturable: Whether `run` is Warp launches alone, which a graph can hold.
     """
 
@@ -50,6 +53,37 @@ class FixedFrame(Protocol):
             InputError: The ground is for another number of worlds.
         """
         ...
+
+
+class KeptFrames:
+    """The last frames of one model, for each thread its own: two threads may step the same model; copies have none."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def __deepcopy__(self, memo: Any) -> "KeptFrames":
+        return KeptFrames()
+
+    def __reduce__(self) -> Any:
+        return KeptFrames, ()
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the frame of a key, made now where there is none."""
+        frames: dict[Any, Any] = self._local.__dict__
+        if key not in frames:
+            while len(frames) >= _MOST:
+                frames.pop(next(iter(frames)))
+            with torch.inference_mode(False):  # kept for later calls, in whatever mode
+                frames[key] = make()
+        return frames[key]
+
+    def drop(self, key: Any) -> None:
+        """Forget the frame of a key."""
+        self._local.__dict__.pop(key, None)
+
+
+_MOST = 4
+"""Frames that are kept: those of the last numbers of worlds and environments."""
 
 
 class EagerFrame:
@@ -96,3 +130,28 @@ class EagerFrame:
         if self._carry is not None:
             self._carry = replace(self._carry, environment=environment)
         return self
+
+
+def wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]) -> bool:
+    """Return whether torch has to see the operations of a step: for gradients, tracing or transforms.
+
+    Args:
+        tensors: What the step is computed from.
+        parameters: The parameters that it is computed with, one dictionary for each module.
+    """
+    if torch.is_grad_enabled():
+        if any(tensor.requires_grad for tensor in tensors):
+            return True
+        if any(p is not None and p.requires_grad for group in parameters for p in group.values()):
+            return True
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())  # whose graph outlives the buffers
+        or any(type(tensor) not in _PLAIN for tensor in tensors)
+    )
+
+
+_PLAIN = (Tensor, nn.Parameter)

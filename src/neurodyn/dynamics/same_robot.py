@@ -4,12 +4,13 @@
 from importlib.util import find_spec
 
 from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.errors import MismatchError
+from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.robots import Robot
+from neurodyn.robots.bundle import source_digest
 
 
 def require_robot(model: Dynamics, robot: Robot) -> None:
@@ -32,12 +33,13 @@ def require_robot(model: Dynamics, robot: Robot) -> None:
 def require_same_simulator(robot: Robot, store: Store) -> None:
     """Refuse data from a simulator whose articulation or contact points were others than the robot's are now.
 
-    Only where there is a simulator to build the robot in: training itself needs none.
+    The robot is built only where something that it is built from has changed, or where the data do not say from what
+    theirs was built; and where there is a simulator to build it in: training itself needs none.
 
     Raises:
         MismatchError: They differ; the message names the differences.
     """
-    if store.header.fingerprint is None or find_spec("newton") is None:
+    if store.header.fingerprint is None or find_spec("newton") is None or _unchanged(robot, store):
         return
     built, layout, _ = _built(robot)
     differences = store.header.fingerprint.differences(built)
@@ -45,6 +47,14 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
     if differences:
         shown = "; ".join(differences[:4])
         raise MismatchError(f"data do not fit robot {robot.name!r}, which changed since they were generated: {shown}")
+
+
+def _unchanged(robot: Robot, store: Store) -> bool:
+    """Return whether the robot is built from what the data's robot was built from."""
+    try:
+        return store.header.sources is not None and store.header.sources == source_digest(robot)
+    except (InputError, OSError):  # whoever builds it says what is wrong
+        return False
 
 
 def _contact_point_differences(own: ContactPointLayout | None, now: ContactPointLayout | None) -> list[str]:

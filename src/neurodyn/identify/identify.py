@@ -17,8 +17,9 @@ from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
+from neurodyn.core.versions import package_versions
 from neurodyn.data.split import held_out_split
-from neurodyn.data.store import Split, Store, package_versions
+from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.hybrid.artifact import HYBRID

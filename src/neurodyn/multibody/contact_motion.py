@@ -2,6 +2,8 @@
 """Motion of a mechanism with soft contacts, joint limits and joint friction: a known simulator's frame, compiled."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -77,6 +79,43 @@ class ContactMotion:
         )
         after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
         return after[..., :nq], after[..., nq:]
+
+    def bound(
+        self, state: Tensor, torque: Tensor, gravity: Tensor, ground: Ground | None
+    ) -> tuple[Tensor, Any, Callable[[Ground | None], None]] | None:
+        """Return the motion on a plane or in free space between fixed buffers; None on other grounds.
+
+        Args:
+            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
+            torque: Torques during the frame [N m or N], shape [worlds, nu].
+            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+            ground: The ground.
+
+        Returns:
+            The states one frame later; the recorded launch that computes them anew from the same memory; and what
+            writes the poses of another ground of the same shapes.
+        """
+        if ground_mode(ground) != "plane":
+            return None
+        nq, program = self.mechanism.nq, self._engine("plane").program
+
+        def plane(ground: Ground | None) -> Tensor | None:
+            return None if self._ground is None else self._ground(ground, state[:, :nq], state[:, nq:], "plane")
+
+        found = plane(ground)
+        held = None if found is None else found.contiguous().clone()
+
+        def write(ground: Ground | None) -> None:
+            found = plane(ground)
+            if held is not None and found is not None:
+                held.copy_(found)
+
+        run = program.run(
+            state, frames=1, substeps=self._substeps, control=torque[:, None],
+            held=None if held is None else held[:, None], parameters=gravity,
+        )  # fmt: skip
+        path, launch = program.bound(run, state)
+        return path[:, -1], launch, write
 
     def _engine(self, mode: GroundMode) -> Engine:
         if mode not in self._engines:

@@ -57,7 +57,8 @@ def _pyramid(y: tuple[str, str, str], stiffness: bool) -> str:
     for edge, expression in (("a", "+ n1"), ("b", "- n1"), ("c", "+ n2"), ("d", "- n2")):
         text += (
             f" const real x{edge} = {normal} {expression};"
-            f" const real i{edge} = SELECT(x{edge} < (real)0, (real)1, (real)0); const real q{edge} = i{edge} * x{edge};"
+            f" const real i{edge} = SELECT(x{edge} < (real)0, (real)1, (real)0);"
+            f" const real q{edge} = i{edge} * x{edge};"
         )
     text += (
         " const real Dmu = D * mu; const real F0 = -D * (qa + qb + qc + qd);"
@@ -82,7 +83,8 @@ def _ellipse(y: tuple[str, str, str], impratio: float, stiffness: bool) -> str:
         " const real inverse = (real)1 / tau; const real gap = c0 - mu * tau; const real stiff = D * per;"
         " const mask sticking = share * c0 + mu * tau <= (real)0;"
         " const mask sliding = (gap < (real)0) & NOT(sticking);"
-        f" const real Dt = (real){impratio!r} * D; const real slid = -stiff * gap; const real drag = -slid * mu * inverse;"
+        f" const real Dt = (real){impratio!r} * D; const real slid = -stiff * gap;"
+        " const real drag = -slid * mu * inverse;"
         " const real F0 = SELECT(sticking, -D * c0, SELECT(sliding, slid, (real)0));"
         " const real F1 = SELECT(sticking, -Dt * c1, SELECT(sliding, drag * c1, (real)0));"
         " const real F2 = SELECT(sticking, -Dt * c2, SELECT(sliding, drag * c2, (real)0));"
@@ -94,9 +96,9 @@ def _ellipse(y: tuple[str, str, str], impratio: float, stiffness: bool) -> str:
             " const real W00 = SELECT(sticking, D, SELECT(sliding, stiff, (real)0));"
             " const real W01 = SELECT(sliding, -across * u1, (real)0);"
             " const real W02 = SELECT(sliding, -across * u2, (real)0);"
-            " const real bend = across * mu - curve;"
-            " const real W11 = SELECT(sticking, Dt, SELECT(sliding, bend * u1 * u1 + curve, (real)0));"
-            " const real W22 = SELECT(sticking, Dt, SELECT(sliding, bend * u2 * u2 + curve, (real)0));"
-            " const real W12 = SELECT(sliding, bend * u1 * u2, (real)0);"
+            " const real bow = across * mu - curve;"
+            " const real W11 = SELECT(sticking, Dt, SELECT(sliding, bow * u1 * u1 + curve, (real)0));"
+            " const real W22 = SELECT(sticking, Dt, SELECT(sliding, bow * u2 * u2 + curve, (real)0));"
+            " const real W12 = SELECT(sliding, bow * u1 * u2, (real)0);"
         )
     return text

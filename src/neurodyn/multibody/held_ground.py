@@ -8,12 +8,13 @@ from torch import Tensor
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.scene import Plane
+from neurodyn.core.scene import Plane, Shape
 from neurodyn.geometry import rotation
 from neurodyn.geometry.array_shapes import Positions, Velocities
 from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
+from neurodyn.geometry.solids import Solid
 
 FAR = -1e3
 """Height of the ground where there is none [m]."""
@@ -35,8 +36,27 @@ def ground_mode(ground: Ground | None) -> GroundMode:
     """Return how a ground is described: planes, and where there is no ground, as one plane."""
     if ground is None or ground.empty:
         return "plane"
-    planar = len(ground.scene.shapes) == 1 and isinstance(ground.scene.shapes[0], Plane)
-    return "plane" if planar and not ground.shared and not any(ground.own) else "contact_points"
+    return "contact_points" if _planes(ground) is None else "plane"
+
+
+def _planes(ground: Ground) -> list[tuple[float, ...]] | None:
+    """Return the pose of the plane of all worlds, or of each, where a ground is one plane and no more; None of others.
+
+    A simulator's model has its plane once for all worlds, or once in every world.
+    """
+    common: list[Shape | Solid] = [*ground.scene.shapes, *ground.shared]
+    shapes = [common] if common and not any(ground.own) else [list(own) for own in ground.own]
+    if (any(ground.own) and common) or any(len(own) != 1 for own in shapes):
+        return None
+    places = [_place(own[0]) for own in shapes]
+    return None if any(place is None for place in places) else [place for place in places if place is not None]
+
+
+def _place(shape: Shape | Solid) -> tuple[float, ...] | None:
+    """Return the pose of a plane, None of another shape."""
+    if isinstance(shape, Solid):
+        return tuple(float(x) for x in shape.place) if shape.kind == "plane" else None
+    return (*shape.position, *shape.rotation) if isinstance(shape, Plane) else None
 
 
 class HeldGround:
@@ -81,11 +101,12 @@ class HeldGround:
 
 def _plane(ground: Ground, q: Tensor) -> Tensor:
     """Return a point on the plane and its normal in each world, shape [worlds or 1, NUMBERS]."""
-    shape = ground.scene.shapes[0]
+    planes = _planes(ground)
+    assert planes is not None
+    places = constant(planes[0], q)[None] if len(planes) == 1 else q.new_tensor(planes)
     pose = ground.poses(len(q), q.device, q.dtype)
-    own = rotation.normalise(constant(tuple(shape.rotation), q))
-    normal = rotation.rotate(own, constant((0.0, 0.0, 1.0), q))
-    point = constant(tuple(shape.position), q)
-    turn = pose[:, 3:]
-    point = pose[:, :3] + rotation.rotate(turn, point.expand(len(pose), 3))
-    return torch.cat([point, rotation.rotate(turn, normal.expand(len(pose), 3))], dim=-1)
+    worlds = max(len(places), len(pose))
+    places, pose = places.expand(worlds, 7), pose.expand(worlds, 7)
+    up = constant((0.0, 0.0, 1.0), q).expand(worlds, 3)
+    normal = rotation.rotate(pose[:, 3:], rotation.rotate(rotation.normalise(places[:, 3:]), up))
+    return torch.cat([pose[:, :3] + rotation.rotate(pose[:, 3:], places[:, :3]), normal], dim=-1)

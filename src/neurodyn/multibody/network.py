@@ -90,7 +90,8 @@ def _adjoint(widths: tuple[int, ...], slope: str) -> str:
         lines.append(
             f"for (int j = 0; j < {before}; ++j) passed[j] = 0;\n"
             f"for (int i = 0; i < {after}; ++i) {{ const real d = delta[i]; weight_adj[{bias} + i] += d; "
-            f"const number* row = weight + {weight} + i * {before}; real* grad = weight_adj + {weight} + i * {before}; "
+            f"const number* row = weight + {weight} + i * {before}; "
+            f"const Sums grad = weight_adj + {weight} + i * {before}; "
             f"for (int j = 0; j < {before}; ++j) {{ grad[j] += d * {source}[j]; passed[j] += d * row[j]; }} }}\n"
             f"for (int j = 0; j < {before}; ++j) delta[j] = passed[j];"
         )

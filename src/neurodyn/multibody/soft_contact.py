@@ -2,8 +2,8 @@
 r"""Contacts, joint limits and joint friction as MuJoCo's soft constraints.
 
 What a step does, as MuJoCo's (its documentation, "Computation"): the accelerations without constraints; those with
-them, from the convex problem that `constraint_loop` solves, whose rows yield as `impedance` says; and damping of joints,
-D, implicit in the velocity,
+them, from the convex problem that `constraint_loop` solves, whose rows yield as `impedance` says; and damping of
+joints, D, implicit in the velocity,
 
 $$(M + dt\,D)\,a' = M a.$$
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import ConstraintParameters
 from neurodyn.multibody.constraint_loop import Group, Structure, constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
@@ -23,6 +23,7 @@ from neurodyn.multibody.impedance import constraint_quantities, yielding
 from neurodyn.multibody.inverse_weights import InverseWeights
 from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
 from neurodyn.multibody.points import Touch
+from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Expression, apply_loop, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import Vector, array, cross, dot
 
@@ -78,7 +79,7 @@ class _Points:
     Attributes:
         touched: The points, those of a link after each other.
         links: Their links, each once, in order.
-        normals: Normals and first tangents, in world axes.
+        frames: Normals and first tangents, in world axes.
         places: Where each contact pushes, from the origin of its tree's first link.
         weights: 1/R of the normal.
         references: k d r.
@@ -104,23 +105,25 @@ def _points(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -
     friction = maximum(scope("contact.friction"), _LEAST_FRICTION)
     both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
     found = _Points([touch for _, touch in both], [], [], [], [], [], yields.damping, friction)
-    pyramid = 2.0 * friction * friction / constraints.impratio * (1.0 + friction * friction)
+    found.links += sorted({touch.link for _, touch in both})
+    edge = 2.0 * friction * friction / constraints.impratio * (1.0 + friction * friction)
+    factor = edge if constraints.cone == "pyramidal" else 1.0
+    inverse_weights = {link: inverse.body(link) * factor for link in found.links}
     for point, touch in both:
-        if touch.link not in found.links:
-            found.links.append(touch.link)
-            base = inverse.body(touch.link) * (pyramid if constraints.cone == "pyramidal" else 1.0)
         axis = None
         if point.axis is not None and contacts.flat:
             axis = contacts.poses[touch.link].turn @ contacts.tree.turned_to_link(touch.link, array(point.axis))
         found.frames.append((touch.normal, tangent(touch.normal, axis)))
         found.places.append(inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal))
-        found.weights.append(yields.weight(touch.depth, base))
+        found.weights.append(yields.weight(touch.depth, inverse_weights[touch.link]))
         found.references.append(yields.reference(touch.depth))
     return found
 
 
 def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
-    """Return MuJoCo's first tangent of a contact.
+    """Return the first tangent of a contact, as MuJoCo Warp has it.
+
+    MuJoCo's C library has another one of capsules that stand on a plane.
 
     Args:
         normal: Unit normal.
@@ -129,19 +132,15 @@ def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
     y = normal[1]
     across = array([-(normal[0] * y), 1.0 - y * y, -(normal[2] * y)])
     along = array([-(normal[0] * normal[2]), -(y * normal[2]), 1.0 - normal[2] * normal[2]])
-    steep = _less(y, 0.5, _less(-0.5, y, 0.0, 1.0), 1.0)  # 1 where the y axis is too near to the normal
+    steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 where the y axis is too near to the normal
     chosen = array([a + steep * (b - a) for a, b in zip(across, along, strict=True)])
     if axis is None:
         return _unit(chosen)
     flat = axis - dot(normal, axis) * array(normal)
-    # MuJoCo takes the axis as it is here, not its part along the plane.
+    # Here it takes the y or z axis as it is, not its part along the plane.
     fallback = [steep * 0.0, 1.0 - steep, steep]
     size = safe_sqrt(dot(flat, flat))
-    return array([_less(size, _ALIGNED, b, a / size) for a, b in zip(flat, fallback, strict=True)])
-
-
-def _less(a: Any, b: Any, then: Any, otherwise: Any) -> Any:
-    return select_less(a, b, then, otherwise)
+    return array([select_less(size, _ALIGNED, b, a / size) for a, b in zip(flat, fallback, strict=True)])
 
 
 def _unit(a: Vector) -> Vector:
@@ -168,17 +167,24 @@ def _limits(contacts: Contacts, inverse: InverseWeights) -> list[_Limit]:
         if link.lower is None and link.upper is None:
             continue
         q = tree.q_of(indices[name], contacts.q)[0]
-        below = None if link.lower is None else q - scope(f"{name}.lower")
-        above = None if link.upper is None else scope(f"{name}.upper") - q
-        if below is None or above is None:
-            room, side = (above, -1.0) if below is None else (below, 1.0)
-        else:
-            room, side = minimum(below, above), select_less(below, above, 1.0, -1.0)
+        room, side = _nearer_limit(scope, link, q)
         yields = yielding(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
         violation = -room
         rest = yields.damping * side * contacts.qd[dof] + yields.reference(violation)
         found.append(_Limit(dof, violation, side, yields.weight(violation, inverse.joint(dof)), rest))
     return found
+
+
+def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
+    """Return the distance to the nearer limit of a joint, and its side: 1 for the lower one."""
+    name = link.joint.name
+    if link.upper is None:
+        return q - scope(f"{name}.lower"), 1.0
+    above = scope(f"{name}.upper") - q
+    if link.lower is None:
+        return above, -1.0
+    below = q - scope(f"{name}.lower")
+    return minimum(below, above), select_less(below, above, 1.0, -1.0)
 
 
 @dataclass
@@ -215,7 +221,6 @@ def _solve(
     counts = [sum(touch.link == link for touch in points.touched) for link in points.links]
     structure = Structure(
         chains=chains,
-        columns=tuple(tuple(map(_number, column)) for column in columns),
         groups=tuple(Group(chains[last[link]], count) for link, count in zip(points.links, counts, strict=True)),
         limits=tuple(limit.dof for limit in limits),
         frictions=tuple(friction.dof for friction in frictions),
@@ -224,7 +229,7 @@ def _solve(
     )
     given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
     given += [*free, *contacts.qd]
-    given += [x for column in columns for x in column if _number(x) is None]
+    given += [x for column in columns for x in column]
     given.append(points.damping)
     rows = zip(points.touched, points.frames, points.places, points.weights, points.references, strict=True)
     for touch, (normal, first), place, weight, reference in rows:
@@ -235,11 +240,6 @@ def _solve(
         given += [friction.weight, friction.rest, friction.most]
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
     return list(apply_loop(graph, constraint_loop(structure), given))
-
-
-def _number(x: Any) -> float | None:
-    """Return a constant as a number; None of what is traced."""
-    return x.value if isinstance(x, Expression) else float(x)
 
 
 def _with_networks(

@@ -75,13 +75,15 @@ class Predictor(nn.Module):
         return self.net.context
 
     @torch.no_grad()
-    def fit(self, x: Any, y: Any, *, ridge: float = 1e-9) -> "Predictor":
-        """Fit both normalisers and initialise the short cut by least squares in float64.
+    def fit(self, x: Any, y: Any, *, ridge: float = 1e-9, silent: bool = False) -> "Predictor":
+        """Fit both normalisers and initialise the short cut, by least squares in float64 or to no output at all.
 
         Args:
             x: Inputs, shape [N, inputs] or [..., inputs]; tensor, array or HDF5 dataset.
             y: Outputs, likewise.
             ridge: Tikhonov weight per sample on the normalised coefficients; keeps collinear inputs harmless.
+            silent: Whether outputs begin at zero. They should where they correct what is right but for a few frames,
+                which would rule a least-squares fit.
 
         Raises:
             InputError: The data are empty, differ in length, have another size, or are not finite.
@@ -91,7 +93,11 @@ class Predictor(nn.Module):
             raise InputError(f"{rows[0]} rows of inputs and {rows[1]} of outputs; expected one output for each input")
         self.normaliser.fit(x)
         self.denormaliser.fit(y)
-        if self.skip is not None:
+        if self.skip is not None and silent:
+            self.skip.weight.zero_()
+            self.skip.bias.copy_(self.denormaliser(torch.zeros_like(self.skip.bias)))
+            self.net.zero_output()
+        elif self.skip is not None:
             solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
             self.skip.weight.copy_(solution[:-1].t())
             self.skip.bias.copy_(solution[-1])

@@ -26,7 +26,8 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.header import Status, StoreHeader, package_versions
+from neurodyn.core.versions import package_versions
+from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.rows import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, require_store_name

@@ -17,7 +17,7 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.store import package_versions
+from neurodyn.core.versions import package_versions
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import Progress

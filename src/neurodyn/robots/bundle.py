@@ -5,6 +5,7 @@ A file keeps its place relative to the declaration where it lies beside or below
 otherwise; names in the copies are rewritten where that is necessary. Assets of installed packages stay there.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from neurodyn.core.artifacts import atomic_folder
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Heightfield, Mesh, Scene
+from neurodyn.core.versions import package_versions
 from neurodyn.robots.asset import asset_path
 from neurodyn.robots.asset_files import fits_meshes, relocate_mjcf, relocate_urdf
 from neurodyn.robots.declaration import Robot
@@ -61,6 +63,25 @@ def copy_asset(robot: Robot, folder: Path) -> str:
     name = _carry_asset(robot, files)
     files.put(folder)
     return name
+
+
+def source_digest(robot: Robot) -> str:
+    """Return a digest of all that the model of a robot is built from: its declaration, its files, and who builds it.
+
+    Robots of equal digests are built alike, which needs no simulator to know; the converse does not hold.
+
+    Raises:
+        InputError: The asset is missing.
+    """
+    files = _Files(asset_path(robot).parent)
+    name = _carry_asset(robot, files)
+    builders = package_versions("newton", "warp-lang", "mujoco", "mujoco-warp")
+    declared = {**to_dict(robot), "folder": "", "grounds": {}}
+    digest = hashlib.sha256(json.dumps([declared, name, builders], sort_keys=True, default=str).encode())
+    contents = files.texts | {name: source.read_bytes() for name, source in files.copies.items()}
+    for name, content in sorted(contents.items()):
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.hexdigest()
 
 
 def moved_scene(scene: Scene, folder: Path) -> Scene:

@@ -23,6 +23,7 @@ from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
 from neurodyn.robots import Robot
+from neurodyn.robots.bundle import source_digest
 from neurodyn.sim.batch_maker import BatchMaker
 from neurodyn.sim.contradictions import require_consistent
 from neurodyn.sim.early_ends import Departure, Tally
@@ -120,6 +121,7 @@ def generate(
     """
     frames = robot.frames if frames is None else frames
     passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
+    sources = source_digest(robot)
     path, robot, processes = Path(out), _sampled(robot, ground, reset_fraction), resolve_threads(threads)
     processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
     _check(path, transitions, worlds, frames, passive_fraction)
@@ -135,6 +137,7 @@ def generate(
         maker.simulator.model,
         maker.scene,
         seed=seed,
+        sources=sources,
         simulator={
             "sampling": {
                 "worlds": worlds,

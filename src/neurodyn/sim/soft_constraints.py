@@ -6,10 +6,10 @@ acts.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from neurodyn.core.soft_constraints import ConstraintParameters, SoftConstraints
 from neurodyn.robots import Robot
@@ -65,9 +65,7 @@ def soft_constraints(robot: Robot, solver: Any) -> SoftConstraints:
     if common is None:
         return constraints
     friction, solref, solimp = common
-    return msgspec.structs.replace(
-        constraints, friction=friction[0], contact=ConstraintParameters(solref=solref, solimp=solimp)
-    )
+    return msgspec.structs.replace(constraints, friction=friction[0], contact=_parameters(solref, solimp))
 
 
 def _declared(parameters: dict[str, ConstraintParameters], names: set[str]) -> dict[str, ConstraintParameters]:
@@ -76,8 +74,10 @@ def _declared(parameters: dict[str, ConstraintParameters], names: set[str]) -> d
     return {name: value for name, value in parameters.items() if name in names and value != default}
 
 
-def _parameters(solref: np.ndarray, solimp: np.ndarray) -> ConstraintParameters:
-    return ConstraintParameters(solref=_rounded(solref), solimp=_rounded(solimp))  # type: ignore[arg-type]
+def _parameters(solref: Sequence[float], solimp: Sequence[float]) -> ConstraintParameters:
+    time, ratio = _rounded(solref)
+    first, last, width, midpoint, power = _rounded(solimp)
+    return ConstraintParameters(solref=(time, ratio), solimp=(first, last, width, midpoint, power))
 
 
 def _rounded(values: Any) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 # ruff: noqa: ANN201, ANN202, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
-"""The kernel that reads what drives a robot during one frame."""
+"""The kernels between the arrays of a Newton model and those of a frame."""
 
 import warp as wp
 
@@ -11,6 +11,16 @@ JOINT_F = wp.constant(1)
 STIFFNESS = wp.constant(2)
 DAMPING = wp.constant(3)
 WRENCH = wp.constant(4)
+
+
+@wp.kernel(enable_backward=False, module="unique")
+def write_kernel(q: wp.array2d[float], qd: wp.array2d[float], joint_q: wp.array[float], joint_qd: wp.array[float]):
+    """Write the state of one world into arrays that hold one world after another."""
+    world = wp.tid()
+    for i in range(q.shape[1]):
+        joint_q[world * q.shape[1] + i] = q[world, i]
+    for i in range(qd.shape[1]):
+        joint_qd[world * qd.shape[1] + i] = qd[world, i]
 
 
 @wp.func

@@ -13,6 +13,7 @@ from neurodyn.dynamics.fixed_frame import FixedFrame
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import Drive
+from neurodyn.solvers.drive_kernel import write_kernel
 from neurodyn.solvers.environment import require_contact_points, resolve_environment
 from neurodyn.solvers.identity import require_robot
 from neurodyn.solvers.replays import Replays
@@ -195,7 +196,7 @@ class SolverLearned(newton.solvers.SolverBase):
         """Predict with this frame from now on."""
         self._frame = frame
         self._drive = Drive(self.dynamics.spec, frame.q, frame.qd, frame.torque, f"{self._name}.step")
-        self._after = [wp.from_torch(tensor.view(-1), requires_grad=False) for tensor in (frame.q_next, frame.qd_next)]
+        self._after = [wp.from_torch(tensor, requires_grad=False) for tensor in (frame.q_next, frame.qd_next)]
         self._replays.clear()
 
     def _read(self, state: Any, control: Any) -> None:
@@ -211,8 +212,8 @@ class SolverLearned(newton.solvers.SolverBase):
         """Write what the frame predicts, and let the bodies follow."""
 
         def launch() -> None:
-            wp.copy(state.joint_q, self._after[0])
-            wp.copy(state.joint_qd, self._after[1])
+            results = [*self._after, state.joint_q, state.joint_qd]
+            wp.launch(write_kernel, self._worlds, inputs=results, device=self.model.device)
             self._forward_kinematics(state)
 
         arrays = (state.joint_q, state.joint_qd, state.body_q, state.body_qd)

@@ -14,6 +14,7 @@ class Replays:
 
     A replay costs two microseconds where Newton's and Warp's launches cost some thirty each. Loops swap two or three
     states, so that the same arrays come again and again; a loop that makes new arrays in every step is never recorded.
+    As with every capture of Warp's on a CPU, no other thread may launch anything while one is recorded.
     """
 
     def __init__(self, device: Any) -> None:

@@ -5,20 +5,24 @@ import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Plane, Scene
 from neurodyn.dynamics.interface import Control, Environment, State
+from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.compiled import frames as compiled
+from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.build import NetConfig, build_predictor
 from tests import plant
+from tests.dynamics.neural.test_base_prediction import MECHANISM, SUBSTEPS
 from tests.dynamics.neural.test_base_prediction import encoding as free_encoding
-from tests.dynamics.neural.test_invariance import LAYOUT, SCENE, SPEC
+from tests.dynamics.neural.test_invariance import COM, LAYOUT, SCENE, SPEC
 from tests.dynamics.neural.test_invariance import model as hopper
 
 NETS = {
@@ -250,10 +254,29 @@ def test_states_on_the_meta_device_take_torch():
     assert step.state.q.device.type == "meta"
 
 
-def test_a_base_in_torch_is_followed_by_compiled_launches(monkeypatch):
-    model = make("silu")
-    expected = advance(model, *draw(3), torch_path=False)
-    monkeypatch.setattr(type(model.encoding._base), "bindable", False)
-    other = make("silu")
-    assert not other.fixed_frame(3, draw(3)[2], other.encoding.dt).capturable
-    torch.testing.assert_close(advance(other, *draw(3), torch_path=False), expected, rtol=1e-12, atol=1e-12)
+TOUCHING = msgspec.structs.replace(MECHANISM, points=LAYOUT.contact_points)
+
+
+def with_contact_base() -> NeuralDynamics:
+    """A network that corrects a step with contacts, with random weights."""
+    torch.manual_seed(0)
+    motion = torch.randn(500, SPEC.nv)
+    made = fit_encoding(
+        SPEC, motion, 0.6 * SPEC.dt * motion, motion, base_com=COM, layout=LAYOUT, base=Base("contact", SUBSTEPS),
+        mechanism=TOUCHING,
+    )  # fmt: skip
+    predictor = build_predictor(NETS["silu"], made.inputs, made.outputs)
+    predictor.fit(torch.randn(300, made.inputs), 0.1 * torch.randn(300, made.outputs))
+    return NeuralDynamics(made, predictor).double().requires_grad_(False)
+
+
+@pytest.mark.parametrize(("scene", "capturable"), [(Scene(shapes=(Plane(),)), True), (SCENE, False), (Scene(), True)])
+def test_a_base_with_contacts(scene, capturable):
+    model = with_contact_base()
+    _, _, own = draw(3)
+    ground = Ground(scene, own.ground.pose)
+    for pose in (own.ground.pose, own.ground.pose.flip(0)):  # the second finds the frame of the first
+        environment = Environment(gravity=own.gravity, ground=ground.posed(pose))
+        agree(model, 3, 1e-10, environment)
+    environment = model.resolve_environment(environment)
+    assert model.fixed_frame(3, environment, model.encoding.dt).capturable == capturable

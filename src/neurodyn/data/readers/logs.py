@@ -11,7 +11,8 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.header import Split, Status, StoreHeader, episode_table, package_versions
+from neurodyn.core.versions import package_versions
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.readers.alignment import Alignment, measure
 from neurodyn.data.readers.column_map import READERS, ColumnMap, is_log, read_column_map
 from neurodyn.data.readers.raw import RawRun

@@ -14,7 +14,8 @@ import numpy as np
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.config import describe_os_error, to_dict
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import Split, Status, StoreHeader, episode_table, package_versions
+from neurodyn.core.versions import package_versions
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.rows import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store

@@ -42,6 +42,8 @@ def declared_hybrid(
     contact = simulated_contact(declared) if contact is None else contact
     if contact is not None:
         CONTACT_MODELS.require(contact)
+    if substeps is not None and substeps < 1:
+        raise InputError(f"substeps is {substeps}; valid: at least 1")
     mechanism, fingerprint, scene = declared_mechanism(declared, contact)
     config = EngineConfig(substeps=declared.simulator.substeps if substeps is None else substeps, contact=contact)
     dynamics = HybridDynamics(

@@ -17,12 +17,17 @@ from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque, require_torques
+from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
+from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
+
+FIXED_WORLDS = 64
+"""Most worlds for which a step goes through fixed buffers; for more, threads count and overheads do not."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,7 @@ class HybridDynamics(LearnedDynamics):
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and self._feels_ground else None
         self._home = Environment(gravity=home, ground=ground)
+        self._kept = KeptFrames()
         self._engine("plane")  # what a user named wrongly is refused now
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
@@ -157,8 +163,41 @@ class HybridDynamics(LearnedDynamics):
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
         """Predict one frame."""
         torque = frame_torque(self.spec, state, control)
+        after = self._between_buffers(carry.environment, state, torque)
+        if after is not None:
+            return carry, Step.unchecked(state=after)
         path = self._run(carry.environment, state, torque[:, None])
         return carry, Step(State(path.q[:, 1], path.qd[:, 1]))
+
+    def _between_buffers(self, environment: Environment, state: State, torque: Tensor) -> State | None:
+        """Return the state one frame later, computed between fixed buffers; None where that does not fit or not pay."""
+        q, qd, worlds = state.q, state.qd, len(state.q)
+        if not 0 < worlds <= FIXED_WORLDS or q.device.type != "cpu":
+            return None
+        if wants_torch((q, qd, torque), [self._parameters, self.physical._parameters]):
+            return None
+        if qd.dtype != q.dtype or torque.dtype != q.dtype:
+            return None
+        key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
+        # With the environment, whose number would be another one's if it were gone.
+        frame, _ = self._kept.get(key, lambda: (self._fixed(environment, state, torque), environment))
+        if frame is None:
+            return None
+        with torch.no_grad():
+            frame.refresh()
+            frame.q.copy_(q)
+            frame.qd.copy_(qd)
+            frame.torque.copy_(torque)
+            frame.run()
+            return State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
+
+    def _fixed(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
+        spec, worlds = self.spec, len(state.q)
+        shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
+        if [tuple(tensor.shape) for tensor in (state.q, state.qd, torque)] != shapes:
+            return None
+        frame = self.fixed_frame(len(state.q), environment, state.q)
+        return frame if isinstance(frame, HybridFixedFrame) else None
 
     def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
         """Begin anew in some worlds; there is nothing to forget."""
@@ -194,6 +233,40 @@ class HybridDynamics(LearnedDynamics):
         """
         require_torques(self.spec, controls)
         return self._run(self.begin(state, environment).environment, state, controls, parameters, weights)
+
+    def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
+        """Return a frame between fixed buffers; on planes and in free space it is compiled as a whole."""
+        mode = ground_mode(environment.ground)
+        if mode != "plane":
+            return super().fixed_frame(worlds, environment, like)
+        return HybridFixedFrame(self, self._engine(mode).program, worlds, environment, like)
+
+    def versions(self, environment: Environment) -> list[object]:
+        """Return what tells whether parameters, weights, gravity or the poses of the ground have changed."""
+        ground = environment.ground
+        pose = None if ground is None else ground.pose
+        tensors = (self.physical.raw, self.weights, environment.gravity, pose)
+        # A tensor of inference mode does not say whether it was written to: it always has.
+        return [
+            object() if tensor.is_inference() else (tensor._version, tensor.data_ptr())
+            for tensor in tensors
+            if tensor is not None
+        ]
+
+    def values(self, environment: Environment, q: Tensor, qd: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Return what a frame on a plane is computed from besides state and torque.
+
+        Args:
+            environment: Gravity, and a plane or no ground.
+            q: Positions, of which only the number of worlds counts, shape [worlds, nq].
+            qd: Velocities, likewise.
+
+        Returns:
+            The ground, shape [worlds, 6], None without contacts; the parameters, shape [parameters] or
+            [worlds, parameters]; the weights, shape [weights].
+        """
+        held = None if self._ground is None else self._ground(environment.ground, q, qd, "plane")
+        return held, self._given(environment, len(q), self.physical()), self.weights
 
     def require_ground(self) -> None:
         """Refuse every ground, where the model feels none."""

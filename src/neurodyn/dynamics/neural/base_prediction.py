@@ -31,8 +31,29 @@ GRAVITY = 9.81
 """Standard gravity [m/s^2], in units of which gravity enters the inputs."""
 
 
+@dataclass(frozen=True)
+class BoundMotion:
+    """A base motion between fixed buffers.
+
+    Attributes:
+        after: Positions and velocities one frame later, shape [worlds, nq + nv]; rows may lie apart.
+        launch: The recorded launch that computes them.
+        place: Writes what the motion knows of another environment with the same shapes; None where it knows nothing.
+    """
+
+    after: Tensor
+    launch: Any
+    place: Callable[[Environment], None] | None = None
+
+
 class BaseMotion(ABC):
-    """Motion of a robot over one frame, as far as it is known."""
+    """Motion of a robot over one frame, as far as it is known.
+
+    Attributes:
+        whole: Whether nothing is left out, so that a network begins with no correction.
+    """
+
+    whole = False
 
     @abstractmethod
     def __call__(
@@ -48,20 +69,16 @@ class BaseMotion(ABC):
                 along -z and free space.
         """
 
-    @property
-    def bindable(self) -> bool:
-        """Whether there is a recorded launch that computes it between fixed buffers (`bound`)."""
-        return False
-
-    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
-        """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
+        """Return the motion as a recorded launch between fixed buffers; None where there is none.
 
         Args:
             state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
             torque: Torques during the frame [N m or N], shape [worlds, nu].
             gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
+            environment: The ground; its gravity is not read.
         """
-        raise NotImplementedError(f"{type(self).__name__} is not bindable")
+        return None
 
 
 class FreeBase(BaseMotion):
@@ -79,18 +96,15 @@ class FreeBase(BaseMotion):
         """Return positions and velocities one frame later."""
         return self._motion(q, qd, torque, GRAVITY * down(q, environment))
 
-    @property
-    def bindable(self) -> bool:
-        """Whether there is a recorded launch."""
-        return True
-
-    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
-        """Return the states one frame later, and the recorded launch."""
-        return self._motion.bound(state, torque, gravity)
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
+        """Return the motion as a recorded launch."""
+        return BoundMotion(*self._motion.bound(state, torque, gravity))
 
 
 class ContactBase(BaseMotion):
     """Motion with soft contacts, joint limits and joint friction."""
+
+    whole = True
 
     def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
         """Trace the motion of a mechanism in so many steps a frame."""
@@ -104,6 +118,14 @@ class ContactBase(BaseMotion):
         """Return positions and velocities one frame later."""
         ground = None if environment is None else ground_of(environment, q.shape[:-1])
         return self._motion(q, qd, torque, GRAVITY * down(q, environment), ground)
+
+    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
+        """Return the motion as a recorded launch; None on grounds that the contact points look for in every frame."""
+        bound = self._motion.bound(state, torque, gravity, environment.ground)
+        if bound is None:
+            return None
+        after, launch, write = bound
+        return BoundMotion(after, launch, lambda environment: write(environment.ground))
 
 
 BASES: Registry[Callable[[StateSpec, Mechanism, int], BaseMotion]] = Registry(

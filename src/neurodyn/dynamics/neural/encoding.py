@@ -28,7 +28,7 @@ network predicts dqd and r. kappa is fitted per coordinate by least squares; for
 n substeps it is (n + 1) / (2 n).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -45,6 +45,7 @@ from neurodyn.dynamics.interface import Environment, State
 from neurodyn.dynamics.neural.base_prediction import (
     Base,
     BasePrediction,
+    BoundMotion,
     build_base,
     down,
     ground_of,
@@ -200,6 +201,11 @@ class Encoding(nn.Module):
         return self._base is not None
 
     @property
+    def base_is_whole(self) -> bool:
+        """Whether predictions start from a motion that leaves nothing out."""
+        return self._base is not None and self._base.whole
+
+    @property
     def inputs(self) -> int:
         """Number of network inputs."""
         rotations = 3 * self.coordinates.free + 6 * len(self.coordinates.balls)
@@ -223,27 +229,11 @@ class Encoding(nn.Module):
         seen = self.coordinates.view(prediction.q, prediction.qd, down(q, environment))
         return BasePrediction(prediction.q, prediction.qd, prediction.gained, seen)
 
-    def bound_base(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, list[Any]]:
-        """Return where predictions start from, and the recorded launches that compute it anew from the same memory.
-
-        Of a base that has no such launch it is memory that `predict_base` is to fill (`bindable`).
-
-        Args:
-            state: Positions and velocities, shape [worlds, nq + nv], contiguous as all.
-            torque: Torques during the frame [N m or N], shape [worlds, nu].
-            gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
-        """
-        if self._base is None:
-            return state, []
-        if not self._base.bindable:
-            return torch.zeros_like(state), []
-        start, command = self._base.bound(state, torque, gravity)
-        return start, [command]
-
-    @property
-    def bindable(self) -> bool:
-        """Whether `bound_base` has launches for all that leads to where predictions start from."""
-        return self._base is None or self._base.bindable
+    def bound_base(
+        self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment
+    ) -> BoundMotion | None:
+        """Return what leads to where predictions start from, between fixed buffers; arguments as of `BaseMotion`."""
+        return None if self._base is None else self._base.bound(state, torque, gravity, environment)
 
     def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
         """Return network inputs, shape [..., inputs].

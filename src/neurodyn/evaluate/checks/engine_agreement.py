@@ -2,15 +2,18 @@
 """Whether the hybrid engine moves the robot's mechanism as the simulator does: one frame from the same states.
 
 Networks are given the mechanism's free motion, and identification starts from it, so that it must be the simulator's.
-Limits are another matter: simulators have their own springs, which identification fits.
+Limits are MuJoCo's soft constraints where it is the simulator; springs of other simulators are fitted by
+identification.
 """
 
 import math
 
+import msgspec
 import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import generator
+from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.evaluate.checks.passive_energy import inside, limited
@@ -42,7 +45,9 @@ class EngineAgreement(Figures, frozen=True):
 def check_engine_agreement(subject: Subject) -> CheckResult:
     """Compare one frame of the hybrid engine with one of the simulator, in free space."""
     robot = subject.robot
-    engine = HybridDynamics(robot.spec, subject.mechanism, EngineConfig(substeps=robot.simulator.substeps))
+    tree = msgspec.structs.replace(subject.mechanism, points=())  # in free space nothing touches
+    config = EngineConfig(substeps=robot.simulator.substeps, contact=simulated_contact(robot))
+    engine = HybridDynamics(robot.spec, tree, config)
     state = inside(robot, subject.draw("engine", subject.few))
     torque = _torques(subject)
     free, where = _difference(subject, engine, state, torque)
@@ -51,7 +56,7 @@ def check_engine_agreement(subject: Subject) -> CheckResult:
     pressed, touching = _against_limits(subject, state), None
     if pressed is not None:
         touching, where = _difference(subject, engine, pressed, torch.zeros_like(torque))
-        advice = "identify limit_stiffness and limit_damping before a hybrid model is used at limits"
+        advice = "identify the limits before a hybrid model is used at them"
         what, bounds = "hybrid engine, one frame at limits", (AT_LIMITS, math.inf)
         findings.append(judged(what, touching, bounds, unit="%", scale=100.0, note=where, advice=advice))
     return CheckResult(findings=findings, figures=EngineAgreement(free=free, at_limits=touching))

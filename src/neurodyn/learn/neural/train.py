@@ -16,9 +16,10 @@ from neurodyn.core.errors import MismatchError
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
+from neurodyn.core.versions import package_versions
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.sample import SAMPLE
-from neurodyn.data.store import Split, Store, StoreHeader, package_versions
+from neurodyn.data.store import Split, Store, StoreHeader
 from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import require_match
@@ -245,7 +246,7 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
         base_prediction = model.encoding.predict_base(sample.q, sample.qd, sample.torque, environment)
         inputs.append(model.encoding.encode(base_prediction, sample.torque, environment))
         targets.append(model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
-    model.predictor.fit(torch.cat(inputs), torch.cat(targets))
+    model.predictor.fit(torch.cat(inputs), torch.cat(targets), silent=model.encoding.base_is_whole)
 
 
 def _substeps(header: StoreHeader) -> int:

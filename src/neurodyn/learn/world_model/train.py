@@ -10,9 +10,10 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.versions import package_versions
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Split, Status, Store, package_versions
+from neurodyn.data.store import Split, Status, Store
 from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.world_model.model import WorldModel

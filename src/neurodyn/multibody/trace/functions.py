@@ -3,10 +3,10 @@ r"""Text of the elementary functions for one `real` that may be a vector of seve
 
 On a processor with fused multiply-add they have no branches and are the same for a scalar and for a vector, so that a
 world's result does not depend on whether it runs alone or in a lane. Errors are at most two units in the last place
-(sine and cosine to $|x| < 2^{47}$ in double and $2^{21}$ in single precision, beyond which they are not a number; the
-logarithm of normal numbers). Arguments are reduced by two or three parts of a constant in fused operations (Cody and
-Waite 1980, "Software Manual for the Elementary Functions"); polynomials interpolate at Chebyshev's points; the rational
-form of tanh is that of Cephes.
+(sine and cosine, but for an absolute $10^{-33} |x|$, to $|x| < 2^{47}$ in double and $2^{21}$ in single precision,
+beyond which they are not a number; the logarithm of normal numbers). Arguments are reduced by two or three parts of a
+constant in fused operations (Cody and Waite 1980, "Software Manual for the Elementary Functions"); polynomials
+interpolate at Chebyshev's points; the rational form of tanh is that of Cephes.
 """
 
 from collections.abc import Sequence

@@ -28,7 +28,8 @@ class Loop:
       must be right in lanes in which the mask does not hold.
     * Masks combine by `&`, `|` and `NOT(mask)`, never by `&&`, `||` and `!`.
 
-    A `number` is one number of the working precision in either case: weights are numbers, all else is `real`.
+    A `number` is one number of the working precision in either case: weights are numbers, all else is `real`. The
+    gradients by weights are `Sums`: `weight_adj + i` is one again, and `weight_adj[i] += x` adds to it.
 
     Attributes:
         name: What it is, for messages.

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warp reads the annotations of these functions.
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
-"""Texts as Warp kernels that take one table of 64-bit words by value: numbers, strides, and addresses of arrays."""
+"""Texts over blocks of worlds as Warp kernels.
+
+They take one table of 64-bit words by value: numbers, strides, and addresses of arrays.
+"""
 
 import ctypes
 import struct
@@ -16,7 +19,7 @@ def _table(words: int) -> Any:
     return wp.types.vector(length=words, dtype=wp.uint64)
 
 
-def native_kernel(text: str, words: int, cuda: bool) -> Any:
+def block_kernel(text: str, words: int, cuda: bool) -> Any:
     """Return the kernel of a text that sees `table` and blocks from `begin` to before `end`, in a module of its own.
 
     Args:
@@ -45,18 +48,19 @@ def native_kernel(text: str, words: int, cuda: bool) -> Any:
     return loop
 
 
-def recorded_launch(kernel: Any, threads: int, last: int, words: list[int], device: str) -> Any:
-    """Return a launch of a kernel on arrays that stay where they are, recorded and not run.
+def recorded_launch(kernel: Any, words: list[int], threads: int, blocks: int, device: str, block_dim: int = 0) -> Any:
+    """Return Warp's record of a launch of a kernel on blocks from 0, with these words.
 
     Args:
-        kernel: What `native_kernel` returned.
-        threads: Number of threads.
-        last: Number of blocks.
+        kernel: What `block_kernel` returned.
         words: The table.
+        threads: Number of threads.
+        blocks: Number of blocks.
         device: Warp device.
+        block_dim: Threads in a block of a GPU; 0 for Warp's own choice.
     """
-    given = [0, last, _table(len(words))(*words)]
-    return wp.launch(kernel, threads, inputs=given, device=device, record_cmd=True)
+    given = [0, blocks, _table(len(words))(*words)]
+    return wp.launch(kernel, threads, inputs=given, device=device, record_cmd=True, block_dim=block_dim or None)
 
 
 class CpuLaunch:
@@ -64,9 +68,8 @@ class CpuLaunch:
 
     def __init__(self, kernel: Any, words: int) -> None:
         """Compile the kernel."""
-        nothing = _table(words)()
         # A recorded launch packs its arguments anew in every call, which takes longer than a small program.
-        self._command: Any = wp.launch(kernel, 1, inputs=[0, 0, nothing], device="cpu", record_cmd=True)
+        self._command: Any = recorded_launch(kernel, [0] * words, 1, 0, "cpu")
         self._bounds = ctypes.byref(self._command.bounds)
         self._run = self._command.hooks.forward
         self._arguments = struct.Struct(f"=ii{words}q")
@@ -81,10 +84,7 @@ class CudaLaunch:
 
     def __init__(self, kernel: Any, words: int, threads: int, block: int, device: str) -> None:
         """Compile the kernel and record a launch of so many threads, in blocks of `block`."""
-        given = [0, threads, _table(words)()]
-        self._command: Any = wp.launch(
-            kernel, threads, inputs=given, device=device, record_cmd=True, block_dim=block
-        )  # fmt: skip
+        self._command: Any = recorded_launch(kernel, [0] * words, threads, threads, device, block)
         self._words = struct.Struct(f"={words}q")
 
     def __call__(self, words: list[int], stream: Any) -> None:

@@ -8,24 +8,34 @@ worlds run in the lanes of its vectors, and large batches on several threads; se
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import torch
-import warp as wp
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from neurodyn.geometry.launching import Held, start_warp, takes_operator, warp_device
+from neurodyn.core.notices import notice
+from neurodyn.geometry.launching import (
+    Held,
+    native_stderr_dropped,
+    start_warp,
+    takes_operator,
+    warp_device,
+    warp_stream,
+)
 from neurodyn.multibody.trace.memory import tape_memory
-from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, native_kernel, recorded_launch
+from neurodyn.multibody.trace.native import CpuLaunch, CudaLaunch, block_kernel, recorded_launch
 from neurodyn.multibody.trace.operators import rollout_operator
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_PLAIN,
     ADJOINT_ROWS,
     FORWARD_PLAIN,
     FORWARD_ROWS,
+    SEEDED_PLAIN,
+    SEEDED_ROWS,
     Inputs,
     Sizes,
     Step,
@@ -39,14 +49,20 @@ _MOST_LAUNCHES = 16
 _GROUPS = 16
 """Groups of worlds, at most, whose weights' gradients are summed apart: as many on one thread as on several."""
 
-_THREAD_WORTH = 2e-4
+_CUDA_GROUPS = 256
+"""The same on a GPU, where the worlds of a group add to the same sums at once, by atomic additions."""
+
+_THREADS = 32
+"""Threads in a block of a GPU: every multiprocessor has work from some 4,000 worlds on."""
+
+_THREAD_WORTH = 5e-4
 """Work that is worth being split among threads [s]."""
 
 _OPERATION = 3e-10
 """About the time that an operation of a `real` takes [s]."""
 
 _EMPTY = (0, 0, 0, 0)
-_ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN))
+_ARRAYS = ((FORWARD_ROWS, FORWARD_PLAIN), (ADJOINT_ROWS, ADJOINT_PLAIN), (SEEDED_ROWS, SEEDED_PLAIN))
 _WORDS = tuple(table_length(*arrays) for arrays in _ARRAYS)
 
 
@@ -54,7 +70,7 @@ class Run:
     """All that a roll-out takes besides its first states; attributes as of `Program.rollout`."""
 
     __slots__ = (
-        "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights", "words",
+        "_words", "control", "frames", "held", "lanes", "on_cpu", "parameters", "single", "substeps", "weights",
         "worlds",
     )  # fmt: skip
 
@@ -77,7 +93,14 @@ class Run:
         self.on_cpu = like.is_cpu
         self.single = like.dtype == torch.float32
         self.lanes = _lanes(self.worlds, self.single, lanes) if self.on_cpu else 1
-        self.words = [*_row(control), *_row(held), *_row(parameters)]
+        self._words: list[int] | None = None
+
+    @property
+    def words(self) -> list[int]:
+        """Addresses and strides of control, held inputs and parameters."""
+        if self._words is None:  # which tensors without data have not
+            self._words = [*_row(self.control), *_row(self.held), *_row(self.parameters)]
+        return self._words
 
 
 @dataclass(slots=True)
@@ -155,13 +178,16 @@ class Program(Held):
         if frames < 0 or substeps < 1:
             raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
         x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
-        given = self._fitted(x, frames, control, held, parameters, weights)
-        if takes_operator(x) and not torch.is_grad_enabled():
-            return rollout_operator(x, *given, self.handle, frames, substeps)
-        run = self._run(x, frames, substeps, given)
+        run = self.run(
+            x, frames=frames, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
+        )
         if not torch.is_grad_enabled() or not any(
             tensor.requires_grad for tensor in (x, run.control, run.held, run.parameters, run.weights)
         ):
+            if takes_operator(x):
+                return rollout_operator(
+                    x, run.control, run.held, run.parameters, run.weights, self.handle, frames, substeps
+                )
             return self.forward(run, x)
         return _Rollout.apply(self, run, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
 
@@ -177,27 +203,17 @@ class Program(Held):
         weights: Tensor | None = None,
     ) -> "Run":
         """Return what `forward` and `adjoint` take, for loops that do without torch's autograd; as of `rollout`."""
-        return self._run(state, frames, substeps, self._fitted(state, frames, control, held, parameters, weights))
-
-    def _fitted(
-        self,
-        state: Tensor,
-        frames: int,
-        control: Tensor | None,
-        held: Tensor | None,
-        parameters: Tensor | None,
-        weights: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         worlds, s = state.shape[0], self.sizes
-        return (
+        return Run(
+            state,
+            1 if self._scalar_only else self._lanes,
+            frames,
+            substeps,
             _fitting("control", control, [(worlds, frames, s.control)], state),
             _fitting("held", held, [(worlds, frames, s.held)], state),
             _fitting("parameters", parameters, [(s.parameters,), (worlds, s.parameters)], state),
             _fitting("weights", weights, [(s.weights,)], state, whole=True),
         )
-
-    def _run(self, state: Tensor, frames: int, substeps: int, given: tuple[Tensor, Tensor, Tensor, Tensor]) -> Run:
-        return Run(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
 
     def forward(self, run: "Run", state: Tensor) -> Tensor:
         """Return the states at the frames, shape [worlds, frames + 1, state]; without gradients."""
@@ -208,33 +224,36 @@ class Program(Held):
 
         The launch reads and writes the memory of these very tensors, which the caller keeps; all are contiguous.
         """
-        worlds, frames, size = run.worlds, run.frames, self.sizes.state
-        path = state.new_empty(worlds, frames + 1, size)
-        row = (path.data_ptr(), (frames + 1) * size, size, 1)
-        words = [frames, run.substeps, worlds, 1, *_row(state), *run.words, *row, run.weights.data_ptr(), 0]
+        path = self._path(run, state)
+        words = [run.frames, run.substeps, run.worlds, 1, *_row(state), *run.words, *_row(path)]
+        words += [run.weights.data_ptr(), 0]
         if run.on_cpu:
-            kernel = self.kernel(0, Target("cpu", run.single, run.lanes))
-            return path, recorded_launch(kernel, 1, -(-worlds // run.lanes), words, "cpu")
-        kernel = self.kernel(0, Target("cuda", run.single))
-        return path, recorded_launch(kernel, worlds, worlds, words, warp_device(path.device))
+            self._cpu_launch(0, run)  # which may find that there are no vectors
+            kernel, threads = self.kernel(0, Target("cpu", run.single, run.lanes)), 1
+        else:
+            kernel, threads = self.kernel(0, Target("cuda", run.single)), run.worlds
+        blocks = -(-run.worlds // run.lanes)
+        return path, recorded_launch(kernel, words, threads, blocks, warp_device(state.device))
 
     def record(self, run: "Run", state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states as `forward` does, and the tape that `adjoint` takes."""
+        if run.on_cpu and run.lanes > 1:
+            self._cpu_launch(1, run)  # a tape for vectors is of no use where the adjoint has none
         padded = -(-run.worlds // run.lanes) * run.lanes
         tape = tape_memory(state, padded * run.frames * run.substeps * self._texts.taped)
         return self._forward(run, state, tape), tape
 
     def _forward(self, run: "Run", state: Tensor, tape: Tensor | None) -> Tensor:
-        worlds, frames, size = run.worlds, run.frames, self.sizes.state
-        if run.on_cpu:
-            path = state.new_empty(worlds, frames + 1, size)
-            row = (path.data_ptr(), (frames + 1) * size, size, 1)
-        else:
-            path = state.new_empty(frames + 1, size, worlds).permute(2, 0, 1)
-            row = _row(path)
+        path = self._path(run, state)
         taped = 0 if tape is None else tape.data_ptr()
-        self._launch(0, run, state, 1, [*_row(state), *run.words, *row, run.weights.data_ptr(), taped])
+        self._launch(0, run, state, 1, [*_row(state), *run.words, *_row(path), run.weights.data_ptr(), taped])
         return path
+
+    def _path(self, run: "Run", like: Tensor) -> Tensor:
+        """Return room for the states at the frames; on a GPU the same numbers of all worlds lie side by side."""
+        if run.on_cpu:
+            return like.new_empty(run.worlds, run.frames + 1, self.sizes.state)
+        return like.new_empty(run.frames + 1, self.sizes.state, run.worlds).permute(2, 0, 1)
 
     def adjoint(self, run: "Run", tape: Tensor, seeds: Tensor) -> "Gradients":
         """Return the gradients of sum(seeds * states at the frames).
@@ -257,19 +276,48 @@ class Program(Held):
             self._launch(1, run, seeds, 1, [*rest, 0])
             return Gradients(state, control, held, parameters, run.weights)
         blocks = -(-worlds // run.lanes)
-        group = -(-blocks // _GROUPS)
+        group = -(-blocks // (_GROUPS if run.on_cpu else _CUDA_GROUPS))
         sums = seeds.new_zeros(-(-blocks // max(group, 1)), sizes.weights, run.lanes)
         self._launch(1, run, seeds, group, [*rest, sums.data_ptr()])
         return Gradients(state, control, held, parameters, sums.sum((0, 2)))
+
+    def rows(self, run: "Run", tape: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of one frame for several seeds in each world, on the processor.
+
+        Args:
+            run: What `record` was given: one frame, of worlds one by one (`run.lanes` 1).
+            tape: The tape that it returned.
+            seeds: Gradients by the state after the frame, shape [worlds, rows, state], contiguous.
+
+        Returns:
+            Gradients by the state before the frame, shape [worlds, rows, state], and by control, [worlds, rows,
+            control].
+        """
+        worlds, rows, size = seeds.shape
+        lanes = 1 if self._scalar_only else self._lanes or vector_lanes(run.single)
+        wide = copy(run)
+        wide.lanes = lanes
+        launch = self._cpu_launch(2, wide)
+        parts = -(-rows // wide.lanes)
+        room = tape_memory(seeds, worlds * parts * (size + self.sizes.control) * wide.lanes)
+        sums = tape_memory(seeds, self.sizes.weights * wide.lanes).zero_()
+        state, control = torch.empty_like(seeds), seeds.new_empty(worlds, rows, self.sizes.control)
+        words = [1, run.substeps, worlds, rows, *run.words]
+        for tensor in (seeds, state, control):
+            words += [tensor.data_ptr(), tensor.shape[-1], 0, 1]
+        words += [run.weights.data_ptr(), tape.data_ptr(), sums.data_ptr(), room.data_ptr()]
+        if worlds:
+            launch(0, worlds, words)
+        return state, control
 
     def _launch(self, which: int, run: "Run", like: Tensor, group: int, rest: list[int]) -> None:
         if not run.worlds:
             return
         words = [run.frames, run.substeps, run.worlds, group, *rest]
         if not run.on_cpu:
-            self._cuda_launch(which, run.single, like, run.worlds)(words, wp.stream_from_torch(like.device))
+            self._cuda_launch(which, run.single, like, run.worlds)(words, warp_stream(like.device))
             return
-        launch = self._cpu.get((which, run.single, run.lanes)) or self._cpu_launch(which, run.single, run.lanes)
+        launch = self._cpu_launch(which, run)
         blocks = -(-run.worlds // run.lanes)
         pieces = 1
         if self.threads > 1:
@@ -297,9 +345,27 @@ class Program(Held):
         for other in others:
             other.result()
 
-    def _cpu_launch(self, which: int, single: bool, lanes: int) -> CpuLaunch:
-        launch = CpuLaunch(self.kernel(which, Target("cpu", single, lanes)), _WORDS[which])
-        self._cpu[which, single, lanes] = launch
+    def _cpu_launch(self, which: int, run: "Run") -> CpuLaunch:
+        """Return a compiled kernel; where it compiles for no vectors, the run goes on with one world at a time."""
+        launch = self._cpu.get((which, run.single, run.lanes))
+        if launch is not None:
+            return launch
+        if run.lanes > 1:
+            try:
+                with native_stderr_dropped():
+                    return self._compiled(which, run)
+            except Exception:  # what Warp raises where its compiler refuses a text
+                notice(
+                    "a compiled program runs one world at a time: the text of a contact model or network does not "
+                    "compile for vectors (see `neurodyn.multibody.trace.Loop` for what such texts may do)"
+                )
+                self._scalar_only, run.lanes = True, 1
+                return self._cpu_launch(which, run)
+        return self._compiled(which, run)
+
+    def _compiled(self, which: int, run: "Run") -> CpuLaunch:
+        launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
+        self._cpu[which, run.single, run.lanes] = launch
         return launch
 
     def _cuda_launch(self, which: int, single: bool, like: Tensor, worlds: int) -> CudaLaunch:
@@ -309,7 +375,7 @@ class Program(Held):
             if len(self._cuda) >= _MOST_LAUNCHES:
                 self._cuda.pop(next(iter(self._cuda)))
             kernel = self.kernel(which, Target("cuda", single))
-            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, 32, warp_device(like.device))
+            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, _THREADS, warp_device(like.device))
         return launch
 
     def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
@@ -321,9 +387,9 @@ class Program(Held):
         """Return a kernel (0: forward, 1: adjoint) as Warp compiles it for a target."""
         key = (which, target)
         if key not in self._kernels:
-            text = self._texts.adjoint if which else self._texts.forward
+            text = (self._texts.forward, self._texts.adjoint, self._texts.seeded)[which]
             whole = target.text(*_ARRAYS[which], text)
-            self._kernels[key] = native_kernel(whole, _WORDS[which], target.device != "cpu")
+            self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu")
         return self._kernels[key]
 
 

@@ -60,6 +60,13 @@ ADJOINT_ROWS = ("u", "h", "p", "gx", "gx0", "gu", "gh", "gp")
 ADJOINT_PLAIN = ("w", "t", "gw")
 """Other arrays of it: weights, tape, gradients by weights."""
 
+SEEDED_ROWS = ("u", "h", "p", "gx", "gx0", "gu")
+"""Arrays of the seeded adjoint by world: control, held, parameters; and by seed: seeds, gradients by x0 and u."""
+
+SEEDED_PLAIN = ("w", "t", "gw", "parts")
+"""Other arrays of it: weights, tape of one world at a time, sums for weights' gradients, which are not wanted, and room
+for what the seeds of a world have become."""
+
 _TAPED = {"sin", "cos", "exp", "log", "tanh", "atan2", "sqrt", "div"}
 _ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_.get({})", "a": "a[{}]", "f": "gf_[{}]"}
 _FORWARD_ELEMENTS = {**_ELEMENTS, "x": "s[{}]"}
@@ -98,7 +105,7 @@ real none[1]; (void)none;
 for (int block = begin; block < end; ++block) {{
 FUSE
 const Rows p_ = ROWS(p); (void)p_;
-real* weights_adj = (real*)gw + (long long)(block / group) * {nw}; (void)weights_adj;
+const Sums weights_adj = SUMS(gw, (long long)(block / group) * {nw}); (void)weights_adj;
 {before}
 const mask live = LIVE(worlds - block * LANES);
 Rows given = ROWS(gx); Rows control = ROWS(u); Rows held = ROWS(h); Rows by_control = ROWS(gu); Rows by_held = ROWS(gh);
@@ -129,13 +136,85 @@ for (int i = 0; i < {nx}; ++i) a[i] += SELECT(live, given.get(i), (real)0);
 """
 
 
+_SEEDED_ELEMENTS = {"u": "u_[{}]", "h": "h_[{}]", "p": "p_[{}]", "x": "tape[{}]", "a": "a[{}]", "b": "b[{}]"}
+
+_SEEDED = """
+const number* weights = w; (void)weights;
+number kept[{nq_}];
+real slopes[{nr_} * {ns_parts_}]; (void)slopes;
+const int parts_of = (group + LANES - 1) / LANES;
+for (int world = begin; world < end; ++world) {{
+FUSE
+const number* p_ = p + (long long)world * p_world; (void)p_;
+const number* u_ = u + (long long)world * u_world; (void)u_;
+const number* h_ = h + (long long)world * h_world; (void)h_;
+const Sums weights_adj = SUMS(gw, 0); (void)weights_adj;
+real* rows = (real*)parts + (long long)world * parts_of * {nr};
+for (int part = 0; part < parts_of; ++part) {{
+const Rows given = Rows::of(gx, gx_world, (long long)world * group, part, group);
+real* a = rows + part * {nr};
+for (int i = 0; i < {nx}; ++i) a[i] = given.get(i);
+for (int i = {nx}; i < {nr}; ++i) a[i] = 0;
+}}
+{before}
+const number* tape = (const number*)t + (long long)world * substeps * {nk} + (long long)substeps * {nk};
+for (int substep = 0; substep < substeps; ++substep) {{
+tape -= {nk};
+{alike}
+for (int part = 0; part < {ns_parts}; ++part) {{
+const number* same = kept; (void)same;
+OPAQUE(same)
+real b[{ns_}]; (void)b;
+for (int i = 0; i < {ns}; ++i) b[i] = SELECT(LANE_IS(i - part * LANES), (real)1, (real)0);
+real* found = slopes + part;
+{slope}
+}}
+for (int part = 0; part < parts_of; ++part) {{
+real* a = rows + part * {nr};
+const number* same = kept; (void)same;
+OPAQUE(same)
+const number* by = (const number*)slopes; (void)by;
+real past[{nr_}]; real inner[{ns_}]; (void)inner;
+{direct}
+for (int j = {nx}; j < {nr}; ++j) past[j] += a[j];
+for (int j = 0; j < {nr}; ++j) {{
+real even = past[j], odd = 0;
+UNROLL
+for (int i = 0; i < {ns} / 2; ++i) {{
+even += (real)by[j * {ns_parts} * LANES + 2 * i] * inner[2 * i];
+odd += (real)by[j * {ns_parts} * LANES + 2 * i + 1] * inner[2 * i + 1];
+}}
+if ({ns} % 2) odd += (real)by[j * {ns_parts} * LANES + {ns} - 1] * inner[{ns} - 1];
+a[j] = even + odd;
+}}
+}}
+}}
+for (int part = 0; part < parts_of; ++part) {{
+const real* a = rows + part * {nr};
+const Rows by_first = Rows::of(gx0, gx0_world, (long long)world * group, part, group);
+const Rows by_control = Rows::of(gu, gu_world, (long long)world * group, part, group);
+for (int i = 0; i < {nx}; ++i) by_first.put(i, a[i]);
+for (int i = 0; i < {nu}; ++i) by_control.put(i, a[{nx} + i]);
+}}
+}}
+"""
+
+
 @dataclass(frozen=True)
 class Texts:
-    """Texts of the forward loop and of its adjoint, and how many values a step puts on the tape, its state first."""
+    """Texts of the forward loop, of its adjoint and of the adjoint with many seeds for the same states.
+
+    Attributes:
+        forward: The forward loop.
+        adjoint: Its adjoint.
+        taped: How many values a step puts on the tape, its state first.
+        seeded: The adjoint of one frame by state and control, with lanes for seeds in place of worlds.
+    """
 
     forward: str
     adjoint: str
     taped: int
+    seeded: str
 
 
 def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
@@ -179,7 +258,65 @@ def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
     ends = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
     last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(ends)], _ADJOINT_ELEMENTS, known)
     adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
-    return Texts(forward, adjoint, lengths["nk"])
+    return Texts(forward, adjoint, lengths["nk"], _seeded_text(inputs, after, taped, numbers))
+
+
+def _seeded_text(inputs: Inputs, after: Sequence[Scalar], taped: Mapping[int, int], numbers: Mapping[str, int]) -> str:
+    r"""Return the adjoint with lanes for seeds: what does not depend on seeds is computed once for all of them.
+
+    Where some outputs s (velocities) are all that the others (positions) need from the step besides its inputs,
+    derivatives of s alone are computed from its beginning, $S = \partial s/\partial(x, u)$; those of all outputs are
+    $a^T \partial x'/\partial (x, u) = d + S^T \lambda$ with gradients d and $\lambda$ by inputs and s held apart.
+    """
+    graph = inputs.graph
+    by = [*inputs.state, *inputs.control]
+    inner = _inner(graph, after)
+    count = len(inner)
+    slopes = pull_back(inner, graph.inputs("b", count), by)
+    past = pull_back(after, graph.inputs("a", len(after)), [*by, *inner])
+    one = [(f"found[{j} * {{ns_parts}}] =", x) for j, x in enumerate(slopes)]
+    two = [(f"past[{j}] =", x) for j, x in enumerate(past[: len(by)])]
+    two += [(f"inner[{i}] =", x) for i, x in enumerate(past[len(by) :])]
+    roots = [graph.lift(x).index for _, x in [*one, *two]]
+    live = live_nodes(graph, roots, taped)
+    seeded: set[int] = set()
+    for i in live:
+        kind, *rest = graph.nodes[i]
+        seed = kind == "reverse" or (kind == "input" and rest[0] in ("a", "b"))
+        if i not in taped and (seed or not seeded.isdisjoint(graph.arguments(i))):
+            seeded.add(i)
+    used = {j for i in seeded for j in graph.arguments(i)} | set(roots)
+    same = sorted(i for i in used - seeded if graph.nodes[i][0] not in {"constant", "loop"})
+    places = {index: place for place, index in enumerate(same)}
+    loops = sorted(i for i in live if i not in seeded and graph.nodes[i][0] == "loop")
+    keep = [(f"kept[{place}] =", Expression(graph, i)) for i, place in places.items()]
+    frontier = _frontier(graph, [x for _, x in keep] + [Expression(graph, i) for i in loops])
+    before = statements(graph, [("(void)", x) for x in frontier], _SEEDED_ELEMENTS, single=True)
+    known = set(live_nodes(graph, [x.index for x in frontier]))
+    reading = [f"const number v{index} = tape[{place}];" for index, place in taped.items() if index in live]
+    alike = statements(graph, keep, _SEEDED_ELEMENTS, known | set(taped), single=True, also=loops)
+    given = {*same, *loops, *taped, *known}
+    texts = []
+    for wanted in (one, two):
+        needed = set(live_nodes(graph, [graph.lift(x).index for _, x in wanted], given))
+        loaded = [f"const real v{index} = same[{place}];" for index, place in places.items() if index in needed]
+        texts.append("\n".join([*loaded, statements(graph, wanted, _SEEDED_ELEMENTS, given)]))
+    parts = f"(({count} + LANES - 1) / LANES)"
+    return _SEEDED.format(
+        before=before, alike="\n".join([*reading, alike]), slope=texts[0].replace("{ns_parts}", parts),
+        direct=texts[1], nq_=max(len(same), 1), nr=len(by), nr_=max(len(by), 1), ns=count, ns_=max(count, 1),
+        ns_parts=parts, ns_parts_=f"{parts} + 1", **numbers,
+    )  # fmt: skip
+
+
+def _inner(graph: Graph, after: Sequence[Scalar]) -> list[Expression]:
+    """Return the outputs that others are computed from, where little else is needed for those; otherwise all."""
+    outputs = sorted({x.index for x in map(graph.lift, after) if graph.nodes[x.index][0] not in {"constant", "input"}})
+    found = [i for i in outputs if any(i in live_nodes(graph, [j]) for j in outputs if j != i)]
+    rest = live_nodes(graph, outputs, found)
+    if not found or len(rest) > len(live_nodes(graph, outputs)) / 4:
+        found = outputs
+    return [Expression(graph, i) for i in found]
 
 
 def _around(

@@ -50,8 +50,8 @@ class Target:
         """
         head = _NAMES.format(number="float" if self.single else "double", lanes=self.lanes)
         if self.device == "cpu":
-            head += _CPU + self._vectors() + functions_text(self.lanes, self.single) + self._rows()
-            body = body.replace("::wp::", "functions::")
+            head += _CPU + self._vectors() + functions_text(self.lanes, self.single) + self._of_one() + self._rows()
+            body = body.replace("::wp::", "functions::").replace("::one::", "functions_of_one::")
         else:
             head += _GPU
         table = [f"const int {name} = (int)table[{i}]; (void){name};" for i, name in enumerate(NUMBERS)]
@@ -71,6 +71,13 @@ class Target:
             return _ONE.format(whole="int" if self.single else "long long")
         return _SEVERAL.format(lanes=self.lanes, numbers=", ".join(map(str, range(self.lanes))))
 
+    def _of_one(self) -> str:
+        """Return the functions of one number, for what is the same in all lanes."""
+        if self.lanes == 1:
+            return "typedef functions functions_of_one;\n"
+        kinds = f"typedef number real;\ntypedef bool mask;\ntypedef {'int' if self.single else 'long long'} whole;\n"
+        return functions_text(1, self.single).replace("struct functions {", f"struct functions_of_one {{\n{kinds}", 1)
+
     def _rows(self) -> str:
         """Return the struct of the rows of a block's worlds.
 
@@ -80,7 +87,10 @@ class Target:
         get = "return at[0][i];" if self.lanes == 1 else f"return (real){{{', '.join(f'at[{n}][i]' for n in lanes)}}};"
         put = "at[0][i] = v;" if self.lanes == 1 else " ".join(f"at[{n}][i] = v[{n}];" for n in reversed(lanes))
         begin = " ".join(f"rows.at[{n}] = base + least(block * {self.lanes} + {n}, worlds - 1) * by;" for n in lanes)
-        return _ROWS.format(lanes=self.lanes, get=get, put=put, begin=begin, step=" ".join(
+        places = " ".join(
+            f"rows.at[{n}] = base + (from + least(part * {self.lanes} + {n}, count - 1)) * by;" for n in lanes
+        )
+        return _ROWS.format(lanes=self.lanes, places=places, get=get, put=put, begin=begin, step=" ".join(
             f"at[{n}] += by;" for n in lanes
         ))  # fmt: skip
 
@@ -113,6 +123,11 @@ typedef {number} number;
 #undef KEPT
 #undef STRIDE
 #undef FUSE
+#undef SUMS
+#undef UNROLL
+#undef FIRST
+#undef LANE_IS
+#undef OPAQUE
 #define LANES {lanes}
 #define SELECT(condition, a, b) ((condition) ? (a) : (b))
 #define NOT(condition) (!(condition))
@@ -125,6 +140,8 @@ typedef {whole} whole;
 #define ANY(condition) (condition)
 #define ALL(condition) (condition)
 #define LIVE(count) true
+#define FIRST(x) (x)
+#define LANE_IS(n) ((n) == 0)
 """
 
 _SEVERAL = """
@@ -133,6 +150,8 @@ typedef decltype(real() < real()) mask;
 typedef mask whole;
 #define ANY(condition) (__builtin_reduce_or(condition) != 0)
 #define ALL(condition) (__builtin_reduce_and(condition) != 0)
+#define FIRST(x) ((x)[0])
+#define LANE_IS(n) ((real){{{numbers}}} == (real)(number)(n))
 #define LIVE(count) ((real){{{numbers}}} < (real)(number)(count))
 """
 
@@ -143,14 +162,21 @@ _CPU = """
 #define KEPT(i) tape[i]
 #define STRIDE 1
 #define FUSE _Pragma("clang fp contract(fast)")
+#define UNROLL _Pragma("unroll")
+#define SUMS(base, from) ((real*)base + (from))
+#define OPAQUE(pointer) asm volatile("" : "+r"(pointer) : : "memory");
 #define TAPE_OF(t, size) (t ? (real*)t + (long long)block * frames * substeps * (size) : none)
 """
 
 _ROWS = """
+typedef real* Sums;
 struct Rows {{
 number* at[{lanes}];
 INLINE long long least(long long a, long long b) {{ return b < a ? b : a; }}
 INLINE Rows of(number* base, long long by, int block, int worlds) {{ Rows rows; {begin} return rows; }}
+INLINE Rows of(number* base, long long by, long long from, int part, int count) {{
+Rows rows; {places} return rows;
+}}
 __attribute__((always_inline)) real get(int i) const {{ {get} }}
 __attribute__((always_inline)) void put(int i, real v) const {{ {put} }}
 __attribute__((always_inline)) void step(long long by) {{ {step} }}
@@ -169,6 +195,13 @@ typedef bool mask;
 #define STRIDE worlds
 #define FUSE
 #define TAPE_OF(t, size) (t + block)
+#define SUMS(base, from) Sums{base + (from)}
+struct Sum { number* at; void operator+=(number x) const { atomicAdd(at, x); } };
+struct Sums {
+number* at;
+Sums operator+(long long i) const { return Sums{at + i}; }
+Sum operator[](long long i) const { return Sum{at + i}; }
+};
 struct Rows {
 number* at; long long by;
 static Rows of(number* at, long long by) { Rows rows; rows.at = at; rows.by = by; return rows; }

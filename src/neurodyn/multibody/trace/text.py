@@ -18,6 +18,8 @@ def statements(
     *,
     effects: bool = False,
     after: Mapping[int, str] | None = None,
+    single: bool = False,
+    also: Sequence[int] = (),
 ) -> str:
     """Return text that computes what is assigned, and nothing else.
 
@@ -28,15 +30,17 @@ def statements(
         known: Nodes that text around this one has computed.
         effects: Whether the gradients by the weights of loops are gathered too.
         after: Text that follows the declarations of nodes.
+        single: Whether what is computed is the same in all lanes of a `real`, and a `number` therefore.
+        also: Loops that are to run, too.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
-    live = live_nodes(graph, [index for _, index in targets] + (learning if effects else []), known)
+    live = live_nodes(graph, [index for _, index in targets] + (learning if effects else []) + list(also), known)
     lines = []
     for index in live:
         if index not in known:
-            lines += [_declaration(graph, index, arrays), (after or {}).get(index, "")]
-    lines += [f"{left} {_name(graph, index)};" for left, index in targets]
+            lines += [_declaration(graph, index, arrays, single), (after or {}).get(index, "")]
+    lines += [f"{left} {_name(graph, index, single)};" for left, index in targets]
     return "\n".join(line for line in lines if line)
 
 
@@ -53,30 +57,37 @@ def live_nodes(graph: Graph, roots: Sequence[int], known: Collection[int] = ()) 
     return sorted(live)
 
 
-def _name(graph: Graph, index: int) -> str:
+def _name(graph: Graph, index: int, single: bool) -> str:
     node = graph.nodes[index]
-    return _literal(node[1]) if node[0] == "constant" else f"v{index}"
+    return _literal(node[1], "number" if single else "real") if node[0] == "constant" else f"v{index}"
 
 
-def _literal(value: float) -> str:
-    text = f"(real){value!r}"
+def _literal(value: float, kind: str) -> str:
+    text = f"({kind}){value!r}"
     return f"({text})" if value < 0 else text
 
 
-def _declaration(graph: Graph, index: int, arrays: Mapping[str, str]) -> str:
+def _declaration(graph: Graph, index: int, arrays: Mapping[str, str], single: bool) -> str:
     kind, *rest = graph.nodes[index]
+    left = f"const {'number' if single else 'real'} v{index} ="
+
+    def names(indices: Sequence[int]) -> list[str]:
+        return [_name(graph, i, single) for i in indices]
+
     if kind == "constant":
         return ""
     if kind == "input":
-        return f"const real v{index} = {arrays[rest[0]].format(rest[1])};"
+        return f"{left} {arrays[rest[0]].format(rest[1])};"
     if kind == "loop":
-        return _loop(index, rest[0], [_name(graph, i) for i in rest[1:]])
+        return _loop(index, rest[0], names(rest[1:]))
     if kind == "reverse":
-        return _reverse(index, rest[0], rest[1], [_name(graph, i) for i in rest[2:]])
+        return _reverse(index, rest[0], rest[1], names(rest[2:]))
     if kind == "result":
         array = "out" if graph.nodes[rest[0]][0] == "loop" else "adj"
-        return f"const real v{index} = {array}_{rest[0]}[{rest[1]}];"
-    return f"const real v{index} = {_operation(kind, [_name(graph, i) for i in rest])};"
+        element = f"{array}_{rest[0]}[{rest[1]}]"
+        return f"{left} {f'FIRST({element})' if single else element};"
+    operation = _operation(kind, names(rest))
+    return f"{left} {operation.replace('::wp::', '::one::') if single else operation};"
 
 
 def _operation(kind: str, names: list[str]) -> str:
@@ -117,4 +128,4 @@ def _weights(loop: Loop, reverse: bool) -> str:
     if not loop.weights:
         return ""
     text = f"const number* weight = weights + {loop.first_weight};"
-    return f"{text} real* weight_adj = weights_adj + {loop.first_weight};" if reverse else text
+    return f"{text} const Sums weight_adj = weights_adj + {loop.first_weight};" if reverse else text

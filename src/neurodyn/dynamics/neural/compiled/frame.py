@@ -63,20 +63,25 @@ class CompiledFrame:
         self.network = CompiledNetwork(predictor, self.x, self.y) if network else None
         self._feels_gravity = encoding.coordinates.free or encoding.starts_ahead
         self._pose: Tensor | None = None
-        self._predict_base = None if encoding.bindable else encoding.predict_base
         before, keep = self._launches_before(encoding, environment)
         decode, kept = decode_launch(encoding, self._start, self.y, self.q_next, self.qd_next)
         between = [] if self.network is None else [self.network.command]
         self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
-        self.capturable = network and encoding.bindable
+        self.capturable = network and self._predict_base is None
         self._whole = Chain([*before, *between, decode], like.device)
         self.place(environment)
 
     def _launches_before(self, encoding: Encoding, environment: Environment) -> tuple[list[Any], list[Any]]:
         """Return the launches that lead to the network's inputs, and what they must keep."""
         spec, worlds = encoding.spec, len(self.state)
-        self._start, commands = encoding.bound_base(self.state, self.torque, self.gravity)
-        start, keep, ground = self._start, [], felt_ground(encoding, environment)
+        bound = encoding.bound_base(self.state, self.torque, self.gravity, environment)
+        self._place_base = None if bound is None else bound.place
+        self._predict_base = encoding.predict_base if bound is None and encoding.starts_ahead else None
+        self._start = self.state if bound is None else bound.after
+        if self._predict_base is not None:
+            self._start = torch.zeros_like(self.state)
+        commands, keep = [] if bound is None else [bound.launch], [bound]
+        start, ground = self._start, felt_ground(encoding, environment)
         if ground is not None and encoding.contact is not None:
             self._pose = ground.poses(worlds, start.device, start.dtype).clone()
             features = self.x[:, -encoding.contact.width :]
@@ -92,6 +97,8 @@ class CompiledFrame:
         self._environment = environment
         if self._feels_gravity:
             self.gravity.copy_(_down(self.gravity) if environment.gravity is None else environment.gravity)
+        if self._place_base is not None:
+            self._place_base(environment)
         if self._pose is not None and environment.ground is not None and environment.ground.pose is not None:
             self._pose.copy_(environment.ground.pose)
 
@@ -117,9 +124,10 @@ class CompiledFrame:
 
 
 def felt_ground(encoding: Encoding, environment: Environment) -> Ground | None:
-    """Return the ground that contact points are measured against; None where there is none."""
+    """Return the ground that contact points are measured against, or a base stands on; None where there is none."""
     ground = environment.ground
-    return None if encoding.contact is None or ground is None or ground.empty else ground
+    blind = encoding.contact is None and not encoding.starts_ahead
+    return None if blind or ground is None or ground.empty else ground
 
 
 def _zeros(like: Tensor, *shape: int) -> Tensor:

@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a step takes the compiled frame, and the frames that a model keeps."""
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd import forward_ad
+from torch import Tensor
 
+from neurodyn.dynamics.fixed_frame import KeptFrames, wants_torch
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.dynamics.neural.compiled.frame import CompiledFrame, felt_ground
 from neurodyn.dynamics.neural.compiled.network import is_plain
 from neurodyn.dynamics.neural.encoding import Encoding
 from neurodyn.nets.predictor import Predictor
 
-NETWORK_WORLDS = 32
+NETWORK_WORLDS = 16
 """Most worlds for which the compiled network is the faster one on a CPU; beyond, torch's matrix products are.
 
-Measured by benchmarks/neural_step.py, which prints both: they meet at 26 (ANYmal C) to 50 worlds (cartpole).
+Measured by benchmarks/neural_step.py: they meet at 8 to 24 worlds for the ant and ANYmal C, at 32 to 48 for the
+cartpole, depending on how busy the caches are.
 """
-
-_MOST = 4
-"""Frames that are kept: those of the last numbers of worlds and shapes of the ground."""
 
 Predict = Callable[[Tensor, Any], tuple[Tensor, Any]]
 """One frame of a predictor in torch, from inputs and memory."""
@@ -35,7 +32,7 @@ class CompiledFrames:
         self._encoding, self._predictor = encoding, predictor
         modules = [module for part in (encoding, predictor) for module in part.modules()]
         self._parameters: list[dict[str, Any]] = [m._parameters for m in modules if m._parameters]
-        self._local = threading.local()
+        self._kept = KeptFrames()
 
     def of(self, encoding: Encoding, predictor: Predictor) -> bool:
         """Return whether they are those of this encoding and predictor."""
@@ -58,7 +55,7 @@ class CompiledFrames:
         """
         q, qd = state.q, state.qd
         hidden = memory if isinstance(memory, tuple) else ()
-        if _wants_torch((q, qd, torque, *hidden), self._parameters):
+        if wants_torch((q, qd, torque, *hidden), self._parameters):
             return None
         frame = self._frame(q, qd, torque, environment)
         if frame is None:
@@ -87,16 +84,11 @@ class CompiledFrames:
             q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
             None if ground is None else id(ground.compiled),
         )  # fmt: skip
-        frames: dict[Any, CompiledFrame | None] = self._local.__dict__
-        if key not in frames:
-            while len(frames) >= _MOST:
-                frames.pop(next(iter(frames)))
-            frames[key] = self._made(q, qd, torque, environment)
-        frame = frames[key]
+        frame: CompiledFrame | None = self._kept.get(key, lambda: self._made(q, qd, torque, environment))
         if frame is None:
             return None
         if frame.network is not None and not frame.network.refresh():
-            del frames[key]
+            self._kept.drop(key)
             return None
         frame.place(environment)
         return frame
@@ -113,28 +105,3 @@ class CompiledFrames:
             return None
         network = like.device.type == "cpu" and worlds <= NETWORK_WORLDS and is_plain(self._predictor, like)
         return CompiledFrame(self._encoding, self._predictor, worlds, environment, network=network)
-
-
-def _wants_torch(tensors: Iterable[Tensor], parameters: Iterable[dict[str, Any]]) -> bool:
-    """Return whether torch has to see the operations of a step: for gradients, tracing or transforms.
-
-    Args:
-        tensors: What the step is computed from.
-        parameters: The parameters that it is computed with, one dictionary for each module.
-    """
-    if torch.is_grad_enabled():
-        if any(tensor.requires_grad for tensor in tensors):
-            return True
-        if any(p is not None and p.requires_grad for group in parameters for p in group.values()):
-            return True
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())  # whose graph outlives the buffers
-        or any(type(tensor) not in _PLAIN for tensor in tensors)
-    )
-
-
-_PLAIN = (Tensor, nn.Parameter)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A declared robot as a hybrid model: what its simulator computes, without data, as a run like any other."""
+
+import numpy as np
+import pytest
+import torch
+
+from neurodyn import robots
+from neurodyn.cli.main import run
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics import AnalyticDynamics, Environment, State, declared_hybrid, load
+from neurodyn.dynamics.hybrid.declared import simulated_contact
+from neurodyn.geometry.ground import Ground
+from neurodyn.sim import sample_states, sample_torques
+
+
+def frames(dynamics, state, torque, environment):
+    with torch.no_grad():
+        return dynamics.rollout(state, torque, environment)
+
+
+@pytest.mark.parametrize("ground", ["plane-1", "plane-2"])
+def test_it_moves_as_the_simulator_does(ground):
+    """Single frames of ten steps, from states along roll-outs in which capsules strike a plane."""
+    robot, rng, worlds, count = robots.load("pendulum"), np.random.default_rng(1), 32, 20
+    environment = Environment(ground=Ground(robot.grounds[ground]))
+    start = State(*sample_states(robot, worlds, rng, environment.ground))
+    torque = 0.3 * sample_torques(robot, worlds, count, rng)
+    path = frames(AnalyticDynamics(robot), start, torque, environment)
+    before = State(path.q[:, :-1].flatten(0, 1).double(), path.qd[:, :-1].flatten(0, 1).double())
+    hybrid = declared_hybrid(robot)
+    after = frames(hybrid, before, torque.flatten(0, 1)[:, None].double(), environment).qd[:, 1]
+    wanted = path.qd[:, 1:].flatten(0, 1).double()
+    far = Environment(ground=Ground(robot.grounds["none"]))
+    free = frames(hybrid, before, torque.flatten(0, 1)[:, None].double(), far).qd[:, 1]
+    touched = (free - wanted).norm(dim=1) > 1e-2
+    assert touched.sum() > 20
+    error = (after - wanted).norm(dim=1) / wanted.norm(dim=1).clamp_min(0.1)
+    assert (error < 1e-3).double().mean() > 0.99
+    assert error[touched].median() < 1e-4
+
+
+def test_the_contact_model_follows_the_simulator():
+    assert simulated_contact(robots.load("ant")) == "soft"
+    assert simulated_contact(robots.load("franka")) is None
+    assert declared_hybrid("cartpole").config.contact is None
+
+
+def test_it_is_a_run_like_any_other(tmp_path, capsys):
+    assert run(["hybrid", "pendulum", "--out", str(tmp_path / "run")]) == 0
+    assert "contacts: soft; steps in a frame: 10" in capsys.readouterr().out
+    found, own = load(tmp_path / "run"), declared_hybrid("pendulum")
+    state, torque = State(torch.zeros(2, 2).double(), torch.ones(2, 2).double()), torch.zeros(2, 3, 2).double()
+    torch.testing.assert_close(frames(found, state, torque, None).q, frames(own, state, torque, None).q)
+    assert run(["hybrid", "pendulum", "--out", str(tmp_path / "run")]) == 2
+    assert "holds a model already; valid: another directory" in capsys.readouterr().err
+
+
+def test_what_is_not_there_is_refused():
+    with pytest.raises(InputError, match="contact model"):
+        declared_hybrid("pendulum", contact="sticky")
+    with pytest.raises(InputError, match="substeps"):
+        declared_hybrid("pendulum", substeps=0)
