@@ -88,7 +88,7 @@ class PlantDynamics:
     """The plant behind the interface of dynamics: a model without error, or with one that is asked for."""
 
     differentiable = False
-    kind, network = "neural", "plant"
+    kind, network, device = "neural", "plant", "cpu"
 
     def __init__(self, distort: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> None:
         self.spec: StateSpec = robot().spec

@@ -92,8 +92,10 @@ def test_programs_of_a_pendulum_compile(dtype: torch.dtype, arch: int, tmp_path:
     _require_programs(_engine(None, mechanism, machines.spec(mechanism, ("shoulder",))), dtype, arch, tmp_path)
 
 
-@pytest.mark.parametrize("contact", list(CONTACT_MODELS))
-@pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("contact", "dtype", "arch"), [*((contact, F32, H100) for contact in CONTACT_MODELS), ("force", F64, A100)]
+)
 def test_programs_with_contacts_and_a_network_compile(
     contact: str, dtype: torch.dtype, arch: int, tmp_path: Path
 ) -> None:
@@ -103,11 +105,10 @@ def test_programs_with_contacts_and_a_network_compile(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
-def test_programs_of_the_ant_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
+def test_programs_of_the_ant_compile(tmp_path: Path) -> None:
     ant = neurodyn.load("pretrained:ant")
     assert ant.encoding.mechanism is not None
-    _require_programs(_engine("force", ant.encoding.mechanism, ant.spec), dtype, arch, tmp_path)
+    _require_programs(_engine("force", ant.encoding.mechanism, ant.spec), F32, H100, tmp_path)
 
 
 def test_what_does_not_compile_is_an_error(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ TESTS = (
     "dynamics/test_control.py", "dynamics/test_coordinates.py", "dynamics/test_measures.py",
     "dynamics/test_tangent.py", "dynamics/test_interface.py", "dynamics/hybrid/test_model.py",
     "dynamics/neural/test_invariance.py", "dynamics/world_model/test_model.py", "geometry/test_rotation.py",
-    "geometry/test_proximity.py", "multibody/test_free_motion.py",
+    "geometry/test_base_frame.py", "geometry/test_proximity.py", "multibody/test_free_motion.py",
 )  # fmt: skip
 
 

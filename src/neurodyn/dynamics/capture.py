@@ -8,7 +8,7 @@ outputs are copied out. What is no tensor must not change from step to step.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ class CaptureError(NeurodynError):
     """A step does other things in every call, which no graph can hold."""
 
 
+@runtime_checkable
 class Recording(Protocol):
     """Something that was recorded and can be done again."""
 

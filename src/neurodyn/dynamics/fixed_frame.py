@@ -4,7 +4,7 @@
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.interface import Dynamics
 
 
+@runtime_checkable
 class FixedFrame(Protocol):
     """One frame of a batch of worlds, without gradients; holds the history of the worlds.
 
