@@ -133,7 +133,7 @@ def test_a_contact_model(plugin):
     assert heights.min() < static
     # No damping: the ball comes back up to where it fell from.
     assert heights[60:].max() > 0.45
-    with pytest.raises(InputError, match="unknown contact model 'glue'; valid: force, impulse, spring"):
+    with pytest.raises(InputError, match="unknown contact model 'glue'; valid: force, impulse, soft, spring"):
         EngineConfig(contact="glue")
 
 

@@ -76,6 +76,11 @@ class BaseDynamics(ABC):
         return None
 
     @property
+    def contacts_of_simulator(self) -> bool:
+        """Whether its contact points may be all that the simulator has, instead of those that the robot declares."""
+        return False
+
+    @property
     def floating(self) -> bool:
         """Whether the base floats."""
         return self.spec.floating

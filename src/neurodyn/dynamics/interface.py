@@ -65,6 +65,11 @@ class Dynamics(Protocol):
         ...
 
     @property
+    def contacts_of_simulator(self) -> bool:
+        """Whether its contact points may be all that the simulator has, instead of those that the robot declares."""
+        ...
+
+    @property
     def contact_points(self) -> ContactPointLayout | None:
         """Points that are measured against the ground; None where it feels none."""
         ...

@@ -138,6 +138,11 @@ class HybridDynamics(LearnedDynamics):
         return contact_layout(self.mechanism) if self._feels_ground else None
 
     @property
+    def contacts_of_simulator(self) -> bool:
+        """Whether contacts are soft constraints, which are those of the simulator."""
+        return self.config.contact is not None and CONTACT_MODELS[self.config.contact].constrains_joints
+
+    @property
     def _feels_ground(self) -> bool:
         """Whether there is a contact model, and a point that it is of."""
         return self.config.contact is not None and bool(self.mechanism.points)
