@@ -225,7 +225,7 @@ def test_a_network_on_a_contact_force_moves_what_the_force_moves():
     pushed = after[:, 10] - usual[:, 10]
     assert (pushed[touches] >= 0).all()
     assert (pushed[touches] > 1e-3).any()
-    assert (pushed[~touches] == 0).all()
+    assert (pushed[~touches].abs() < 1e-12).all()
 
 
 def test_parameters_out_of_range_are_refused():
