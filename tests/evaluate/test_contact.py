@@ -115,6 +115,7 @@ def test_long_roll_outs_are_counted_by_what_becomes_of_them(fate: str, finite: f
 
         spec: StateSpec = cube.spec
         differentiable = False
+        device = "cpu"
 
         def begin(self, context, environment=None):
             return 0

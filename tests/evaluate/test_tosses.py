@@ -26,7 +26,7 @@ class Coasting:
 
     spec = SPEC
     differentiable = False
-    kind, network = "coasting", None
+    kind, network, device = "coasting", None, "cpu"
 
     def parameters(self):
         return iter(())

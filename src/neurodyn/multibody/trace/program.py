@@ -179,16 +179,12 @@ class Program(Held):
         if frames < 0 or substeps < 1:
             raise ValueError(f"{frames} frames of {substeps} substeps; valid: at least 0 frames of at least 1")
         x = _fitting("state", state, [(state.shape[0] if state.ndim else 0, self.sizes.state)], state)
-        run = self.run(
-            x, frames=frames, substeps=substeps, control=control, held=held, parameters=parameters, weights=weights
-        )
-        if not torch.is_grad_enabled() or not any(
-            tensor.requires_grad for tensor in (x, run.control, run.held, run.parameters, run.weights)
-        ):
-            if takes_operator(x):
-                return rollout_operator(
-                    x, run.control, run.held, run.parameters, run.weights, self.handle, frames, substeps
-                )
+        given = self._fitted(x, frames, control, held, parameters, weights)
+        silent = not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in (x, *given))
+        if silent and takes_operator(x):  # before anything asks for addresses, which traced tensors do not have
+            return rollout_operator(x, *given, self.handle, frames, substeps)
+        run = self._run(x, frames, substeps, given)
+        if silent:
             return self.forward(run, x)
         return _Rollout.apply(self, run, x, run.control, run.held, run.parameters, run.weights)  # type: ignore[no-any-return]
 
@@ -204,17 +200,28 @@ class Program(Held):
         weights: Tensor | None = None,
     ) -> "Run":
         """Return what `forward` and `adjoint` take, for loops that do without torch's autograd; as of `rollout`."""
+        return self._run(state, frames, substeps, self._fitted(state, frames, control, held, parameters, weights))
+
+    def _fitted(
+        self,
+        state: Tensor,
+        frames: int,
+        control: Tensor | None,
+        held: Tensor | None,
+        parameters: Tensor | None,
+        weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return control, held inputs, parameters and weights in the shapes and the precision of a run."""
         worlds, s = state.shape[0], self.sizes
-        return Run(
-            state,
-            1 if self._scalar_only else self._lanes,
-            frames,
-            substeps,
+        return (
             _fitting("control", control, [(worlds, frames, s.control)], state),
             _fitting("held", held, [(worlds, frames, s.held)], state),
             _fitting("parameters", parameters, [(s.parameters,), (worlds, s.parameters)], state),
             _fitting("weights", weights, [(s.weights,)], state, whole=True),
         )
+
+    def _run(self, state: Tensor, frames: int, substeps: int, given: tuple[Tensor, Tensor, Tensor, Tensor]) -> "Run":
+        return Run(state, 1 if self._scalar_only else self._lanes, frames, substeps, *given)
 
     def forward(self, run: "Run", state: Tensor) -> Tensor:
         """Return the states at the frames, shape [worlds, frames + 1, state]; without gradients."""
