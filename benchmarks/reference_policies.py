@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference policies: PPO in the reference simulator (of the arm: in its hybrid model) with the preset of every task.
+"""Reference policies: PPO in the reference simulator (some: in its hybrid model) with the preset of every task.
 
 Each policy is trained with the task's preset and played without noise in 256 episodes from starts that the training has
 not seen. No ratio of times is claimed: the figures are returns, failures and CPU seconds. Learning curves are
@@ -23,8 +23,8 @@ PAPER = {
 }  # fmt: skip
 """Returns of NeRD's policies in its own simulator (arXiv 2508.15755); None where the task is not the paper's."""
 EPISODES = 256
-TRAINED_IN = {"franka-position": "hybrid", "franka-torque": "hybrid"}
-"""Where policies are trained that are not trained in the simulator: in the arm's, which is slow, they take hours."""
+TRAINED_IN = {"franka-position": "hybrid", "franka-torque": "hybrid", "anymal-velocity": "hybrid"}
+"""Where policies are trained that are not trained in the simulator, where these take half an hour to hours."""
 
 
 def main() -> None:
