@@ -144,7 +144,7 @@ def _check_motion(columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Si
     starts = np.asarray([run.rows.start or 0 for run in part.runs], int)
     steps[starts[starts > 0] - 1] = np.nan
     steps[steps > columns.max_gap] = np.nan
-    whole = np.isfinite(np.concatenate((q.value, velocity), axis=1)).all(axis=1)
+    whole = np.asarray(np.isfinite(np.concatenate((q.value, velocity), axis=1)).all(axis=1))
     steps[~(whole[1:] & whole[:-1])] = np.nan
     check_readings(columns.floating, spec, q.value, velocity, steps, where)
 
