@@ -69,7 +69,8 @@ class LerobotSource(Source):
         self._features = self._read_features(info.get("features"))
         self._template = str(info.get("data_path") or (_DATA_V3 if self.version.startswith("v3.") else _DATA_V2))
         self._chunk = int(info.get("chunks_size") or 1000)
-        self._declared = info.get("splits") if isinstance(info.get("splits"), dict) else {}
+        declared: Any = info.get("splits")
+        self._declared: dict[str, Any] = declared if isinstance(declared, dict) else {}
         self._episodes = self._read_episodes()
         if not self._episodes:
             raise InputError(f"{path}: holds no episode; expected at least one")
@@ -291,7 +292,7 @@ class LerobotSource(Source):
         rows: list[dict[str, Any]] = []
         for file in files:
             try:
-                rows += pq.read_table(file, columns=columns, partitioning=None).to_pylist()
+                rows += pq.read_table(file, columns=columns).to_pylist()
             except (pa.ArrowException, OSError) as error:
                 reason = str(error).split("\n")[0]
                 raise InputError(f"{file}: is damaged or cut off ({reason}); copy the data set again") from None
@@ -305,8 +306,9 @@ class LerobotSource(Source):
 def _table(column: Any, width: int, name: str, file: Path, first: int) -> np.ndarray:
     """Return a column of numbers, or of lists of numbers, as an array of shape [rows, width]; absent ones are NaN."""
     import pyarrow as pa
-    import pyarrow.compute as pc
+    import pyarrow.compute
 
+    pc: Any = pyarrow.compute  # its functions are made when it is imported
     rows = len(column)
     values, depth = column, 0
     while (

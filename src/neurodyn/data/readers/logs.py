@@ -276,7 +276,7 @@ class _Conversion:
 
     def finish(self) -> None:
         """Measure the delays, and write what was held until they were known."""
-        if self.alignment is None:
+        if self.alignment is None and self._held:
             self._measure()
         for piece in self._held:
             self._write(piece)

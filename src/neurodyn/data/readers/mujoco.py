@@ -124,7 +124,7 @@ class MujocoSource(Source):
         shape = self._arrays.shape(array)
         if len(self._lead) == 2 and shape[: len(self._lead)] != self._lead[-1:] and len(shape) > 1:
             return self._arrays.rows(array, episode, episode + 1)[0][piece]
-        return self._arrays.rows(array, piece.start, min(piece.stop, shape[0]))
+        return self._arrays.rows(array, piece.start, min(piece.stop, *shape[:1]))
 
     def _place(self, reference: str) -> tuple[str, int | None]:
         """Return array and column that a reference ("qpos[3]") names."""

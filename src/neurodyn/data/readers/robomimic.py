@@ -39,11 +39,11 @@ class RobomimicSource(Source):
         self.path, self._map = path, columns
         with self._damage():
             self._file: Any = h5py.File(path, "r")
-            data = self._file.get("data")
-            if not isinstance(data, h5py.Group):
+            self._data: Any = self._file.get("data")
+            if not isinstance(self._data, h5py.Group):
                 raise InputError(f"{path}: has no group 'data'; expected demonstrations data/demo_0, data/demo_1 ...")
-            self._data: Any = data
-            self.demos = sorted((name for name in data if isinstance(data[name], h5py.Group)), key=_number)
+            groups = [str(name) for name, item in self._data.items() if isinstance(item, h5py.Group)]
+            self.demos = sorted(groups, key=_number)
             if not self.demos:
                 raise InputError(f"{path}: holds no demonstration; expected groups data/demo_0, data/demo_1 ...")
             self._rows = {name: self._length(name) for name in self.demos}
@@ -174,15 +174,16 @@ class RobomimicSource(Source):
 
     def _splits(self) -> dict[str, Split]:
         """Return the split of the demonstrations that robomimic's filter keys name."""
-        mask = self._file.get("mask")
+        mask: Any = self._file.get("mask")
         if not isinstance(mask, h5py.Group):
             return {}
-        return {
-            (name.decode() if isinstance(name, bytes) else str(name)): split
-            for key, split in _MASKS.items()
-            if isinstance(mask.get(key), h5py.Dataset)
-            for name in np.atleast_1d(mask[key][()]).tolist()
-        }
+        found: dict[str, Split] = {}
+        for key, split in _MASKS.items():
+            names: Any = mask.get(key)
+            if isinstance(names, h5py.Dataset):
+                listed = np.atleast_1d(names[()]).tolist()
+                found |= {name.decode() if isinstance(name, bytes) else str(name): split for name in listed}
+        return found
 
     def _declared_step(self) -> float | None:
         text = self._data.attrs.get("env_args")
