@@ -2,6 +2,7 @@
 """The multi-layer perceptron: a sequence network without memory."""
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self, cast
 
 import torch
@@ -13,11 +14,12 @@ from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
+    from neurodyn.nets.member_nets import MemberMLP
 
 Activation = Literal["silu", "gelu", "relu", "tanh"]
 
-_ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
-_IN_PLACE = {
+ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
+IN_PLACE = {
     "silu": lambda x: functional.silu(x, inplace=True),
     "gelu": functional.gelu,
     "relu": torch.relu_,
@@ -36,11 +38,19 @@ class MLP(SequenceNet):
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
 
     least_depth = 0
+    joins = True
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
         """Build the network that a configuration describes."""
         return cls(inputs, outputs, (config.width,) * config.depth, config.activation)
+
+    @classmethod
+    def together(cls, nets: Sequence[Self]) -> "MemberMLP":
+        """Return networks as members."""
+        from neurodyn.nets.member_nets import MemberMLP  # which is built of this one
+
+        return MemberMLP(nets)
 
     @property
     def context(self) -> int:
@@ -54,7 +64,7 @@ class MLP(SequenceNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map every frame by itself, shape [..., inputs] -> [..., outputs]."""
-        activation = _ACTIVATIONS[self.activation]
+        activation = ACTIVATIONS[self.activation]
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x)
@@ -73,7 +83,7 @@ class MLP(SequenceNet):
     @torch.no_grad()
     def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
         """Map one frame without gradients; activations are computed in place."""
-        activation = _IN_PLACE[self.activation]
+        activation = IN_PLACE[self.activation]
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x), None

@@ -7,6 +7,7 @@ caller holds. Both give the same numbers.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -17,6 +18,7 @@ from neurodyn.core.errors import InputError
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
     from neurodyn.nets.dense import Dense
+    from neurodyn.nets.members import MemberLinear
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of network."""
@@ -29,12 +31,14 @@ class SequenceNet(nn.Module, ABC):
         inputs: Size of an input vector.
         outputs: Size of an output vector.
         least_depth: Least depth of a configuration.
+        joins: Whether several can be computed together (`together`).
         stream_names: Names of the tensors of `stream`'s memory.
     """
 
     inputs: int
     outputs: int
     least_depth: ClassVar[int] = 1
+    joins: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -54,6 +58,25 @@ class SequenceNet(nn.Module, ABC):
         """Return the frames of history that such a network needs."""
         return 0
 
+    @classmethod
+    def together(cls, nets: "Sequence[Self]") -> "SequenceNet":
+        """Return networks of the same sizes as the members of one, computed in one batched pass.
+
+        Arrays of such a network begin with the axis of the members; inputs that all members share have length 1 there.
+        Kinds of networks that have such a form say so by `joins`.
+        """
+        raise NotImplementedError
+
+    @property
+    def members(self) -> int:
+        """Number of members that it holds."""
+        return 1
+
+    @property
+    def title(self) -> str:
+        """What kind of network it is, in a word."""
+        return type(self).__name__.lower()
+
     @property
     @abstractmethod
     def context(self) -> int:
@@ -64,7 +87,7 @@ class SequenceNet(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def output_layer(self) -> nn.Linear:
+    def output_layer(self) -> "nn.Linear | MemberLinear":
         """The last layer; the net's output is exactly zero where its weight and bias are."""
 
     @abstractmethod
@@ -117,8 +140,8 @@ class SequenceNet(nn.Module, ABC):
                 outside of `mask` are ignored.
             mask: Worlds that get this history, shape [worlds]; all by default. The others stay bitwise alone.
         """
-        primed = self.rewound(carry, x.shape[1])
-        for frame in x.unbind(1):
+        primed = self.rewound(carry, x.shape[-2])
+        for frame in x.unbind(-2):
             _, primed = self.step(frame, primed)
         return primed if mask is None else self.merge(carry, primed, mask)
 

@@ -9,13 +9,13 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.learn.bootstrap import MemberSampler
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
+from neurodyn.learn.member_parameters import MemberParameters
 from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.world_model.bootstrap import MemberSampler
 from neurodyn.learn.world_model.loss import EventWeights, world_model_loss
-from neurodyn.learn.world_model.member_parameters import MemberParameters
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.validation import WorldValidation
 

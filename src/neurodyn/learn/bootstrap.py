@@ -16,7 +16,7 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.stored_rows import IN_MEMORY
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Batch, joined
 
 
 class MemberSampler:
@@ -75,6 +75,17 @@ class MemberSampler:
             contacts=_stacked([p.contacts for p in parts]),
             failed=_stacked([p.failed for p in parts]),
         )
+
+    def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:
+        """Return windows member after member: of each store that has any, its number, a batch, and their members."""
+        drawn = [(number, batch, m) for m, sampler in enumerate(self._samplers) for number, batch in sampler.draw()]
+        parts = []
+        for number in dict.fromkeys(number for number, _, _ in drawn):
+            own = [(batch, m) for n, batch, m in drawn if n == number]
+            batches, counts = [batch for batch, _ in own], torch.tensor([len(batch.q) for batch, _ in own])
+            members = torch.tensor([m for _, m in own]).repeat_interleave(counts)
+            parts.append((number, joined(batches), members.to(batches[0].q.device)))
+        return parts
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws."""
