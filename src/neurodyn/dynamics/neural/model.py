@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755)."""
 
+import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,12 @@ class NeuralDynamics(LearnedDynamics):
     def home(self) -> Environment:
         """The robot's own gravity, on the model's own ground."""
         return self._home
+
+    def base_alone(self) -> "NeuralDynamics":
+        """Return a model that predicts what the base of this one predicts, without correction."""
+        predictor = copy.deepcopy(self.predictor)
+        predictor.silence()
+        return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> NeuralCarry:
         """Return the carry of worlds whose history is `context`; a bare state has none.
