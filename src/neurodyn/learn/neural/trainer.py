@@ -6,6 +6,7 @@ part of the optimiser's statistics, and a gradient that is cut off by itself.
 """
 
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -93,6 +94,19 @@ class NeuralLearner(WindowLearner):
         }
         shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(spec, error.q))
         return Validation(error.score, values, f"held-out roll-out error: {shown}")
+
+    def finish(self, at: TrainState) -> None:
+        """Say so where the network brought nothing."""
+        base = self._validation.base_score(self._model)
+        nothing = base is not None and at.best is not None and at.best >= base
+        at.note = (
+            "the network adds nothing to its base on held-out episodes: the base alone is as good" if nothing else ""
+        )
+
+    def closing(self, at: TrainState) -> dict[str, Any]:
+        """Return the best score beside that of the base alone, where that leaves nothing out."""
+        base = self._validation.base_score(self._model)
+        return {} if base is None else {"base_score": base, "best_score": at.best}
 
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""
