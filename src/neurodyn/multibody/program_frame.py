@@ -2,11 +2,13 @@
 """One frame of a program as a function of positions, velocities and torques, over any batch axes."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from neurodyn.multibody.trace.onnx_frame import frame_graph
 from neurodyn.multibody.trace.program import Program
 
 
@@ -65,3 +67,18 @@ class ProgramFrame:
         )  # fmt: skip
         path, launch = self.program.bound(run, state)
         return path[:, -1], launch
+
+    def onnx(self, *, held: Sequence[float] = (), parameters: Sequence[float] = ()) -> Any:
+        """Return the frame as an ONNX graph from `q`, `qd` and `control` to `q_ahead` and `qd_ahead`, in float32.
+
+        Args:
+            held: What is held over the frame, the same in all worlds.
+            parameters: Likewise.
+
+        Raises:
+            InputError: A part of the frame has no nodes in ONNX.
+        """
+        program = self.program
+        return frame_graph(
+            program.sizes, program.step, self.substeps, self._nq, held=held, parameters=parameters
+        )  # fmt: skip
