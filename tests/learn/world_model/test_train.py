@@ -145,7 +145,7 @@ def test_members_learn_from_episodes_of_their_own():
 
     store = worlds.make_store()
     make = lambda phase, batch=400: MemberSampler(  # noqa: E731
-        store, 5, members=3, bootstrap=True, batch=batch, seed=0, phase=phase, device=torch.device("cpu")
+        store, 4, 1, members=3, bootstrap=True, batch=batch, seed=0, phase=phase, device=torch.device("cpu")
     )
     seen = []
     for phase in (0, 1):

@@ -17,6 +17,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.data.windows import Batch
+from neurodyn.learn.world_model.ends import Ends, EndSampler
 
 
 class MemberSampler:
@@ -25,7 +26,8 @@ class MemberSampler:
     def __init__(
         self,
         data: Store | Mixture,
-        length: int,
+        context: int,
+        forecast: int,
         *,
         members: int,
         bootstrap: bool,
@@ -38,7 +40,8 @@ class MemberSampler:
 
         Args:
             data: The trajectories, of one store or of several.
-            length: Frames of a window.
+            context: Frames of a window before its forecast.
+            forecast: Frames of the forecast.
             members: Number of members; 1 where all read the same windows.
             bootstrap: Whether each member has its own draw, with replacement, of the training episodes.
             batch: Windows for each member.
@@ -50,19 +53,19 @@ class MemberSampler:
             InputError: No training episode is long enough.
         """
         mixture = Mixture.of(data)
-        episodes = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
+        every = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
+        episodes = [
+            [_resampled(own, seed, member) for own in every] if bootstrap else every for member in range(members)
+        ]
         self._samplers = [
             MixtureSampler(
-                mixture,
-                length,
-                batch=batch,
-                seed=derive_seed(seed, "batches", phase, member),
-                device=device,
-                stream=IN_MEMORY // members,
-                episodes=[_resampled(own, seed, member) for own in episodes] if bootstrap else episodes,
+                mixture, context + forecast, batch=batch, seed=derive_seed(seed, "batches", phase, member),
+                device=device, stream=IN_MEMORY // members, episodes=own,
             )
-            for member in range(members)
-        ]
+            for member, own in enumerate(episodes)
+        ]  # fmt: skip
+        ends = derive_seed(seed, "end batches", phase)
+        self._ends = EndSampler(mixture, episodes, context, forecast, batch, ends, device)
 
     def draw(self) -> Batch:
         """Return windows with the members as their first axis, as `data.windows.Batch` otherwise."""
@@ -76,14 +79,21 @@ class MemberSampler:
             failed=_stacked([p.failed for p in parts]),
         )
 
+    def draw_ends(self) -> Ends | None:
+        """Return windows that a failure cuts off; None where there are none."""
+        return self._ends.draw()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws."""
-        return {str(m): sampler.state_dict() for m, sampler in enumerate(self._samplers)}
+        return {str(m): sampler.state_dict() for m, sampler in enumerate(self._samplers)} | {
+            "ends": self._ends.state_dict()
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the draws from a saved state."""
         for m, sampler in enumerate(self._samplers):
             sampler.load_state_dict(state[str(m)])
+        self._ends.load_state_dict(state["ends"])
 
 
 def _resampled(episodes: np.ndarray, seed: int, member: int) -> np.ndarray:

@@ -61,7 +61,8 @@ class WorldModelLearner(WindowLearner):
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
         self._sampler = MemberSampler(
             self._data,
-            self._phase.window,
+            self._phase.context,
+            self._phase.forecast,
             members=self._model.members if own else 1,
             bootstrap=settings.bootstrap and own and self._model.members > 1,
             batch=self._phase.batch,
@@ -70,6 +71,11 @@ class WorldModelLearner(WindowLearner):
             device=self._device,
         )
 
+    def draw(self) -> None:
+        """Draw the next windows, and some that end in a failure."""
+        super().draw()
+        self._ends = self._sampler.draw_ends() if self._model.terminates else None
+
     def zero_gradients(self) -> None:
         """Forget the gradients of the ensemble, which the optimiser sees views of."""
         self._model.zero_grad(set_to_none=True)
@@ -77,7 +83,7 @@ class WorldModelLearner(WindowLearner):
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
         return world_model_loss(
-            self._model, self._batch, self._phase, self._settings, self._change, self._weights
+            self._model, self._batch, self._phase, self._settings, self._change, self._weights, self._ends
         )  # fmt: skip
 
     def clip_gradients(self) -> Tensor:
