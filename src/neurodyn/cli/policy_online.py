@@ -29,6 +29,7 @@ def online(
     random_share: float | None = None,
     parameters: tuple[str, ...] = (),
     size: str | None = None,
+    finetune: str | None = None,
     model_minutes: float | None = None,
     policy: str | None = None,
     settings: Path | None = None,
@@ -63,7 +64,8 @@ def online(
             default 64, in a hybrid model 0.
         random_share: Share of the first data in what the model learns from, once there are logs; by default .3.
         parameters: Quantities of a hybrid model that are identified, as of `identify`; NAME=START:LOWER:UPPER.
-        size: Settings of the model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
+        size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
+        finetune: File with settings by which a neural model learns on in later rounds.
         model_minutes: Time budget of each fit; by default that of its settings.
         policy: Policy to begin with: a folder, or pretrained-policy:NAME.
         settings: File with settings of the policy's training; by default those of the task.
@@ -90,8 +92,8 @@ def online(
         default_settings(task, dynamics, kind, settings),
         policy={"iterations": iterations, "worlds": worlds, "penalty": penalty},
         reference=reference, rounds=rounds, frames=frames, log_frames=log_frames, noise=noise, rollout=rollout,
-        random_share=random_share, parameters=parameters or None, size=size, model_minutes=model_minutes,
-        further=further, tolerance=tolerance, seed=seed,
+        random_share=random_share, parameters=parameters or None, size=size, finetune=finetune,
+        model_minutes=model_minutes, further=further, tolerance=tolerance, seed=seed,
     )  # fmt: skip
     with _Stages() as stages:
         result = learn_online(

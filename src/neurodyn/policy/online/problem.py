@@ -113,11 +113,19 @@ def pose(
     refit.require(task, settings, new=dynamics == NEW, data=bool(data))
     if dynamics != NEW:
         _require_run(task, dynamics, refit, settings)
+    elif settings.policy.penalty and not refit.uncertain:
+        raise InputError(
+            f"penalty is {settings.policy.penalty:g}, but a new model of kind {kind} does not know how uncertain it "
+            "is; valid here: 0"
+        )
     robot = task.declaration()
     for name in data:
         refit.require_store(robot, refit.open(robot, name), name)
     _require_simulator()
-    reference = open_dynamics(task, settings.reference)
+    try:
+        reference = open_dynamics(task, settings.reference)
+    except InputError as error:
+        raise type(error)(str(error).replace("--dynamics", "--reference")) from None
     if reference.dynamics.measured:
         raise InputError(
             f"--reference {settings.reference}: predicts what a log measures; valid: dynamics with a whole state"

@@ -62,11 +62,13 @@ class Refit(ABC):
 
     Attributes:
         measured: Whether the models predict what the robot measures.
+        uncertain: Whether a new model knows how uncertain it is.
         short: Whether roll-outs are short unless asked otherwise.
         frames: Frames of random data that a new model begins from unless asked otherwise.
     """
 
     measured = False
+    uncertain = False
     short = True
     frames = 50_000
 
@@ -134,8 +136,8 @@ class NeuralRefit(Refit):
             )  # fmt: skip
         else:
             finetune(
-                fit.previous, fit.data, fit.out, minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares,
-                device=fit.device, resume=fit.resume, progress=fit.progress,
+                fit.previous, fit.data, fit.out, size=settings.finetune or "finetune", minutes=settings.model_minutes,
+                seed=settings.seed, shares=fit.shares, device=fit.device, resume=fit.resume, progress=fit.progress,
             )  # fmt: skip
 
 
@@ -143,6 +145,7 @@ class WorldModelRefit(Refit):
     """World models: trained anew on all data."""
 
     measured = True
+    uncertain = True
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Refuse a new model without data, parameters, and a robot whose logs would hold where it is in the world."""

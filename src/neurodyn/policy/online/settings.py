@@ -31,7 +31,8 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         tolerance: Relative difference of the returns in model and reference up to which these agree, and relative gain
             above which a round counts as progress.
         episodes: Episodes in which the policy is played in the model.
-        size: Settings of the model's training, or file of identification settings; None for the usual ones.
+        size: Settings of a new model's training, or file of identification settings; None for the usual ones.
+        finetune: File with settings by which a neural model learns on in later rounds; None for the usual ones.
         model_minutes: Time budget of each fit of the model [min]; None for that of its settings.
         parameters: Quantities of a hybrid model that are identified.
         seed: Seed of everything random.
@@ -52,6 +53,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     tolerance: float = 0.05
     episodes: int = 128
     size: str | None = None
+    finetune: str | None = None
     model_minutes: float | None = None
     parameters: tuple[str, ...] = ()
     seed: int = 0
