@@ -194,5 +194,9 @@ ACTIONS: Registry[Verb] = Registry(
         "Record what several policies of one task do in the simulator, with rewards and ends.",
         "neurodyn.cli.policy_log:log",
     ),
+    online=Verb(
+        "Train a policy in a model, log it in the simulator, fit the model to the log, and again.",
+        "neurodyn.cli.policy_online:online",
+    ),
 )
 """What can be done with policies, by the word behind `neurodyn policy`."""

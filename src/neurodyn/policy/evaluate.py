@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Return of a policy in some dynamics, and by how much its return in one differs from that in another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -92,6 +92,14 @@ class Outcome:
     failed: Tensor
     implausible: Tensor
     succeeded: Tensor | None
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Outcome]") -> "Outcome":
+        """Return the episodes of several outcomes as one."""
+        succeeded = [part.succeeded for part in parts if part.succeeded is not None]
+        names = ("returns", "penalised", "lengths", "failed", "implausible")
+        values = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(**values, succeeded=torch.cat(succeeded) if len(succeeded) == len(parts) else None)
 
     def returns_in(self, dynamics: str) -> Returns:
         """Return means over the episodes."""
