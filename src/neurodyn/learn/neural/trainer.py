@@ -96,7 +96,11 @@ class NeuralLearner(WindowLearner):
         return Validation(error.score, values, f"held-out roll-out error: {shown}")
 
     def finish(self, at: TrainState) -> None:
-        """Say so where the network brought nothing."""
+        """Calibrate the best members on more held-out windows; say so where the network brought nothing."""
+        if self._model.members > 1:
+            best = NEURAL.load(self._run).to(self._device)
+            self._validation.calibrate(best)
+            NEURAL.save(self._run, best)
         base = self._validation.base_score(self._model)
         nothing = base is not None and at.best is not None and at.best >= base
         at.note = (
@@ -111,13 +115,6 @@ class NeuralLearner(WindowLearner):
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""
         NEURAL.save(self._run, self._model)
-
-    def finish(self, at: TrainState) -> None:
-        """Calibrate the best members on more held-out windows."""
-        if self._model.members > 1:
-            best = NEURAL.load(self._run).to(self._device)
-            self._validation.calibrate(best)
-            NEURAL.save(self._run, best)
 
 
 def _by_size(spec: StateSpec, errors: tuple[float, ...], most: int = 4) -> list[tuple[str, float, str]]:
