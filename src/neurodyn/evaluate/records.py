@@ -377,7 +377,7 @@ class Noisy(Result, frozen=True):
 
 
 class EventScores(Result, frozen=True):
-    """Scores of one predicted event: of a contact over all frames, of termination over forecasts; None: no such case."""
+    """Scores of a predicted event: of a contact over all frames, of termination over forecasts; None: no such case."""
 
     rate: float
     recall: float | None
