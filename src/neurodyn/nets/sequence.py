@@ -59,7 +59,7 @@ class SequenceNet(nn.Module, ABC):
         return 0
 
     @classmethod
-    def together(cls, nets: "Sequence[Self]") -> "SequenceNet":
+    def together(cls, nets: Sequence[Any]) -> "SequenceNet":
         """Return networks of the same sizes as the members of one, computed in one batched pass.
 
         Arrays of such a network begin with the axis of the members; inputs that all members share have length 1 there.
