@@ -7,6 +7,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.nets.build import NetConfig, build_net, build_predictor
+from neurodyn.nets.networks import MEMBER_NETWORKS
 from neurodyn.nets.sequence import SequenceNet
 
 MEMBERS, WORLDS, TIME, INPUTS, OUTPUTS = 3, 4, 6, 5, 2
@@ -19,7 +20,7 @@ CONFIGS = {
 def nets(kind: str) -> tuple[list[SequenceNet], SequenceNet]:
     torch.manual_seed(0)
     found = [build_net(CONFIGS[kind], INPUTS, OUTPUTS).double() for _ in range(MEMBERS)]
-    return found, type(found[0]).together(found)
+    return found, MEMBER_NETWORKS[kind](found)
 
 
 def chunks(first: int = MEMBERS) -> Tensor:
