@@ -55,7 +55,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     columns = {name: [getattr(batch, name) for batch in batches] for name in vars(batches[0])}
-    return Batch(**{name: None if parts[0] is None else torch.cat(parts) for name, parts in columns.items()})
+    return replace(batches[0], **{name: torch.cat(parts) for name, parts in columns.items() if parts[0] is not None})
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.nets.mlp import Activation
-from neurodyn.nets.networks import NETWORKS
+from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS
 from neurodyn.nets.predictor import Predictor
 from neurodyn.nets.sequence import SequenceNet
 
@@ -62,8 +62,8 @@ def require_members(config: NetConfig, members: int) -> None:
     """
     if members < 1:
         raise InputError(f"members is {members}; valid: at least 1")
-    if members > 1 and not NETWORKS[config.kind].joins:
-        able = choices(kind for kind in NETWORKS if NETWORKS[kind].joins)
+    if members > 1 and config.kind not in MEMBER_NETWORKS:
+        able = choices(MEMBER_NETWORKS)
         raise InputError(f"members is {members}, but a {config.kind} has only one; valid: 1, or as network {able}")
 
 
@@ -92,6 +92,7 @@ def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int =
     """
     require_members(config, members)
     nets = [build_net(config, inputs, outputs) for _ in range(members)]
-    predictor = Predictor(nets[0] if members == 1 else type(nets[0]).together(nets), skip=config.skip, clip=config.clip)
+    net = nets[0] if members == 1 else MEMBER_NETWORKS[config.kind](nets)
+    predictor = Predictor(net, skip=config.skip, clip=config.clip)
     predictor.config = config
     return predictor

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gated recurrent network (Cho et al. 2014, in the variant of cuDNN): memory in a hidden state per layer."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -13,7 +12,6 @@ from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
-    from neurodyn.nets.member_nets import MemberRecurrent
 
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
@@ -28,8 +26,6 @@ class GRU(SequenceNet):
 
     $$h' = (1 - z) \odot n + z \odot h$$
     """
-
-    joins = True
 
     def __init__(
         self,
@@ -65,13 +61,6 @@ class GRU(SequenceNet):
         return cls(
             inputs, outputs, config.width, config.depth, head=head, activation=config.activation, warmup=config.warmup
         )
-
-    @classmethod
-    def together(cls, nets: Sequence[Self]) -> "MemberRecurrent":
-        """Return networks as members."""
-        from neurodyn.nets.member_nets import MemberRecurrent  # which is built of this one
-
-        return MemberRecurrent(nets)
 
     @classmethod
     def memory(cls, config: "NetConfig") -> int:

@@ -6,8 +6,9 @@ chunks [members or 1, worlds, time, inputs]; hidden states [members, worlds, wid
 read the same.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,11 @@ class MemberNet(SequenceNet):
 
     _members: int
 
+    @abstractmethod
+    def __init__(self, nets: Sequence[Any]) -> None:
+        """Take networks of the same sizes."""
+        super().__init__()
+
     @property
     def members(self) -> int:
         """Number of members."""
@@ -35,8 +41,8 @@ class MemberNet(SequenceNet):
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Refuse: `SequenceNet.together` builds them of networks."""
-        raise NeurodynError(f"{cls.__name__} is built by `together`, of networks of one member")
+        """Refuse: they are made of networks (`nets.build`)."""
+        raise NeurodynError(f"{cls.__name__} is made of networks of one member")
 
     def _shared(self, x: Tensor) -> Tensor:
         """Return inputs with one entry for each member."""
@@ -48,7 +54,7 @@ class MemberMLP(MemberNet):
 
     def __init__(self, nets: Sequence[MLP]) -> None:
         """Take networks of the same sizes."""
-        super().__init__()
+        super().__init__(nets)
         first = nets[0]
         self.inputs, self.outputs, self.activation = first.inputs, first.outputs, first.activation
         self._members = len(nets)
@@ -117,7 +123,7 @@ class MemberRecurrent(MemberNet):
 
     def __init__(self, nets: "Sequence[GRU]") -> None:
         """Take networks of the same sizes."""
-        super().__init__()
+        super().__init__(nets)
         first = nets[0]
         self.inputs, self.outputs, self.width, self.warmup = first.inputs, first.outputs, first.width, first.warmup
         self._members = len(nets)

@@ -87,7 +87,7 @@ class MemberGRU(nn.Module):
         names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
         w_in, w_h, b_in, b_h = (torch.stack([getattr(c, name).detach() for c in cells]) for name in names)
         width = w_h.shape[-1]
-        found = cls(len(cells), w_in.shape[-1], width)
+        found = cls(len(cells), w_in.shape[-1], width).to(w_h)
         with torch.no_grad():
             found.project.weight.copy_(w_in.mT)
             found.weight.copy_(w_h.mT)

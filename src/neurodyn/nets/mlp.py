@@ -2,7 +2,6 @@
 """The multi-layer perceptron: a sequence network without memory."""
 
 import itertools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self, cast
 
 import torch
@@ -14,7 +13,6 @@ from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
-    from neurodyn.nets.member_nets import MemberMLP
 
 Activation = Literal["silu", "gelu", "relu", "tanh"]
 
@@ -38,19 +36,11 @@ class MLP(SequenceNet):
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
 
     least_depth = 0
-    joins = True
 
     @classmethod
     def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
         """Build the network that a configuration describes."""
         return cls(inputs, outputs, (config.width,) * config.depth, config.activation)
-
-    @classmethod
-    def together(cls, nets: Sequence[Self]) -> "MemberMLP":
-        """Return networks as members."""
-        from neurodyn.nets.member_nets import MemberMLP  # which is built of this one
-
-        return MemberMLP(nets)
 
     @property
     def context(self) -> int:

@@ -7,7 +7,6 @@ caller holds. Both give the same numbers.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -31,14 +30,12 @@ class SequenceNet(nn.Module, ABC):
         inputs: Size of an input vector.
         outputs: Size of an output vector.
         least_depth: Least depth of a configuration.
-        joins: Whether several can be computed together (`together`).
         stream_names: Names of the tensors of `stream`'s memory.
     """
 
     inputs: int
     outputs: int
     least_depth: ClassVar[int] = 1
-    joins: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -57,15 +54,6 @@ class SequenceNet(nn.Module, ABC):
     def memory(cls, config: "NetConfig") -> int:
         """Return the frames of history that such a network needs."""
         return 0
-
-    @classmethod
-    def together(cls, nets: "Sequence[Self]") -> "SequenceNet":
-        """Return networks of the same sizes as the members of one, computed in one batched pass.
-
-        Arrays of such a network begin with the axis of the members; inputs that all members share have length 1 there.
-        Kinds of networks that have such a form say so by `joins`.
-        """
-        raise NotImplementedError
 
     @property
     def members(self) -> int:

@@ -211,7 +211,7 @@ class NeuralDynamics(LearnedDynamics):
 
         spread = self.members if carry.groups is None and self.members > 1 else 0
         found = self._frames.step(
-            state, torque, carry.memory, environment, predict, spread=spread, own=carry.member is None
+            state, torque, carry.memory, environment, predict, spread=spread, mean=carry.member is None
         )
         if found is not None:
             after, members, memory = found

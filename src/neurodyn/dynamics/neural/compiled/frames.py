@@ -44,7 +44,7 @@ class CompiledFrames:
         predict: Predict,
         *,
         spread: int = 0,
-        own: bool = True,
+        mean: bool = True,
     ) -> tuple[State, State | None, Any] | None:
         """Return the state one frame later, the members' states, and the network's memory; None for a step in torch.
 
@@ -55,7 +55,7 @@ class CompiledFrames:
             environment: Gravity and ground.
             predict: The predictor's frame in torch, for many worlds and for networks without a compiled form.
             spread: Members whose states are wanted, [spread, worlds, ...]; 0 for none of them.
-            own: Whether the worlds follow a single network, or the mean of all that there are.
+            mean: Whether the worlds follow a single network, or the mean of all that there are.
 
         Raises:
             InputError: The ground is for another number of worlds.
@@ -64,7 +64,7 @@ class CompiledFrames:
         hidden = memory if isinstance(memory, tuple) else ()
         if wants_torch((q, qd, torque, *hidden), self._parameters):
             return None
-        frame = self._frame(q, qd, torque, environment, spread, own)
+        frame = self._frame(q, qd, torque, environment, spread, mean)
         if frame is None:
             return None
         with torch.no_grad():
@@ -90,16 +90,16 @@ class CompiledFrames:
             return after, State.unchecked(q=frame.members_q_next, qd=frame.members_qd_next, channels=None), memory
 
     def _frame(
-        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, own: bool
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
     ) -> CompiledFrame | None:
         """Return the frame for such states; None where they, or the weights, are not as a compiled frame wants them."""
         ground = felt_ground(self._encoding, environment)
         pose = None if ground is None else ground.pose
         key = (
             q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
-            None if ground is None else id(ground.compiled), spread, own,
+            None if ground is None else id(ground.compiled), spread, mean,
         )  # fmt: skip
-        frame: CompiledFrame | None = self._kept.get(key, lambda: self._made(q, qd, torque, environment, spread, own))
+        frame: CompiledFrame | None = self._kept.get(key, lambda: self._made(q, qd, torque, environment, spread, mean))
         if frame is None:
             return None
         if frame.network is not None and not frame.network.refresh():
@@ -109,7 +109,7 @@ class CompiledFrames:
         return frame
 
     def _made(
-        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, own: bool
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
     ) -> CompiledFrame | None:
         spec, worlds, like = self._encoding.spec, q.shape[0], self._encoding.dt
         shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
@@ -120,5 +120,5 @@ class CompiledFrames:
             return None
         if any(tensor.dtype != like.dtype or tensor.device != like.device for tensor in given):
             return None
-        network = own and like.device.type == "cpu" and worlds <= NETWORK_WORLDS and is_plain(self._predictor, like)
+        network = mean and like.device.type == "cpu" and worlds <= NETWORK_WORLDS and is_plain(self._predictor, like)
         return CompiledFrame(self._encoding, self._predictor, worlds, environment, network=network, members=spread)
