@@ -21,7 +21,12 @@ _LINES = 1 << 14
 
 
 class CsvSource(Source):
-    """A CSV file; rows are counted from 0 after the header."""
+    """A CSV file; rows are counted from 0 after the header.
+
+    Attributes:
+        names: Names of its columns.
+        delimiter: What separates them.
+    """
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; without a column map the separator is that of the first line, and lines with # are comments.
@@ -31,12 +36,12 @@ class CsvSource(Source):
         """
         self.path, self._map = path, columns
         self._comment = "#" if columns is None else columns.comment
-        self._delimiter = "," if columns is None else columns.delimiter
+        self.delimiter = "," if columns is None else columns.delimiter
         self.names: list[str] = []
         lines = self._lines()
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
-            self._delimiter = max(",;\t ", key=first.strip().count)
+            self.delimiter = max(",;\t ", key=first.strip().count)
             lines = self._lines()
         self.names = [name.strip() for name in next(lines, [])]
         if not any(self.names) or next(lines, None) is None:
@@ -152,7 +157,7 @@ class CsvSource(Source):
         """Yield the cells of each line, the header first."""
         try:
             lines = (line for line in self._text() if self._counts(line))
-            yield from csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
+            yield from csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True)
         except csv.Error as error:
             raise InputError(f"{self.path}: cannot be read ({error}); expected a CSV file") from None
 
