@@ -52,5 +52,5 @@ def test_worlds_do_not_depend_on_those_beside_them():
 
 def test_elliptic_cones_are_refused():
     of = engine(mechanism(SoftConstraints(cone="elliptic")))
-    with pytest.raises(InputError, match="elliptic cones .* no ONNX graph; valid"):
+    with pytest.raises(InputError, match=r"elliptic cones .* no ONNX graph; valid"):
         stepped(of, random_states(2, seed=0), 0.0)
