@@ -25,7 +25,7 @@ def train(
     minutes: float | None = None,
     iterations: int | None = None,
     worlds: int | None = None,
-    penalty: float | None = None,
+    penalty: float | Literal["auto"] | None = None,
     reference: str | None = None,
     keep_every: int | None = None,
     seed: int | None = None,
@@ -45,7 +45,8 @@ def train(
         minutes: Time budget; by default the task's number of updates.
         iterations: Number of updates.
         worlds: Worlds that run at once.
-        penalty: Weight (lambda) of a world model's uncertainty that is subtracted from the reward.
+        penalty: Weight (lambda) of a world model's uncertainty that is subtracted from the reward; auto: what keeps the
+            policy as certain as held-out episodes of the log.
         reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.

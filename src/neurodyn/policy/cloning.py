@@ -10,12 +10,14 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.data.store import Store
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Split, Status, Store
 from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.interface import Dynamics, State
 from neurodyn.learn.learner import GradientLearner, Step
@@ -32,7 +34,7 @@ _RECENT = 50  # steps over which the error is averaged
 class Demonstrations:
     """Observations and the actions that a log answers them with."""
 
-    def __init__(self, task: Task, dynamics: Dynamics, log: Store, batch: int, seed: int) -> None:
+    def __init__(self, task: Task, dynamics: Dynamics, log: Store, batch: int, seed: int, *, best: float = 1.0) -> None:
         """Prepare the draws.
 
         Args:
@@ -41,12 +43,17 @@ class Demonstrations:
             log: The log.
             batch: Observations at a time.
             seed: Seed of the draws.
+            best: Share of the frames that are shown: of the episodes of the greatest mean reward, where the log has
+                rewards.
 
         Raises:
             InputError: No episode is long enough.
         """
         self._task, self._dynamics = task, dynamics
-        self._sampler = WindowSampler(log, 1 + task.foresight, batch=batch, seed=derive_seed(seed, "demonstrations"))
+        self._sampler = WindowSampler(
+            log, 1 + task.foresight, batch=batch, seed=derive_seed(seed, "demonstrations"),
+            episodes=best_episodes(log, best),
+        )  # fmt: skip
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "demonstrations", "noise"))
         self._noise = torch.tensor(task.noise) if task.noise else None
 
@@ -71,6 +78,21 @@ class Demonstrations:
         if self._noise is not None:
             seen = seen + self._noise * (2.0 * torch.rand(seen.shape, generator=self._generator) - 1.0)
         return seen, task.action_of(batch.control[:, 1]).clamp(-task.limit, task.limit)
+
+
+def best_episodes(log: Store, share: float) -> np.ndarray:
+    """Return the training episodes of the greatest mean reward that hold a share of the frames; all without rewards.
+
+    Episodes that ended in a failure come last.
+    """
+    episodes, returns = episodes_of(log, Split.TRAIN), log.returns
+    if returns is None or share >= 1.0:
+        return episodes
+    lengths = log.lengths[episodes]
+    mean = returns[episodes] / np.maximum(lengths, 1)
+    order = np.lexsort((-mean, log.status[episodes] == Status.TERMINATED))
+    count = int(np.searchsorted(np.cumsum(lengths[order]), share * lengths.sum())) + 1
+    return np.sort(episodes[order[:count]])
 
 
 def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: CloneSettings) -> float:
