@@ -65,13 +65,13 @@ def train(
     from neurodyn.tasks import load
 
     wanted = load(task)
+    where = open_dynamics(wanted, dynamics, device=device, starts=starts)
     resolved = with_flags(
-        load_settings(task, settings),
+        load_settings(task, settings, logs=where.dynamics.measured),
         minutes=minutes, iterations=iterations, worlds=worlds, penalty=penalty, seed=seed,
         keep_every=keep_every,
     )  # fmt: skip
     require_writable(out / "config.yaml")
-    where = open_dynamics(wanted, dynamics, device=device, starts=starts)
     beside = open_reference(wanted, where, reference)
     with TrainingBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(

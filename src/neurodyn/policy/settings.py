@@ -168,15 +168,23 @@ class PolicySettings(Config, frozen=True):
         }
 
 
-def load_settings(task: str, path: Path | None = None) -> PolicySettings:
+def load_settings(task: str, path: Path | None = None, *, logs: bool = False) -> PolicySettings:
     """Return the settings of a task: those of a file, or the preset; of a task of your own, the defaults.
 
-    A task with other observations (TASK@nerd) has the preset of TASK.
+    A task with other observations (TASK@nerd) has the preset of TASK. Some tasks have a preset of their own for
+    training in models of logs (TASK-from-logs.yaml).
+
+    Args:
+        task: Name of the task.
+        path: A file of the user's; None for the preset.
+        logs: Whether the policy is trained in a model of logs.
 
     Raises:
         InputError: The file is missing or bad.
     """
-    presets = () if ".py:" in task else (_PRESETS / f"{task.partition('@')[0]}.yaml",)
+    name = task.partition("@")[0]
+    names = (f"{name}-from-logs", name) if logs else (name,)
+    presets = () if ".py:" in task else tuple(_PRESETS / f"{name}.yaml" for name in names)
     return load_preset(PolicySettings, path, presets) or PolicySettings()
 
 
