@@ -197,8 +197,9 @@ class RoundInProgress:
         if whole:
             return ResolvedDynamics(self.round.model.run, model)
         robot, frames = problem.task.declaration(), max(1, model.spec.context)
-        cut = [beginnings(problem.refit.open(robot, name), frames) for name in self.known.data]
-        return ResolvedDynamics(self.round.model.run, model, Mixture.of(cut))
+        stores = [problem.refit.open(robot, name) for name in self.known.data]
+        long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one
+        return ResolvedDynamics(self.round.model.run, model, Mixture.of([beginnings(one, frames) for one in long]))
 
     def _starts(self, where: ResolvedDynamics) -> Starts | None:
         """Return where roll-outs of the training start; None for where episodes do."""
