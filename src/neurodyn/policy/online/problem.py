@@ -107,6 +107,8 @@ def pose(
     if policy is not None:
         config, _ = load_policy(policy)
         require_task(config, task, str(policy))
+        if config.clip is not None:
+            raise InputError(f"{policy}: cuts off its observations, which training does not; valid: one trained here")
         folder = resolve_policy(policy)
         network = msgspec.structs.replace(config.network, initial_std=settings.policy.network.initial_std)
         settings = msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, network=network))
