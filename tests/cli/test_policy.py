@@ -68,7 +68,7 @@ def test_a_recording_is_written(policy, tmp_path):
         (["train", "cartpole-swingup", "--dynamics", "analytic", "--out", "x", "--penalty", "-1"],
          "penalty is -1.0; valid: at least 0"),
         (["train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", "x", "--penalty", "1"],
-         "only world models know how uncertain they are"),
+         "do not know how uncertain they are"),
         (["evaluate", "nothing"], "is no folder; expected a folder written by"),
         (["play", "nothing", "--out", "picture.bmp"], "no known kind of recording"),
         (["evaluate", "nothing", "--episodes", "0"], "--episodes is 0; valid: at least 1"),

@@ -46,7 +46,8 @@ def train(
         minutes: Time budget; by default the task's number of updates.
         iterations: Number of updates.
         worlds: Worlds that run at once.
-        penalty: Weight (lambda) of a world model's uncertainty that is subtracted from the reward.
+        penalty: Weight (lambda) of a model's uncertainty that is subtracted from the reward; for world models, and
+            models of `neurodyn train --members 5`.
         reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
@@ -59,6 +60,7 @@ def train(
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
+    from neurodyn.policy.compatibility import require_fit
     from neurodyn.policy.resolve import open_dynamics, open_reference
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
@@ -72,6 +74,7 @@ def train(
     )  # fmt: skip
     require_writable(out / "config.yaml")
     where = open_dynamics(wanted, dynamics, device=device, starts=starts)
+    require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
     with TrainingBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(
@@ -203,6 +206,10 @@ ACTIONS: Registry[Verb] = Registry(
     log=Verb(
         "Record what several policies of one task do in the simulator, with rewards and ends.",
         "neurodyn.cli.policy_log:log",
+    ),
+    online=Verb(
+        "Train a policy in a model, log it in the simulator, fit the model to the log, and again.",
+        "neurodyn.cli.policy_online:online",
     ),
 )
 """What can be done with policies, by the word behind `neurodyn policy`."""

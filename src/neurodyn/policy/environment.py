@@ -174,7 +174,7 @@ class PolicyEnvironment(VecEnv):
         self._now = self._quantities(state, None, torque)
         task.require(self._now)
         self._at = Worlds(
-            carry=dynamics.begin(context, self._environment),
+            carry=dynamics.imagine(context, self._environment, uncertainty=penalty > 0),
             state=state,
             torque=torque,
             memory=task.begin(self._now, self._generator),

@@ -100,6 +100,18 @@ class Outcome:
     succeeded: Tensor | None
     terms: dict[str, Tensor] = field(default_factory=dict)
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Outcome]") -> "Outcome":
+        """Return the episodes of several outcomes as one."""
+        succeeded = [part.succeeded for part in parts if part.succeeded is not None]
+        names = ("returns", "penalised", "lengths", "failed", "implausible")
+        values = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(
+            **values,
+            succeeded=torch.cat(succeeded) if len(succeeded) == len(parts) else None,
+            terms={name: torch.cat([part.terms[name] for part in parts]) for name in parts[0].terms},
+        )
+
     def returns_in(self, dynamics: str) -> Returns:
         """Return means over the episodes."""
         return returns_in(dynamics, [self])
