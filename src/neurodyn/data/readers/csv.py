@@ -13,6 +13,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.formats import LogFormat
 from neurodyn.data.readers.raw import parse_split
+from neurodyn.data.readers.references import usual_stamp
 from neurodyn.data.readers.source import MOST_VALUES, Part, RunRows, Series, Source, Topic
 from neurodyn.data.readers.units import factor
 
@@ -49,8 +50,8 @@ class CsvSource(Source):
             raise InputError(f"{path}: {trouble}; expected a CSV file with a header line and rows")
 
     def stamp(self) -> str | None:
-        """Return the column that looks like a time: it is called so, and is a number that rises."""
-        return _stamp(self.names)
+        """Return the column that is called as times are."""
+        return usual_stamp(self.names)
 
     def topics(self) -> list[Topic]:
         """Return the one stream of a table."""
@@ -201,25 +202,6 @@ def _require_times(time: np.ndarray, name: str, first: int, where: str) -> None:
             f"{where}: column {name!r} holds {time[row]} in row {first + row} ({int(bad.sum())} such rows); expected "
             "finite numbers: remove those rows, a gap in time begins a new episode"
         )
-
-
-def _stamp(names: Sequence[str]) -> str | None:
-    """Return the first name that is usual for times."""
-    usual = (
-        "time",
-        "t",
-        "timestamp",
-        "stamp",
-        "time_s",
-        "t_s",
-        "time_ms",
-        "t_ms",
-        "time_us",
-        "t_us",
-        "time_ns",
-        "t_ns",
-    )
-    return next((name for wanted in usual for name in names if name.lower() == wanted), None)
 
 
 def _is_number(cell: str) -> bool:
