@@ -17,7 +17,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 
-MOST_VALUES = 1 << 24
+MOST_VALUES = 1 << 23
 """Numbers that one part holds; a run with more comes in several parts, and becomes several episodes."""
 
 _MOST_NAMED = 40
