@@ -20,7 +20,11 @@ from neurodyn.data.windows import Batch, joined
 
 
 class MemberSampler:
-    """Draws batches of windows for each member; endless, and continues bitwise from a saved state."""
+    """Draws batches of windows for each member; endless, and continues bitwise from a saved state.
+
+    Attributes:
+        episodes: Of each member, and of each store, the episodes that it draws from.
+    """
 
     def __init__(
         self,
@@ -50,19 +54,17 @@ class MemberSampler:
             InputError: No training episode is long enough.
         """
         mixture = Mixture.of(data)
-        episodes = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
+        every = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
+        self.episodes = [
+            [_resampled(own, seed, member) for own in every] if bootstrap else every for member in range(members)
+        ]
         self._samplers = [
             MixtureSampler(
-                mixture,
-                length,
-                batch=batch,
-                seed=derive_seed(seed, "batches", phase, member),
-                device=device,
-                stream=IN_MEMORY // members,
-                episodes=[_resampled(own, seed, member) for own in episodes] if bootstrap else episodes,
+                mixture, length, batch=batch, seed=derive_seed(seed, "batches", phase, member), device=device,
+                stream=IN_MEMORY // members, episodes=own,
             )
-            for member in range(members)
-        ]
+            for member, own in enumerate(self.episodes)
+        ]  # fmt: skip
 
     def draw(self) -> Batch:
         """Return windows with the members as their first axis, as `data.windows.Batch` otherwise."""

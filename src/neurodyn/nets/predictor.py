@@ -100,16 +100,22 @@ class Predictor(nn.Module):
             raise InputError(f"{rows[0]} rows of inputs and {rows[1]} of outputs; expected one output for each input")
         self.normaliser.fit(x)
         self.denormaliser.fit(y)
-        if self.skip is not None and silent:
-            self.skip.weight.zero_()
-            self.skip.bias.copy_(self.denormaliser(torch.zeros_like(self.skip.bias)))
-            self.net.zero_output()
+        if silent:
+            self.silence()
         elif self.skip is not None:
             solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
             self.skip.weight.copy_(solution[:-1] if self.members > 1 else solution[:-1].t())
             self.skip.bias.copy_(solution[-1])
             self.net.zero_output()
         return self
+
+    @torch.no_grad()
+    def silence(self) -> None:
+        """Make all outputs zero; without a short cut nothing is done."""
+        if self.skip is not None:
+            self.skip.weight.zero_()
+            self.skip.bias.copy_(self.denormaliser(torch.zeros_like(self.skip.bias)))
+            self.net.zero_output()
 
     def normalise_input(self, x: Tensor) -> Tensor:
         """Return normalised inputs, cut off where the predictor has a bound, shape [..., inputs]."""

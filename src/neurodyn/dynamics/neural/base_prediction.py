@@ -55,6 +55,10 @@ class BaseMotion(ABC):
 
     whole = False
 
+    def __deepcopy__(self, memo: Any) -> "BaseMotion":
+        """Return itself: copies of a model share what does not change."""
+        return self
+
     @abstractmethod
     def __call__(
         self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None

@@ -6,6 +6,7 @@ far the prediction can be trusted (as `dynamics.world_model`). What is known of 
 measured by, is computed once for all of them.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,12 @@ class NeuralDynamics(LearnedDynamics):
     def home(self) -> Environment:
         """The robot's own gravity, on the model's own ground."""
         return self._home
+
+    def base_alone(self) -> "NeuralDynamics":
+        """Return a model that predicts what the base of this one predicts, without correction."""
+        predictor = copy.deepcopy(self.predictor)
+        predictor.silence()
+        return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
 
     def begin(
         self,

@@ -27,6 +27,8 @@ from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
 
+_LEAST_CHANCE = 1e-6
+
 
 class WorldModel(LearnedDynamics):
     """An ensemble learned from logs, as dynamics of whatever its log measures.
@@ -49,6 +51,8 @@ class WorldModel(LearnedDynamics):
             covers what it should on held-out data, shape [marks, size].
         fitted: Whether the model has been trained.
         terminates: Whether termination is predicted.
+        termination_shift: What is added to the logit of a failure, so that forecasts with a chance above one half are
+            as many as failures of held-out episodes (`world_model.termination`).
     """
 
     kind = "world-model"
@@ -77,6 +81,7 @@ class WorldModel(LearnedDynamics):
         """
         super().__init__(spec, declaration)
         self.terminates = terminates
+        self.termination_shift = 0.0
         self.observation = Observation(spec)
         size = self.observation.size
         self.net = Ensemble(net, self.observation.inputs, size, spec.nc + terminates)
@@ -156,7 +161,7 @@ class WorldModel(LearnedDynamics):
         step = Step(
             self.observation.state(following),
             contacts=None if chances is None or not self.spec.nc else chances[:, : self.spec.nc],
-            termination=None if chances is None or not self.terminates else chances[:, -1],
+            termination=None if chances is None or not self.terminates else self._failure(chances[:, -1]),
             epistemic=deviation(changes),
             aleatoric=spread.mean(0),
         )
@@ -296,6 +301,11 @@ class WorldModel(LearnedDynamics):
     def require_gravity(self, gravity: Tensor) -> None:
         """Refuse a gravity that the model does not know."""
         self.require_ground()
+
+    def _failure(self, chance: Tensor) -> Tensor:
+        if not self.termination_shift:
+            return chance
+        return torch.sigmoid(torch.logit(chance, _LEAST_CHANCE) + self.termination_shift)
 
     def _std(self, log_std: Tensor) -> Tensor:
         return torch.exp(softly_bounded(log_std)) * self.scale

@@ -6,6 +6,7 @@ part of the optimiser's statistics, and a gradient that is cut off by itself.
 """
 
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -94,16 +95,26 @@ class NeuralLearner(WindowLearner):
         shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(spec, error.q))
         return Validation(error.score, values, f"held-out roll-out error: {shown}")
 
-    def keep(self, at: TrainState) -> None:
-        """Write the model to the run directory."""
-        NEURAL.save(self._run, self._model)
-
     def finish(self, at: TrainState) -> None:
-        """Calibrate the best members on more held-out windows."""
+        """Calibrate the best members on more held-out windows; say so where the network brought nothing."""
         if self._model.members > 1:
             best = NEURAL.load(self._run).to(self._device)
             self._validation.calibrate(best)
             NEURAL.save(self._run, best)
+        base = self._validation.base_score(self._model)
+        nothing = base is not None and at.best is not None and at.best >= base
+        at.note = (
+            "the network adds nothing to its base on held-out episodes: the base alone is as good" if nothing else ""
+        )
+
+    def closing(self, at: TrainState) -> dict[str, Any]:
+        """Return the best score beside that of the base alone, where that leaves nothing out."""
+        base = self._validation.base_score(self._model)
+        return {} if base is None else {"base_score": base, "best_score": at.best}
+
+    def keep(self, at: TrainState) -> None:
+        """Write the model to the run directory."""
+        NEURAL.save(self._run, self._model)
 
 
 def _by_size(spec: StateSpec, errors: tuple[float, ...], most: int = 4) -> list[tuple[str, float, str]]:

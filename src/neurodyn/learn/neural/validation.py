@@ -2,6 +2,9 @@
 """The roll-out error on held-out episodes: what a training is steered by, instead of its loss.
 
 One-frame errors get worse while roll-outs improve, so checkpoints are chosen by this error.
+
+A model on a base that leaves nothing out is compared with that base, roll-out by roll-out: a mean is ruled by the few
+that diverge, and a network that gains a little there may have spoilt all those that the base predicts exactly.
 """
 
 from dataclasses import dataclass
@@ -26,6 +29,9 @@ _CALIBRATION = 512
 WORST = 10.0
 """Score of a roll-out that leaves all bounds, in standard deviations of the training data."""
 
+NEGLIGIBLE = 1e-3
+"""Error of a roll-out that is as good as none, in standard deviations of the training data."""
+
 
 @dataclass(frozen=True)
 class RolloutError:
@@ -33,7 +39,9 @@ class RolloutError:
 
     Attributes:
         score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
-            counts with at most `WORST`, one that is not finite with just that.
+            counts with at most `WORST`, one that is not finite with just that. With a whole base it is at least the
+            base's own, times the geometric mean over roll-outs of error over that of the base: a score below that of
+            the base is better than the base on average and in most roll-outs.
         q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
     """
@@ -55,18 +63,32 @@ class RolloutValidation:
         self._parts = self._draw(settings.validation_rollouts, "validation")
         self._q_scale = self._position_scale(data, device)
         self._qd_scale = _deviation(data.sampled_columns("qd", Split.TRAIN), device)
+        self._of_base: Tensor | None = None
 
-    @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
         """Roll the model out along the held-out windows."""
+        errors, q, qd = self._rolled_out(model)
+        score = score_of(errors, self._base_errors(model))
+        return RolloutError(score, tuple(q.mean((0, 1)).tolist()), tuple(qd.mean((0, 1)).tolist()))
+
+    def base_score(self, model: NeuralDynamics) -> float | None:
+        """Return the score of the model's base alone; None where it leaves something out, or there is none."""
+        base = self._base_errors(model)
+        return None if base is None else float(base.mean())
+
+    def _base_errors(self, model: NeuralDynamics) -> Tensor | None:
+        """Return the errors of the roll-outs of the base alone, shape [rollouts]."""
+        if self._of_base is None and isinstance(model, NeuralDynamics) and model.encoding.base_is_whole:
+            self._of_base, _, _ = self._rolled_out(model.base_alone())
+        return self._of_base
+
+    @torch.no_grad()
+    def _rolled_out(self, model: NeuralDynamics) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the error of each roll-out, shape [rollouts], and those of positions and velocities behind it."""
         found = [self._errors(model, batch, environment) for batch, environment in self._parts]
         q, qd = (torch.cat(parts) for parts in zip(*found, strict=True))
         errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
-        return RolloutError(
-            score=float(errors.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
-            q=tuple(q.mean((0, 1)).tolist()),
-            qd=tuple(qd.mean((0, 1)).tolist()),
-        )
+        return errors.nan_to_num(WORST, WORST).clamp_max(WORST), q, qd
 
     @torch.no_grad()
     def calibrate(self, model: NeuralDynamics) -> None:
@@ -108,6 +130,19 @@ class RolloutValidation:
         q = torch.cat([batch.q for batch, _ in self._parts])
         moved = position_difference(spec, q[:, first + 1 :], q[:, first : first + 1])
         return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
+
+
+def score_of(errors: Tensor, base: Tensor | None) -> float:
+    """Return the score of roll-outs, by which models are chosen.
+
+    Args:
+        errors: Error of each roll-out, shape [rollouts].
+        base: Those of a base that leaves nothing out, by itself, shape [rollouts]; None without one.
+    """
+    if base is None:
+        return float(errors.mean())
+    ratio = ((errors + NEGLIGIBLE) / (base + NEGLIGIBLE)).log().mean().exp()
+    return float(torch.maximum(errors.mean(), ratio * base.mean()))
 
 
 def _deviation(values: np.ndarray, device: torch.device | None) -> Tensor:
