@@ -390,7 +390,7 @@ class Noisy(Result, frozen=True):
 
 
 class EventScores(Result, frozen=True):
-    """Scores of a predicted event: of a contact over all frames, of termination over forecasts; None: no such case."""
+    """Scores of an event: of a contact over all frames, of termination over forecasts; None where a class is empty."""
 
     rate: float
     recall: float | None

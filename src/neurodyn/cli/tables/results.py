@@ -85,8 +85,8 @@ def _(result: Logged) -> list[Table]:
 @evaluation_tables.register
 def _(result: Forecast) -> list[Table]:
     groups = [table for table in forecast.groups(result) if len(table.rows) <= _MOST_ROWS]
-    known, events = forecast.calibration(result), forecast.events(result)
-    return [forecast.errors(result), *groups, *known, events, *forecast.failures(result)]
+    events = forecast.events(result)
+    return [forecast.errors(result), *groups, *forecast.calibration(result), events, *forecast.failures(result)]
 
 
 def _members(result: Simulated | Logged | Tossed) -> list[Table]:
