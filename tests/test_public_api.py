@@ -28,7 +28,7 @@ INTERNALS = {
     "neurodyn.multibody.complementarity", "neurodyn.multibody.integration", "neurodyn.multibody.points",
     "neurodyn.multibody.trace.program", "neurodyn.nets.members", "neurodyn.nets.rotary", "neurodyn.nets.transformer",
     "neurodyn.policy.logs", "neurodyn.policy.resolve", "neurodyn.policy.train", "neurodyn.robots.sections",
-    "neurodyn.sim.engine",
+    "neurodyn.sim.engine", "neurodyn.sim.store_header",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""
 
