@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.evaluate.run import training_log
 from neurodyn.learn.devices import require_device
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.frame_end import episode_bounds
@@ -35,12 +37,12 @@ class ResolvedDynamics:
     Attributes:
         name: What the user calls them.
         dynamics: The dynamics.
-        log: The log that a world model was trained on, or that was given for starts; None for simulators.
+        log: The log that a world model was trained on, or that was given for starts, or several; None for simulators.
     """
 
     name: str
     dynamics: Dynamics
-    log: Store | None = None
+    log: Store | Mixture | None = None
 
     def starts(self, task: Task, seed: int) -> Starts:
         """Return where episodes start: in a log where there is one, else where the task says.
@@ -48,11 +50,19 @@ class ResolvedDynamics:
         Raises:
             InputError: No episode of the log holds the model's warm-up.
         """
-        device = self.dynamics.device
-        if self.log is None:
-            return SampledStarts(task, seed, device=device, bounds=episode_bounds(task, self.dynamics))
+        if self.log is not None:
+            return self.starts_in(self.log, task, seed)
+        bounds = episode_bounds(task, self.dynamics)
+        return SampledStarts(task, seed, device=self.dynamics.device, bounds=bounds)
+
+    def starts_in(self, log: Store | Mixture, task: Task, seed: int) -> LoggedStarts:
+        """Return starts after windows of a log, which hold the model's warm-up.
+
+        Raises:
+            InputError: No episode of the log holds it.
+        """
         frames = max(1, self.dynamics.spec.context)
-        return LoggedStarts(self.log, frames, seed, device=device, ended=self._ended(task))
+        return LoggedStarts(log, frames, seed, device=self.dynamics.device, ended=self._ended(task))
 
     def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
         """Return a test of states for being such in which an episode of a task ends."""
@@ -93,7 +103,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     dynamics = load(name, device=device)
     require_fit(task, dynamics)
     if starts is None and dynamics.measured:
-        starts = _training_log(name)
+        starts = training_log(name, "--starts")
     if starts == TASK and dynamics.measured:
         _require_samples(task, name, dynamics.spec)
     if starts in (None, TASK):
@@ -147,26 +157,3 @@ def _simulator() -> bool:
         return find_spec("newton") is not None
     except (ImportError, ValueError):  # barred
         return False
-
-
-def _training_log(run: str) -> str:
-    """Return the log that a world model was trained on.
-
-    Raises:
-        InputError: It is not where it was, or there are several.
-    """
-    import yaml
-
-    path = artifacts.resolve_run(run) / "config.yaml"
-    try:
-        log = yaml.safe_load(path.read_text(encoding="utf-8")).get("data")
-    except (OSError, AttributeError, yaml.YAMLError):
-        log = None
-    if isinstance(log, list):
-        raise InputError(f"{run}: was trained on several logs; name one with --starts; valid: {choices(log)}")
-    if not isinstance(log, str) or not Path(log).is_file():
-        raise InputError(
-            f"{run}: the log {log!r} that it was trained on is not there, and episodes start after its windows; give "
-            "--starts FILE.h5"
-        )
-    return log
