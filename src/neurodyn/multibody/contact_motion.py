@@ -2,7 +2,7 @@
 """Motion of a mechanism with soft contacts, joint limits and joint friction: a known simulator's frame, compiled."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
+from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode
@@ -25,7 +26,14 @@ class ContactMotion:
     The ground under each contact point is that at the start of the frame.
     """
 
-    def __init__(self, mechanism: Mechanism, spec: StateSpec, substeps: int, contact: str = "soft") -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        spec: StateSpec,
+        substeps: int,
+        contact: str = "soft",
+        values: Mapping[str, float] | None = None,
+    ) -> None:
         """Prepare the motion; it is compiled for a kind of ground when it first meets one.
 
         Args:
@@ -33,10 +41,12 @@ class ContactMotion:
             spec: Names, order and dt of its state.
             substeps: Steps in a frame, as many as the simulator's.
             contact: Name of a contact model.
+            values: Quantities that are not those of the mechanism, by name; None for none.
 
         Raises:
             InputError: The state is that of another mechanism.
         """
+        self._values = dict(values or {})
         self.mechanism = mechanism
         self._spec, self._substeps = spec, substeps
         self._contact = contact
@@ -75,7 +85,7 @@ class ContactMotion:
             substeps=self._substeps,
             control=torque.reshape(len(state), 1, torque.shape[-1]),
             held=held,
-            parameters=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 3),
+            parameters=self._parameters(gravity.expand(*q.shape[:-1], 3).reshape(len(state), 3)),
         )
         after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
         return after[..., :nq], after[..., nq:]
@@ -93,7 +103,7 @@ class ContactMotion:
 
         Returns:
             The states one frame later; the recorded launch that computes them anew from the same memory; and what
-            writes the poses of another ground of the same shapes.
+            writes the poses of another ground of the same shapes, and gravity.
         """
         if ground_mode(ground) != "plane":
             return None
@@ -105,21 +115,32 @@ class ContactMotion:
         found = plane(ground)
         held = None if found is None else found.contiguous().clone()
 
+        parameters = self._parameters(gravity)
+
         def write(ground: Ground | None) -> None:
+            parameters.copy_(self._parameters(gravity))
             found = plane(ground)
             if held is not None and found is not None:
                 held.copy_(found)
 
         run = program.run(
             state, frames=1, substeps=self._substeps, control=torque[:, None],
-            held=None if held is None else held[:, None], parameters=gravity,
+            held=None if held is None else held[:, None], parameters=parameters,
         )  # fmt: skip
         path, launch = program.bound(run, state)
         return path[:, -1], launch, write
 
+    def _parameters(self, gravity: Tensor) -> Tensor:
+        """Return what the engine takes as parameters in each world: gravity, then the other values."""
+        if not self._values:
+            return gravity
+        values = constant(tuple(self._values.values()), gravity)
+        return torch.cat([gravity, values.expand(len(gravity), -1)], dim=-1)
+
     def _engine(self, mode: GroundMode) -> Engine:
         if mode not in self._engines:
             contact = self._contact if self._ground is not None else None
-            config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=_GRAVITY)
+            free = (*_GRAVITY, *self._values)
+            config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=free)
             self._engines[mode] = Engine(self.mechanism, self._spec, config)
         return self._engines[mode]
