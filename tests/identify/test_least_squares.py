@@ -10,6 +10,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.cma_es import cma_es
 from neurodyn.identify.identifiability import identifiability, require_seen, warning
 from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
@@ -86,6 +87,17 @@ def test_lbfgs_and_levenberg_marquardt_agree(model):
     one = levenberg_marquardt(residuals, start(residuals), 60).cost
     other = lbfgs(residuals, start(residuals), 400, tolerance=1e-12).cost
     assert float(other[0]) == pytest.approx(float(one[0]), rel=1e-3)
+
+
+def test_a_population_finds_what_least_squares_find(model):
+    windows = pendulum.windows(model, TRUTH, count=8)
+    residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(initial=False, huber=3.0))
+    one = levenberg_marquardt(residuals, start(residuals), 60).cost
+    found = cma_es(residuals, start(residuals), 400)
+    assert float(found.cost[0]) == pytest.approx(float(one[0]), rel=1e-2)
+    again = cma_es(residuals, start(residuals), found.iterations)
+    assert torch.equal(again.point.x, found.point.x)
+    assert torch.equal(residuals.space.clipped(found.point.x), found.point.x)
 
 
 def test_a_parameter_on_its_bound_stays_there_and_leaves_it_again(model):
