@@ -16,6 +16,7 @@ from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, estimate_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.identify.settings import IdentificationSettings
 from tests.identify import pendulum
 
 ASKED = ("elbow.mass", "elbow.com.z", "*.damping", "*.friction")
@@ -98,6 +99,12 @@ def test_a_population_finds_what_least_squares_find(model):
     again = cma_es(residuals, start(residuals), found.iterations)
     assert torch.equal(again.point.x, found.point.x)
     assert torch.equal(residuals.space.clipped(found.point.x), found.point.x)
+
+
+def test_a_population_leaves_starting_states_alone():
+    with pytest.raises(ValueError, match="cma-es searches the parameters alone; valid with it: initial: logged"):
+        IdentificationSettings(optimiser="cma-es")
+    IdentificationSettings(optimiser="cma-es", initial="logged")
 
 
 def test_a_parameter_on_its_bound_stays_there_and_leaves_it_again(model):

@@ -290,6 +290,8 @@ def test_a_base_of_other_contacts_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="a base is soft constraints without networks"):
         train(CUBE, "cube", "here", falling_store(), tmp_path / "model", settings)
     assert not (tmp_path / "model").exists()
+    with pytest.raises(ValueError, match="base_from is given with base 'free'; valid: base: contact"):
+        msgspec.structs.replace(SETTINGS, base_from="anywhere")
 
 
 def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):
