@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Motion of a mechanism with soft contacts, joint limits and joint friction: a known simulator's frame, compiled."""
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode
+from neurodyn.multibody.program_frame import ProgramFrame
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 
@@ -50,7 +50,7 @@ class ContactMotion:
         self.mechanism = mechanism
         self._spec, self._substeps = spec, substeps
         self._contact = contact
-        self._engines: dict[GroundMode, Engine] = {}
+        self._frames: dict[GroundMode, ProgramFrame] = {}
         self._ground = HeldGround(mechanism) if mechanism.points else None
 
     def __call__(
@@ -71,24 +71,11 @@ class ContactMotion:
             ground: The ground, with one pose for all worlds or one for each, the batch axes flattened; None for free
                 space.
         """
-        nq = self.mechanism.nq
-        state = torch.cat([q, qd], dim=-1)
-        state = state.reshape(math.prod(q.shape[:-1]), state.shape[-1])
-        mode = ground_mode(ground)
-        engine = self._engine(mode)
-        held = None
+        mode, held = ground_mode(ground), None
         if self._ground is not None:
-            held = self._ground(ground, state[:, :nq], state[:, nq:], mode)[:, None]
-        path = engine.program.rollout(
-            state,
-            frames=1,
-            substeps=self._substeps,
-            control=torque.reshape(len(state), 1, torque.shape[-1]),
-            held=held,
-            parameters=self._parameters(gravity.expand(*q.shape[:-1], 3).reshape(len(state), 3)),
-        )
-        after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
-        return after[..., :nq], after[..., nq:]
+            held = self._ground(ground, q.flatten(0, -2), qd.flatten(0, -2), mode)
+        parameters = self._parameters(gravity.expand(*q.shape[:-1], 3))
+        return self._frame(mode)(q, qd, torque, held=held, parameters=parameters)
 
     def bound(
         self, state: Tensor, torque: Tensor, gravity: Tensor, ground: Ground | None
@@ -107,7 +94,7 @@ class ContactMotion:
         """
         if ground_mode(ground) != "plane":
             return None
-        nq, program = self.mechanism.nq, self._engine("plane").program
+        nq = self.mechanism.nq
 
         def plane(ground: Ground | None) -> Tensor | None:
             return None if self._ground is None else self._ground(ground, state[:, :nq], state[:, nq:], "plane")
@@ -123,24 +110,20 @@ class ContactMotion:
             if held is not None and found is not None:
                 held.copy_(found)
 
-        run = program.run(
-            state, frames=1, substeps=self._substeps, control=torque[:, None],
-            held=None if held is None else held[:, None], parameters=parameters,
-        )  # fmt: skip
-        path, launch = program.bound(run, state)
-        return path[:, -1], launch, write
+        return *self._frame("plane").bound(state, torque, held=held, parameters=parameters), write
 
     def _parameters(self, gravity: Tensor) -> Tensor:
-        """Return what the engine takes as parameters in each world: gravity, then the other values."""
+        """Return what the engine takes as parameters, shape [..., parameters]: gravity, then the other values."""
         if not self._values:
             return gravity
         values = constant(tuple(self._values.values()), gravity)
-        return torch.cat([gravity, values.expand(len(gravity), -1)], dim=-1)
+        return torch.cat([gravity, values.expand(*gravity.shape[:-1], -1)], dim=-1)
 
-    def _engine(self, mode: GroundMode) -> Engine:
-        if mode not in self._engines:
+    def _frame(self, mode: GroundMode) -> ProgramFrame:
+        if mode not in self._frames:
             contact = self._contact if self._ground is not None else None
             free = (*_GRAVITY, *self._values)
             config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=free)
-            self._engines[mode] = Engine(self.mechanism, self._spec, config)
-        return self._engines[mode]
+            engine = Engine(self.mechanism, self._spec, config)
+            self._frames[mode] = ProgramFrame(engine.program, self.mechanism.nq, self._substeps)
+        return self._frames[mode]

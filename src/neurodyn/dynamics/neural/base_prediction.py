@@ -187,6 +187,16 @@ class BasePrediction:
     gained: Tensor | None = None
     view: BaseView | None = None
 
+    def repeated(self, count: int) -> "BasePrediction":
+        """Return as many of it along a new first axis, without copies."""
+
+        def more(x: Tensor | None) -> Any:
+            return None if x is None else x.expand(count, *x.shape)
+
+        view = self.view
+        seen = None if view is None else BaseView(*(more(x) for x in view))
+        return BasePrediction(more(self.q), more(self.qd), more(self.gained), seen)
+
 
 def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:
     """Return the base motion of a robot; None where none is asked for.

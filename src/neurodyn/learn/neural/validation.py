@@ -17,11 +17,14 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import Environment, Window
+from neurodyn.dynamics.interface import Environment, Trajectory, Window
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.tangent import coordinate_difference, position_difference
+from neurodyn.learn.calibration import calibrate
 from neurodyn.learn.neural.settings import Settings
+
+_CALIBRATION = 512
 
 WORST = 10.0
 """Score of a roll-out that leaves all bounds, in standard deviations of the training data."""
@@ -55,16 +58,9 @@ class RolloutValidation:
         data = Mixture.of(store)
         self._context = max(phase.context for phase in settings.phases)
         frames = min(self._context + settings.validation_frames, data.longest(Split.VALIDATION))
-        sampler = MixtureSampler(
-            data,
-            max(frames, self._context + 1),
-            split=Split.VALIDATION,
-            batch=settings.validation_rollouts,
-            seed=derive_seed(settings.seed, "validation"),
-            device=device or "cpu",
-        )
-        environments = [RecordedEnvironments(part, device or "cpu") for part in data.stores]
-        self._parts = [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
+        self._data, self._frames, self._device = data, max(frames, self._context + 1), device or "cpu"
+        self._seed = settings.seed
+        self._parts = self._draw(settings.validation_rollouts, "validation")
         self._q_scale = self._position_scale(data, device)
         self._qd_scale = _deviation(data.sampled_columns("qd", Split.TRAIN), device)
         self._of_base: Tensor | None = None
@@ -94,11 +90,35 @@ class RolloutValidation:
         errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
         return errors.nan_to_num(WORST, WORST).clamp_max(WORST), q, qd
 
-    def _errors(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> tuple[Tensor, Tensor]:
-        """Return absolute errors of positions and velocities, shape [rollouts, T, nv]."""
+    @torch.no_grad()
+    def calibrate(self, model: NeuralDynamics) -> None:
+        """Fit the factors of the standard deviation of a model's members to other held-out windows."""
+        model.calibration_scales.fill_(1.0)
+        errors, spreads = [], []
+        for batch, environment in self._draw(_CALIBRATION, "calibration"):
+            predicted = self._rolled(model, batch, environment)
+            assert predicted.epistemic is not None  # a model with members predicts it
+            q = coordinate_difference(model.spec, predicted.q, batch.q[:, self._context :])
+            errors.append(torch.cat([q, predicted.qd - batch.qd[:, self._context :]], -1)[:, 1:])
+            spreads.append(predicted.epistemic)
+        calibrate(model, torch.cat(errors), torch.cat(spreads))
+
+    def _draw(self, count: int, name: str) -> list[tuple[Batch, Environment]]:
+        seed = derive_seed(self._seed, name)
+        sampler = MixtureSampler(
+            self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
+        )
+        environments = [RecordedEnvironments(part, self._device) for part in self._data.stores]
+        return [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
+
+    def _rolled(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> Trajectory:
         first = self._context
         past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
-        predicted = model.rollout(past if first else past.present, batch.control[:, first:], environment)
+        return model.rollout(past if first else past.present, batch.control[:, first:], environment)
+
+    def _errors(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> tuple[Tensor, Tensor]:
+        """Return absolute errors of positions and velocities, shape [rollouts, T, nv]."""
+        first, predicted = self._context, self._rolled(model, batch, environment)
         q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
         return q, (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
 
