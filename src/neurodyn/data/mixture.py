@@ -179,6 +179,10 @@ class MixtureSampler:
                 parts.append((number, sampler.draw()))
         return parts
 
+    def draw_rows(self) -> list[tuple[int, Batch, None]]:
+        """Return the next windows, as `learn.bootstrap.MemberSampler` does: they are of no member."""
+        return [(number, batch, None) for number, batch in self.draw()]
+
     def draw_joined(self) -> Batch:
         """Return the next windows as one batch, without grounds."""
         parts = [batch for _, batch in self.draw()]

@@ -36,9 +36,9 @@ from neurodyn.dynamics.interface import Control, Dynamics, State, Step
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.compatibility import require_fit
-from neurodyn.policy.environment import home_ground
 from neurodyn.policy.evaluate import Outcome
 from neurodyn.policy.frame_end import FrameEnd, episode_bounds, judge
+from neurodyn.policy.grounds import home_ground
 from neurodyn.policy.starts import plausible_starts
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
