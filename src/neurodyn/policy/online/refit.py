@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.episodes import joined
@@ -20,7 +21,11 @@ from neurodyn.robots import Robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
 from neurodyn.tasks import Task
 
+if TYPE_CHECKING:
+    from neurodyn.identify.settings import IdentificationSettings
+
 _WORLDS = 64
+_HORIZON, _WINDOWS, _ITERATIONS, _HELD_OUT = 0.1, 256, 30, 500
 _EDGE = 1e-6
 """Share of a parameter's range that is kept from its bounds, where its start would have no gradient."""
 
@@ -218,15 +223,14 @@ class HybridRefit(Refit):
         asked = fit.settings.parameters if fit.previous is None else self._parameters(fit.previous, fit.settings)
         identify(
             fit.robot, joined([self.open(fit.robot, name) for name in fit.data]), fit.out, parameters=asked,
-            settings=fit.settings.size, minutes=fit.settings.model_minutes, seed=fit.settings.seed, device=fit.device,
+            settings=_identification(fit.robot, fit.settings), minutes=fit.settings.model_minutes, seed=fit.settings.seed, device=fit.device,
             resume=fit.resume, progress=fit.progress,
         )  # fmt: skip
 
     def _declared(self, robot: Robot, settings: OnlineSettings) -> HybridDynamics:
         from neurodyn.dynamics.hybrid.declared import declared_hybrid
-        from neurodyn.identify.settings import load_identification
 
-        engine = load_identification(robot, settings.size).engine(robot)
+        engine = _identification(robot, settings).engine(robot)
         return declared_hybrid(robot, contact=engine.contact, substeps=engine.substeps, parameters=settings.parameters)
 
     def _parameters(self, run: str, settings: OnlineSettings) -> tuple[str, ...]:
@@ -239,6 +243,23 @@ class HybridRefit(Refit):
             lower, upper = ("" if bound is None else repr(bound) for bound in (spec.lower, spec.upper))
             found.append(f"{spec.name}={_inside(value, spec.lower, spec.upper)!r}:{lower}:{upper}")
         return tuple(found) or settings.parameters
+
+
+def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSettings":
+    """Return the identification settings of a file, or those for logs of a simulator, whose states are exact.
+
+    Roll-outs of a tenth of a second from the states as logged: over half a second of contacts the error of a wrong
+    model saturates, and its gradient leads nowhere.
+    """
+    from neurodyn.identify.settings import changed, load_identification
+
+    found = load_identification(robot, settings.size)
+    if settings.size is not None:
+        return found
+    return changed(
+        found, horizon=_HORIZON, windows=_WINDOWS, initial="logged", start="logged", iterations=_ITERATIONS,
+        rollouts=_HELD_OUT, seconds=(_HORIZON, 0.25),
+    )  # fmt: skip
 
 
 def _inside(value: float, lower: float | None, upper: float | None) -> float:
