@@ -30,6 +30,7 @@ def online(
     parameters: tuple[str, ...] = (),
     size: str | None = None,
     finetune: str | None = None,
+    members: int | None = None,
     model_minutes: float | None = None,
     policy: str | None = None,
     settings: Path | None = None,
@@ -66,6 +67,7 @@ def online(
         parameters: Quantities of a hybrid model that are identified, as of `identify`; NAME=START:LOWER:UPPER.
         size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
         finetune: File with settings by which a neural model learns on in later rounds.
+        members: Networks of a new neural or world model, whose disagreement says how uncertain it is.
         model_minutes: Time budget of each fit; by default that of its settings.
         policy: Policy to begin with: a folder, or pretrained-policy:NAME.
         settings: File with settings of the policy's training; by default those of the task.
@@ -93,7 +95,7 @@ def online(
         policy={"iterations": iterations, "worlds": worlds, "penalty": penalty},
         reference=reference, rounds=rounds, frames=frames, log_frames=log_frames, noise=noise, rollout=rollout,
         random_share=random_share, parameters=parameters or None, size=size, finetune=finetune,
-        model_minutes=model_minutes, further=further, tolerance=tolerance, seed=seed,
+        members=members, model_minutes=model_minutes, further=further, tolerance=tolerance, seed=seed,
     )  # fmt: skip
     with _Stages() as stages:
         result = learn_online(

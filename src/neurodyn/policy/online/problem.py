@@ -115,7 +115,7 @@ def pose(
     refit.require(task, settings, new=dynamics == NEW, data=bool(data))
     if dynamics != NEW:
         _require_run(task, dynamics, refit, settings)
-    elif settings.policy.penalty and not refit.uncertain:
+    elif settings.policy.penalty and not refit.uncertain(task, settings):
         raise InputError(
             f"penalty is {settings.policy.penalty:g}, but a new model of kind {kind} does not know how uncertain it "
             "is; valid here: 0"
