@@ -5,9 +5,9 @@ Windows of a fixed length show how an episode ended in their last frame alone. T
 as a model meets it that is followed until it says that the episode is over.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,7 +31,16 @@ class OpenWindows(Batch):
 
     def to(self, device: str | torch.device) -> Self:
         """Return the windows on a device."""
-        return type(self)(**{name: None if x is None else x.to(device) for name, x in vars(self).items()})
+        return self.combined([self], lambda parts: parts[0].to(device))
+
+    @classmethod
+    def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
+        """Return several batches of the same fields as one, each field by `combine` (torch.cat, torch.stack)."""
+        found: dict[str, Any] = {}
+        for field in fields(cls):
+            values = [getattr(part, field.name) for part in parts]
+            found[field.name] = None if values[0] is None else combine(values)
+        return cls(**found)
 
 
 def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length: int) -> OpenWindows:

@@ -117,7 +117,7 @@ def pose(
         _require_run(task, dynamics, refit, settings)
     elif settings.policy.penalty and not refit.uncertain(task, settings):
         raise InputError(
-            f"penalty is {settings.policy.penalty:g}, but a new model of kind {kind} does not know how uncertain it "
+            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it "
             "is; valid here: 0"
         )
     robot = task.declaration()
@@ -153,7 +153,7 @@ def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -
     from neurodyn.policy.compatibility import require_fit
 
     model = load(run)
-    require_fit(task, model, settings.policy.penalty)
+    require_fit(task, model, settings.policy.fixed_penalty)
     refit.require_model(model, run, settings)
 
 
