@@ -2,7 +2,7 @@
 """`neurodyn policy online`: policy and model in turns."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -37,7 +37,7 @@ def online(
     iterations: int | None = None,
     worlds: int | None = None,
     further: float | None = None,
-    penalty: float | None = None,
+    penalty: float | Literal["auto"] | None = None,
     tolerance: float | None = None,
     seed: int | None = None,
     device: Device = "cpu",
@@ -74,7 +74,8 @@ def online(
         iterations: Updates of the policy in the first round; by default those of the task.
         worlds: Worlds in the model that run at once.
         further: Updates in each further round, as a share of those in the first; by default .5.
-        penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward.
+        penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward; auto to let the model
+            choose it. By default that of the task's settings.
         tolerance: Relative difference of the returns within which they agree; by default .05.
         seed: Seed of everything random.
         device: Where models and policies are trained: cpu, cuda, cuda:1 ...

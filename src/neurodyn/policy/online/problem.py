@@ -72,7 +72,7 @@ def default_settings(
     return OnlineSettings(
         frames=refit.frames if dynamics == NEW else 0,
         rollout=SHORT if refit.short else None,
-        policy=load_settings(task, path),
+        policy=load_settings(task, path, logs=refit.measured),
     )
 
 
@@ -153,7 +153,10 @@ def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -
     from neurodyn.policy.compatibility import require_fit
 
     model = load(run)
+    penalty = settings.policy.penalty
     require_fit(task, model, settings.policy.fixed_penalty)
+    if penalty and not model.uncertain:
+        raise InputError(f"penalty is {penalty}, but {run} does not know how uncertain it is; valid here: 0")
     refit.require_model(model, run, settings)
 
 
