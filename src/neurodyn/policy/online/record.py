@@ -16,7 +16,7 @@ UNUSABLE = 0.5
 
 
 class FittedModel(Record, frozen=True):
-    """The model of a round: its run directory, and the processor time of its fit [s]."""
+    """The model of a round: its run directory, and the processor time of its fit since it last went on [s]."""
 
     run: str
     cpu_seconds: float
