@@ -72,7 +72,7 @@ def default_settings(
     return OnlineSettings(
         frames=refit.frames if dynamics == NEW else 0,
         rollout=SHORT if refit.short else None,
-        policy=load_settings(task, path),
+        policy=load_settings(task, path, logs=refit.measured),
     )
 
 
@@ -115,7 +115,7 @@ def pose(
     refit.require(task, settings, new=dynamics == NEW, data=bool(data))
     if dynamics != NEW:
         _require_run(task, dynamics, refit, settings)
-    elif settings.policy.penalty and not refit.uncertain:
+    elif settings.policy.penalty and not refit.uncertain(task, settings):
         raise InputError(
             f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it "
             "is; valid here: 0"
@@ -153,7 +153,10 @@ def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -
     from neurodyn.policy.compatibility import require_fit
 
     model = load(run)
+    penalty = settings.policy.penalty
     require_fit(task, model, settings.policy.fixed_penalty)
+    if penalty and not model.uncertain:
+        raise InputError(f"penalty is {penalty}, but {run} does not know how uncertain it is; valid here: 0")
     refit.require_model(model, run, settings)
 
 
