@@ -31,7 +31,6 @@ from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
 
-
 CARRIED = "log.h5"
 """Name of a log that a run carries with it."""
 
