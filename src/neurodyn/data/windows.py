@@ -5,7 +5,7 @@ A window of L frames starts at any state that is followed by L more states of it
 windows by number and one gather; where the rows come from is in `data.window_sources`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -48,6 +48,14 @@ class Batch:
     def rows(self, index: slice) -> Self:
         """Return some of the windows."""
         return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Return the windows of several batches of one store, one after another."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = {name: [getattr(batch, name) for batch in batches] for name in vars(batches[0])}
+    return replace(batches[0], **{name: torch.cat(parts) for name, parts in columns.items() if parts[0] is not None})
 
 
 @dataclass(frozen=True)

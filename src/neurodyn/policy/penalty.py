@@ -15,6 +15,7 @@ import math
 import torch
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Split, Store
 from neurodyn.data.until_end import windows_along
 from neurodyn.dynamics.interface import Control, Dynamics, Window
@@ -47,24 +48,20 @@ class CertaintyRule:
         return self.value
 
 
-def certainty_rule(dynamics: Dynamics, log: Store | None) -> CertaintyRule:
-    """Return the rule for a model and its log.
+def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None) -> CertaintyRule:
+    """Return the rule for a model that knows its uncertainty, and its log.
 
     Raises:
-        InputError: The model knows no uncertainty, or there is no log.
+        InputError: There is no log.
     """
-    if not dynamics.uncertain or log is None:
-        raise InputError(
-            "penalty is auto, which compares the policy's uncertainty with that on a log; valid here: a number"
-            if dynamics.uncertain
-            else "penalty is auto, but these dynamics do not know how uncertain they are; valid here: 0"
-        )
+    if log is None:
+        raise InputError("penalty is auto, which asks for the uncertainty on a log; valid here: a number, or --starts")
     return CertaintyRule(held_out_uncertainty(dynamics, log))
 
 
 @torch.no_grad()
-def held_out_uncertainty(dynamics: Dynamics, log: Store) -> float:
-    """Return the mean uncertainty one frame ahead of the validation episodes of a log.
+def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture) -> float:
+    """Return the mean uncertainty one frame ahead of the validation episodes of a log, or of several in their shares.
 
     Args:
         dynamics: A model of the log that knows its uncertainty.
@@ -73,6 +70,12 @@ def held_out_uncertainty(dynamics: Dynamics, log: Store) -> float:
     Raises:
         InputError: No episode holds the model's warm-up.
     """
+    mixture = Mixture.of(log)
+    means = [_mean_uncertainty(dynamics, store) for store in mixture.stores]
+    return sum(share * mean for share, mean in zip(mixture.shares, means, strict=True))
+
+
+def _mean_uncertainty(dynamics: Dynamics, log: Store) -> float:
     context, scale = dynamics.spec.context, dynamics.epistemic_scale
     targets, found = dynamics.spec.control_kind == "target", []
     for windows in windows_along(log, Split.VALIDATION, context, 1, _WINDOWS):

@@ -19,9 +19,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed
+from neurodyn.dynamics.members import followed, in_turn
+from neurodyn.dynamics.uncertainty import MARKS, between_marks, deviation, softly_bounded
+from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry
 from neurodyn.dynamics.world_model.observation import Observation
-from neurodyn.dynamics.world_model.uncertainty import MARKS, between_marks, deviation, softly_bounded
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
@@ -128,7 +129,7 @@ class WorldModel(LearnedDynamics):
         self.resolve_environment(environment)
         worlds = present_state(context).worlds
         if members is None:
-            members = torch.arange(worlds, device=self.scale.device) % self.members
+            members = in_turn(worlds, self.members, self.scale.device)
         return WorldCarry(self._history(context), members)
 
     def step(

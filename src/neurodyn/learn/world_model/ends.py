@@ -14,8 +14,10 @@ import torch
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.mixture import Mixture
+from neurodyn.data.store import Store
 from neurodyn.data.until_end import OpenWindows, failing_episodes, open_windows
 from neurodyn.data.window_sources import WindowIndex
+from neurodyn.learn.bootstrap import MemberSampler
 
 _SHARE = 8
 """One window of an end for so many others."""
@@ -100,3 +102,47 @@ class EndSampler:
         """Continue the draws from a saved state."""
         for m, random in enumerate(self._random):
             random.bit_generator.state = state[str(m)]
+
+
+class EpisodeSampler(MemberSampler):
+    """Draws batches of whole windows for each member, and batches of windows that a failure cuts off."""
+
+    def __init__(
+        self, data: Store | Mixture, context: int, forecast: int, *, members: int, bootstrap: bool, batch: int,
+        seed: int, phase: int, device: torch.device,
+    ) -> None:  # fmt: skip
+        """Prepare the draws.
+
+        Args:
+            data: The trajectories, of one store or of several.
+            context: Frames of a window before its forecast.
+            forecast: Frames of the forecast.
+            members: As of `MemberSampler`, like all below.
+            bootstrap: Whether members draw from episodes of their own.
+            batch: Whole windows for each member.
+            seed: Seed of the training.
+            phase: Phase of the training.
+            device: Where batches are wanted.
+
+        Raises:
+            InputError: No training episode is long enough.
+        """
+        super().__init__(
+            data, context + forecast, members=members, bootstrap=bootstrap, batch=batch, seed=seed, phase=phase,
+            device=device,
+        )  # fmt: skip
+        ends = derive_seed(seed, "end batches", phase)
+        self._ends = EndSampler(Mixture.of(data), self.episodes, context, forecast, batch, ends, device)
+
+    def draw_ends(self) -> Ends | None:
+        """Return windows that a failure cuts off; None where there are none."""
+        return self._ends.draw()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the draws."""
+        return super().state_dict() | {"ends": self._ends.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the draws from a saved state."""
+        super().load_state_dict(state)
+        self._ends.load_state_dict(state["ends"])

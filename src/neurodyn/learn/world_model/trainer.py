@@ -12,10 +12,10 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
+from neurodyn.learn.member_parameters import MemberParameters
 from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.world_model.bootstrap import MemberSampler
+from neurodyn.learn.world_model.ends import EpisodeSampler
 from neurodyn.learn.world_model.loss import EventWeights, world_model_loss
-from neurodyn.learn.world_model.member_parameters import MemberParameters
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.validation import WorldValidation
 
@@ -59,7 +59,7 @@ class WorldModelLearner(WindowLearner):
         self._parameters = MemberParameters(self._model, self._model.members)
         groups = trainable(self._parameters.views, self._phase.rate)
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
-        self._sampler = MemberSampler(
+        self._sampler = EpisodeSampler(
             self._data,
             self._phase.context,
             self._phase.forecast,

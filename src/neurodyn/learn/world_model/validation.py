@@ -13,8 +13,8 @@ from neurodyn.data.windows import Batch
 from neurodyn.dynamics.interface import Window
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
+from neurodyn.learn.calibration import calibrate, coverage
 from neurodyn.learn.neural.validation import WORST
-from neurodyn.learn.world_model.calibration import calibrate, coverage
 from neurodyn.learn.world_model.settings import WorldSettings
 
 _CALIBRATION = 1024

@@ -16,18 +16,20 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.stored_rows import IN_MEMORY
-from neurodyn.data.windows import Batch
-from neurodyn.learn.world_model.ends import Ends, EndSampler
+from neurodyn.data.windows import Batch, joined
 
 
 class MemberSampler:
-    """Draws batches of windows for each member; endless, and continues bitwise from a saved state."""
+    """Draws batches of windows for each member; endless, and continues bitwise from a saved state.
+
+    Attributes:
+        episodes: Of each member, and of each store, the episodes that it draws from.
+    """
 
     def __init__(
         self,
         data: Store | Mixture,
-        context: int,
-        forecast: int,
+        length: int,
         *,
         members: int,
         bootstrap: bool,
@@ -40,8 +42,7 @@ class MemberSampler:
 
         Args:
             data: The trajectories, of one store or of several.
-            context: Frames of a window before its forecast.
-            forecast: Frames of the forecast.
+            length: Frames of a window.
             members: Number of members; 1 where all read the same windows.
             bootstrap: Whether each member has its own draw, with replacement, of the training episodes.
             batch: Windows for each member.
@@ -54,18 +55,16 @@ class MemberSampler:
         """
         mixture = Mixture.of(data)
         every = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
-        episodes = [
+        self.episodes = [
             [_resampled(own, seed, member) for own in every] if bootstrap else every for member in range(members)
         ]
         self._samplers = [
             MixtureSampler(
-                mixture, context + forecast, batch=batch, seed=derive_seed(seed, "batches", phase, member),
-                device=device, stream=IN_MEMORY // members, episodes=own,
+                mixture, length, batch=batch, seed=derive_seed(seed, "batches", phase, member), device=device,
+                stream=IN_MEMORY // members, episodes=own,
             )
-            for member, own in enumerate(episodes)
+            for member, own in enumerate(self.episodes)
         ]  # fmt: skip
-        ends = derive_seed(seed, "end batches", phase)
-        self._ends = EndSampler(mixture, episodes, context, forecast, batch, ends, device)
 
     def draw(self) -> Batch:
         """Return windows with the members as their first axis, as `data.windows.Batch` otherwise."""
@@ -79,21 +78,25 @@ class MemberSampler:
             failed=_stacked([p.failed for p in parts]),
         )
 
-    def draw_ends(self) -> Ends | None:
-        """Return windows that a failure cuts off; None where there are none."""
-        return self._ends.draw()
+    def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:
+        """Return windows member after member: of each store that has any, its number, a batch, and their members."""
+        drawn = [(number, batch, m) for m, sampler in enumerate(self._samplers) for number, batch in sampler.draw()]
+        parts = []
+        for number in dict.fromkeys(number for number, _, _ in drawn):
+            own = [(batch, m) for n, batch, m in drawn if n == number]
+            batches, counts = [batch for batch, _ in own], torch.tensor([len(batch.q) for batch, _ in own])
+            members = torch.tensor([m for _, m in own]).repeat_interleave(counts)
+            parts.append((number, joined(batches), members.to(batches[0].q.device)))
+        return parts
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws."""
-        return {str(m): sampler.state_dict() for m, sampler in enumerate(self._samplers)} | {
-            "ends": self._ends.state_dict()
-        }
+        return {str(m): sampler.state_dict() for m, sampler in enumerate(self._samplers)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the draws from a saved state."""
         for m, sampler in enumerate(self._samplers):
             sampler.load_state_dict(state[str(m)])
-        self._ends.load_state_dict(state["ends"])
 
 
 def _resampled(episodes: np.ndarray, seed: int, member: int) -> np.ndarray:
