@@ -20,9 +20,10 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"]
         raise InputError(f"penalty (lambda) is {penalty:g}; valid: a finite number of at least 0")
     name = dynamics.spec.robot
     if penalty and not dynamics.uncertain:
+        asked = penalty if penalty == "auto" else f"{penalty:g}"
         raise InputError(
-            f"penalty is {penalty if penalty == 'auto' else f'{penalty:g}'}, but these {dynamics.kind} dynamics of {name!r} do not know how uncertain they "
-            "are; valid here: 0; world models and models of `neurodyn train --members 5` know it"
+            f"penalty is {asked}, but these {dynamics.kind} dynamics of {name!r} do not know how uncertain they are; "
+            "valid here: 0; world models and models of `neurodyn train --members 5` know it"
         )
     if not dynamics.trained:
         raise InputError(f"the world model of {name!r} was never fitted to data; train it with `neurodyn train` first")
