@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Dynamics, Trajectory
 from neurodyn.dynamics.measures import (
@@ -24,7 +25,7 @@ from neurodyn.dynamics.measures import (
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.engine import SEED, about, roll_out
 from neurodyn.evaluate.metrics import Compared, percentiles
-from neurodyn.evaluate.recorded import Recorded, episodes_in, split_name
+from neurodyn.evaluate.recorded import Recorded, split_name
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, PartialComparison, StateErrors, Tossed
 from neurodyn.robots import Robot
 

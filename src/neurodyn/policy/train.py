@@ -85,7 +85,8 @@ class PolicyLearner(Learner):
         seed = settings.seed
         fixed = None if settings.penalty == "auto" else settings.penalty
         require_fit(task, where.dynamics, settings.penalty)
-        self._rule = certainty_rule(where.dynamics, where.log) if fixed is None else None
+        best = 1.0 if settings.clone is None else settings.clone.best
+        self._rule = certainty_rule(where.dynamics, where.log, best) if fixed is None else None
         self._uncertain = 0.0
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed) if starts is None else starts, settings.worlds,
