@@ -10,6 +10,7 @@ import torch
 import warp as wp
 
 from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.errors import InputError
 from neurodyn.core.joint_kinds import places
 from neurodyn.core.scene import Scene
 from neurodyn.geometry.heights import block_ranges
@@ -145,6 +146,11 @@ class ShapeArrays:
             array(heights, precision.scalar),
             array(ranges, precision.vec2),
         ]
+
+    def require_worlds(self, worlds: int) -> None:
+        """Refuse a number of worlds that the shapes are not for."""
+        if self.worlds not in (0, worlds):
+            raise InputError(f"the ground is for {self.worlds} worlds; valid: a ground for {worlds} worlds")
 
     def _add_mesh(self, solid: Solid, device: str) -> tuple[Any, int]:
         """Return the Warp mesh and its first row of normals; solids that share triangles share both."""

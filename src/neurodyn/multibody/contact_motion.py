@@ -13,7 +13,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.ground import Ground
-from neurodyn.multibody.engine import Engine, EngineConfig
+from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
@@ -22,7 +22,8 @@ _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 class ContactMotion:
     """One frame of a mechanism on a ground, of a batch of worlds; differentiable by state, torque and gravity.
 
-    The ground under each contact point is that at the start of the frame.
+    The ground under each contact point is that at the start of the frame; contacts of shapes with a heightfield are
+    found in every substep.
     """
 
     def __init__(self, mechanism: Mechanism, spec: StateSpec, substeps: int, contact: str = "soft") -> None:
@@ -42,6 +43,7 @@ class ContactMotion:
         self._contact = contact
         self._engines: dict[GroundMode, Engine] = {}
         self._ground = HeldGround(mechanism) if mechanism.points else None
+        self._prisms = takes_prisms(mechanism, EngineConfig(contact=contact))
 
     def __call__(
         self,
@@ -64,20 +66,22 @@ class ContactMotion:
         nq = self.mechanism.nq
         state = torch.cat([q, qd], dim=-1)
         state = state.reshape(math.prod(q.shape[:-1]), state.shape[-1])
-        mode = ground_mode(ground)
+        mode = ground_mode(ground, prisms=self._prisms)
         engine = self._engine(mode)
-        held = None
-        if self._ground is not None:
-            held = self._ground(ground, state[:, :nq], state[:, nq:], mode)[:, None]
-        path = engine.program.rollout(
-            state,
-            frames=1,
-            substeps=self._substeps,
-            control=torque.reshape(len(state), 1, torque.shape[-1]),
-            held=held,
-            parameters=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 3),
-        )
-        after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
+        substeps = 1 if mode == "prisms" else self._substeps  # over which the ground is held
+        for _ in range(self._substeps // substeps):
+            held = None
+            if self._ground is not None:
+                held = self._ground(ground, state[:, :nq], state[:, nq:], mode)[:, None]
+            state = engine.program.rollout(
+                state,
+                frames=1,
+                substeps=substeps,
+                control=torque.reshape(len(state), 1, torque.shape[-1]),
+                held=held,
+                parameters=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 3),
+            )[:, -1]
+        after = state.view(*q.shape[:-1], state.shape[-1])
         return after[..., :nq], after[..., nq:]
 
     def bound(

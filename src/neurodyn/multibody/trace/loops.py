@@ -40,6 +40,7 @@ class Loop:
         adjoint: Text that fills `adj`.
         weights: Number of weights it reads.
         first_weight: Where they begin in the program's weights.
+        fixed: Number of inputs, the last ones, to which no derivative goes.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Loop:
     adjoint: str
     weights: int = 0
     first_weight: int = 0
+    fixed: int = 0
 
 
 def apply_loop(graph: Graph, loop: Loop, inputs: Sequence[Scalar]) -> list[Expression]:
@@ -66,4 +68,5 @@ def pull_back_loop(graph: Graph, index: int, seeds: dict[int, Expression]) -> li
     zero = graph.constant(0.0)
     given = [seeds.get(number, zero).index for number in range(loop.outputs)]
     node = graph.node("reverse", loop, index, *given)
-    return [(x, Expression(graph, graph.node("result", node, number))) for number, x in enumerate(inputs)]
+    moving = inputs[: len(inputs) - loop.fixed]
+    return [(x, Expression(graph, graph.node("result", node, number))) for number, x in enumerate(moving)]
