@@ -95,7 +95,7 @@ def _chain(layout: ContactPointLayout, joint: int) -> list[int]:
 
 
 class ShapeArrays:
-    """Shapes as shape_start ... ranges of the kernels.
+    """Shapes as shape_start ... ranges of the kernels; sizes of heightfields have their lowest height behind.
 
     Attributes:
         arrays: The arrays.
@@ -125,6 +125,7 @@ class ShapeArrays:
             if solid.heights is not None:
                 start, block = self._add_heights(solid.heights)
                 grid[i] = (start, *solid.heights.shape, block)
+                size[i, 2] = solid.heights.min()
 
         def array(values: np.ndarray, dtype: Any) -> Any:
             return wp.array(values, dtype=dtype, device=device)

@@ -57,7 +57,7 @@ def prism_rows(contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any]
 
 
 def _contact(block: list[Any], item: list[Any]) -> tuple[Vector, Vector, Any]:
-    """Return place (from the origin of the tree's first link), normal and depth of a contact; of none, a depth of -1."""
+    """Return place (from the origin of the tree's first link), normal and depth of a contact; of none, -1."""
     turn = array([block[3 * i : 3 * i + 3] for i in range(3)])
     origin, from_root = array(block[9:12]), array(block[12:15])
     kind, radius = item[:2]

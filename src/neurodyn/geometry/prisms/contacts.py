@@ -11,9 +11,13 @@ through both, and the one furthest from the edges of that triangle. Contacts tha
 taken, nor is any after them.
 """
 
+from typing import Any
+
 import warp as wp
 
-from neurodyn.geometry.prisms.pair import APART, Body, reach_along, touching
+from neurodyn.geometry.prisms.pair import APART, Body, Pair, reach_along, upward_normal
+from neurodyn.geometry.prisms.polytope import box_in_prism
+from neurodyn.geometry.prisms.rounded import rounded_on_prism
 
 MOST = wp.constant(50)
 """Prisms, at most, that a body is in touch with: MuJoCo's `mjMAXCONPAIR`."""
@@ -43,7 +47,10 @@ def corner(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, row: i
 
 @wp.func
 def on_prism(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body: Body, number: int):
-    """Return how a body touches the prism of a number: two in a cell, cells along rows."""
+    """Return how a body touches the prism of a number: two in a cell, cells along rows.
+
+    The third component of `cell` is the lowest height.
+    """
     columns = grid[2] - 1
     row = number / 2 / columns
     column = number / 2 - row * columns
@@ -52,7 +59,12 @@ def on_prism(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body
     a = corner(heights, grid, cell, row + 1, column)
     if number % 2 == 1:
         a = corner(heights, grid, cell, row, column + 1)
-    return touching(body, a, b, c)
+    up = upward_normal(a, b, c)
+    if wp.dot(up, body.centre - a) - reach_along(body, up) >= body.radius:
+        return Pair()
+    if body.radius > wp.float64(0.0):
+        return rounded_on_prism(body, a, b, c, up)
+    return box_in_prism(body, a, b, c, cell[2])
 
 
 @wp.func

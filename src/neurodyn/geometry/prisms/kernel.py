@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202, UP018, RUF046
+# ruff: noqa: ANN201, UP018, RUF046
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false, reportAssignmentType=false
 """The kernel over (world, link) that finds the contacts of a robot's shapes with a heightfield."""

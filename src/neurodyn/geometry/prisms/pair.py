@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202, UP018, RUF046
+# ruff: noqa: ANN201, ANN202, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
-"""A rounded box against the prism below a triangle: how far apart they are, and between which features.
+"""What touches: a rounded box of the robot and the prism below a triangle of a heightfield, and features of both.
 
 A sphere is a point with a radius, a capsule a segment with one, a box has none: all are a box with half edges, some of
-them zero, and everything within a radius of it. A prism goes down without end.
-
-Where what is rounded stays above the triangle, the nearest points of the two say it. Where the two overlap, the
-direction in which they part soonest does, which is one of few (the separating-axis theorem): that of a face of either,
-or across an edge of both.
+them zero, and everything within a radius of it.
 """
 
 import warp as wp
-
-from neurodyn.geometry.surfaces import nearest_on_triangle
 
 APART = wp.constant(0)
 """No contact."""
@@ -25,9 +19,6 @@ NEAREST = wp.constant(1)
 
 FLAT = wp.constant(2)
 """Faces, or edges that have passed each other: the normal is across an edge of each, or across two of one."""
-
-_NEAR = wp.constant(wp.float64(1e-6))  # MuJoCo's tolerance: what is nearer overlaps [m]
-_SHORT = wp.constant(wp.float64(1e-9))  # of what counts as an edge [m], and of a cross product of unit vectors
 
 
 @wp.struct
@@ -112,27 +103,7 @@ def reach_along(body: Body, normal: wp.vec3d):
 
 
 @wp.func
-def touching(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
-    """Return how a body touches the prism below a triangle."""
-    up = upward_normal(a, b, c)
-    if wp.dot(up, body.centre - a) - reach_along(body, up) >= body.radius:
-        return Pair()
-    if body.radius > wp.float64(0.0):
-        above = _above(body, a, b, c, up)
-        if above.kind != APART:
-            if above.distance >= wp.float64(0.0):
-                return Pair()
-            return above
-    parting = _parting(body, a, b, c, up)
-    if parting.distance >= wp.float64(0.0):
-        return Pair()
-    if body.radius > wp.float64(0.0) and parting.distance > -body.radius:
-        return _beside(body, a, b, c)
-    return parting
-
-
-@wp.func
-def _flat(pair: Pair, along: wp.vec3d, along_too: wp.vec3d, across: wp.vec3d, across_too: wp.vec3d):
+def flat_pair(pair: Pair, along: wp.vec3d, along_too: wp.vec3d, across: wp.vec3d, across_too: wp.vec3d):
     """Return a pair with these edges, in the order that gives its normal."""
     pair.kind = FLAT
     if wp.dot(wp.cross(across - along, across_too - along_too), pair.normal) < wp.float64(0.0):
@@ -149,163 +120,7 @@ def _flat(pair: Pair, along: wp.vec3d, along_too: wp.vec3d, across: wp.vec3d, ac
 
 
 @wp.func
-def _above(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
-    """Return the nearest features of a segment and a triangle that it is above of; else none, `APART`."""
-    zero = wp.float64(0.0)
-    one = wp.float64(1.0)
-    none = wp.vec3d()
-    axis = column(body.turn, 2)
-    length = wp.float64(2.0) * body.half[2]
-    first = body.centre - body.half[2] * axis
-    best = wp.float64(1e30)
-    face = bool(False)
-    pair = Pair()
-    for end in range(2):
-        if end == 0 or length > zero:
-            core = first + wp.float64(end) * length * axis
-            nearest, feature = nearest_on_triangle(core, a, b, c)
-            gap = wp.length(core - nearest)
-            if gap < best:
-                best = gap
-                pair.core = core
-                pair.along = none
-                pair.ground = nearest
-                pair.across = none
-                face = feature == 6
-                if feature > 2 and feature < 6:
-                    start, stop = side_of(feature - 3, a, b, c)
-                    pair.across = wp.normalize(stop - start)
-    if length > zero:
-        for edge in range(3):
-            start, stop = side_of(edge, a, b, c)
-            side = stop - start
-            size = wp.dot(side, side)
-            between = first - start
-            lean = wp.dot(axis, side)
-            ahead = wp.dot(axis, between)
-            beside = wp.dot(side, between)
-            still = size - lean * lean
-            s = zero
-            if still > _SHORT * size:
-                s = wp.clamp((lean * beside - ahead * size) / still, zero, length)
-            t = (lean * s + beside) / size
-            across = side / wp.sqrt(size)
-            if t <= zero:
-                t = zero
-                s = wp.clamp(-ahead, zero, length)
-                across = none
-            elif t >= one:
-                t = one
-                s = wp.clamp(lean - ahead, zero, length)
-                across = none
-            if s > zero and s < length:
-                core = first + s * axis
-                nearest = start + t * side
-                gap = wp.length(core - nearest)
-                if gap < best:
-                    best = gap
-                    pair.core = core
-                    pair.along = axis
-                    pair.ground = nearest
-                    pair.across = across
-                    face = bool(False)
-    if best <= _NEAR:
-        return Pair()
-    pair.normal = (pair.core - pair.ground) / best
-    if pair.normal[2] <= zero:
-        return Pair()
-    pair.kind = NEAREST
-    pair.distance = best - body.radius
-    pair.place = pair.ground + wp.float64(0.5) * pair.distance * pair.normal
-    if face:
-        return _flat(pair, none, none, b - a, c - a)
-    return pair
-
-
-@wp.func
-def _lowest(body: Body, normal: wp.vec3d):
-    """Return the point of a box that lies furthest against a direction; in the middle of what is across it."""
-    core = body.centre
-    for i in range(3):
-        axis = column(body.turn, i)
-        core -= wp.sign(wp.dot(axis, normal)) * body.half[i] * axis
-    return core
-
-
-@wp.func
-def _highest(normal: wp.vec3d, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
-    """Return the vertex of a triangle that lies furthest along a direction."""
-    vertex = a
-    if wp.dot(normal, b - vertex) > wp.float64(0.0):
-        vertex = b
-    if wp.dot(normal, c - vertex) > wp.float64(0.0):
-        vertex = c
-    return vertex
-
-
-@wp.func
-def _parted(
-    body: Body, best: Pair, normal: wp.vec3d, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, along: wp.vec3d,
-    along_too: wp.vec3d, across: wp.vec3d, across_too: wp.vec3d,
-):  # fmt: skip
-    """Return the pair along a direction where it parts sooner than the best so far, without its rounding."""
-    if normal[2] < wp.float64(0.0):
-        return best
-    vertex = _highest(normal, a, b, c)
-    distance = wp.dot(normal, body.centre - vertex) - reach_along(body, normal)
-    if distance <= best.distance:
-        return best
-    pair = Pair()
-    pair.distance = distance
-    pair.normal = normal
-    pair.core = _lowest(body, normal)
-    pair.ground = vertex
-    return _flat(pair, along, along_too, across, across_too)
-
-
-@wp.func
-def _parting(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
-    """Return the features across which body and prism part soonest; a distance above zero where they are apart."""
-    zero = wp.float64(0.0)
-    down = wp.vec3d(zero, zero, wp.float64(-1.0))
-    none = wp.vec3d()
-    best = Pair()
-    best.distance = wp.float64(-1e30)
-    best = _parted(body, best, up, a, b, c, none, none, b - a, c - a)
-    middle = (a + b + c) / wp.float64(3.0)
-    solid = body.half[0] > zero and body.half[1] > zero
-    for edge in range(3):
-        start, stop = side_of(edge, a, b, c)
-        side = wp.normalize(stop - start)
-        wall = wp.normalize(wp.cross(side, down))
-        if wp.dot(wall, start - middle) < zero:
-            wall = -wall
-        best = _parted(body, best, wall, a, b, c, none, none, side, down)
-        for i in range(3):
-            axis = column(body.turn, i)
-            normal = wp.cross(axis, side)
-            if body.half[i] > zero and wp.length(normal) > _SHORT:
-                normal = wp.normalize(normal)
-                if normal[2] < zero:
-                    normal = -normal
-                best = _parted(body, best, normal, a, b, c, none, axis, side, none)
-    for i in range(3):
-        axis = column(body.turn, i)
-        if solid:
-            one = column(body.turn, (i + 1) % 3)
-            other = column(body.turn, (i + 2) % 3)
-            best = _parted(body, best, axis, a, b, c, one, other, none, none)
-            best = _parted(body, best, -axis, a, b, c, one, other, none, none)
-        normal = wp.cross(axis, down)
-        if body.half[i] > zero and wp.length(normal) > _SHORT:
-            normal = wp.normalize(normal)
-            best = _parted(body, best, normal, a, b, c, none, axis, down, none)
-            best = _parted(body, best, -normal, a, b, c, none, axis, down, none)
-    return _in_the_middle(best, body.radius)
-
-
-@wp.func
-def _in_the_middle(pair: Pair, radius: wp.float64):
+def in_the_middle(pair: Pair, radius: wp.float64):
     """Return a flat pair of cores with the rounding taken into account, and the place of the contact."""
     zero = wp.float64(0.0)
     between = pair.core - pair.ground
@@ -326,13 +141,14 @@ def _in_the_middle(pair: Pair, radius: wp.float64):
 
 
 @wp.func
-def _beside(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
-    """Return what MuJoCo makes of a wall of the prism that is nearest: a push straight up from its top."""
+def straight_up(core: wp.vec3d, radius: wp.float64, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
+    """Return what MuJoCo makes of a wall of the prism that is nearest: the vertical between a point and the top.
+
+    The top is the triangle's plane where the point is above or below the triangle, else the height of a vertex. A point
+    of a box that is above it is pushed down.
+    """
     zero = wp.float64(0.0)
     one = wp.float64(1.0)
-    core = body.centre
-    axis = column(body.turn, 2)
-    core += wp.sign(wp.dot(axis, core)) * body.half[2] * axis
     whole = wp.cross(b - a, c - a)[2]
     first = wp.cross(b - core, c - core)[2] / whole
     second = wp.cross(c - core, a - core)[2] / whole
@@ -345,11 +161,15 @@ def _beside(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d):
     elif second > zero:
         top = b[2]
     pair = Pair()
-    if core[2] - body.radius >= top:
-        return pair
-    pair.distance = core[2] - top
-    pair.normal = wp.vec3d(zero, zero, one)
     pair.core = core
     pair.ground = wp.vec3d(core[0], core[1], top)
+    pair.distance = core[2] - top
+    pair.normal = wp.vec3d(zero, zero, one)
+    if core[2] - radius >= top:
+        if radius > zero:
+            return Pair()
+        pair.normal = -pair.normal
+        pair.distance = -pair.distance
     none = wp.vec3d()
-    return _in_the_middle(_flat(pair, none, none, wp.vec3d(one, zero, zero), wp.vec3d(zero, one, zero)), body.radius)
+    east = wp.vec3d(one, zero, zero)
+    return in_the_middle(flat_pair(pair, none, none, east, wp.vec3d(zero, one, zero)), radius)
