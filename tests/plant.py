@@ -130,11 +130,12 @@ def make_encoding(*, products: bool = True) -> Encoding:
     return Encoding(robot().spec, config)
 
 
-def make_model(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> NeuralDynamics:
+def make_model(kind: str, dtype: torch.dtype = torch.float64, seed: int = 0, members: int = 1) -> NeuralDynamics:
     """A model with random weights everywhere, so that every path through it carries a gradient."""
     torch.manual_seed(seed)
     encoding = make_encoding()
-    model = NeuralDynamics(encoding, build_predictor(NETS[kind], encoding.inputs, encoding.outputs)).to(dtype)
+    predictor = build_predictor(NETS[kind], encoding.inputs, encoding.outputs, members)
+    model = NeuralDynamics(encoding, predictor).to(dtype)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(0.4 * torch.randn_like(parameter))

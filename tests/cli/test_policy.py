@@ -2,11 +2,13 @@
 """`neurodyn policy`: from training to figures and pictures, and one line for bad input."""
 
 import json
+import shutil
 
 import pytest
 
 from neurodyn.cli.main import run
 
+SHIPPED = ["pretrained-policy:ant-run", "pretrained-policy:anymal-forward"]
 SMALL = ["--worlds", "8", "--iterations", "2"]
 
 
@@ -34,6 +36,20 @@ def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
     assert found["reward_error"][0]["relative"] < 0.05
 
 
+@pytest.mark.trains
+def test_several_policies_are_one_table(policy, tmp_path, capsys):
+    path, twin = tmp_path / "figures.json", tmp_path / "twin"
+    shutil.copytree(policy, twin)
+    flags = ["--dynamics", "pretrained:cartpole", "--episodes", "4", "--json", str(path)]
+    assert run(["policy", "evaluate", str(policy), str(twin), *flags]) == 0
+    found = json.loads(path.read_text())
+    (both,) = found["results"]
+    assert both["episodes"] == 8
+    assert both["return_min"] == both["return_max"] == pytest.approx(both["return"])
+    assert [one["policy"] for one in found["policies"]] == [str(policy), str(twin)]
+    assert "Return of each policy" in capsys.readouterr().out
+
+
 def test_a_recording_is_written(policy, tmp_path):
     path = tmp_path / "play.gif"
     flags = ["--dynamics", "pretrained:cartpole", "--seconds", "0.1", "--out", str(path)]
@@ -52,10 +68,13 @@ def test_a_recording_is_written(policy, tmp_path):
         (["train", "cartpole-swingup", "--dynamics", "analytic", "--out", "x", "--penalty", "-1"],
          "penalty is -1.0; valid: at least 0"),
         (["train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", "x", "--penalty", "1"],
-         "only world models know how uncertain they are"),
+         "do not know how uncertain they are"),
         (["evaluate", "nothing"], "is no folder; expected a folder written by"),
         (["play", "nothing", "--out", "picture.bmp"], "no known kind of recording"),
         (["evaluate", "nothing", "--episodes", "0"], "--episodes is 0; valid: at least 1"),
+        (["evaluate", *SHIPPED], "policy for anymal-forward; valid beside pretrained-policy:ant-run: policies for ant"),
+        (["evaluate", SHIPPED[0], SHIPPED[0]], "is named twice; valid: each policy once"),
+        (["evaluate", SHIPPED[0], "--ground", "moon"], "no ground of robot 'ant'; valid: flat"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(flags, message, capsys, tmp_path, monkeypatch):

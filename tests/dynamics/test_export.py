@@ -21,9 +21,9 @@ from tests.plant import make_model, make_states, make_torques
 ort = pytest.importorskip("onnxruntime")
 
 
-@pytest.mark.parametrize("kind", ["mlp", "gru", "transformer"])
-def test_a_rollout_in_onnx_runtime_is_the_models_own(kind, tmp_path):
-    model = make_model(kind, torch.float32).requires_grad_(False)
+@pytest.mark.parametrize(("kind", "members"), [("mlp", 1), ("gru", 1), ("transformer", 1), ("mlp", 3), ("gru", 3)])
+def test_a_rollout_in_onnx_runtime_is_the_models_own(kind, members, tmp_path):
+    model = make_model(kind, torch.float32, members=members).requires_grad_(False)
     assert export_model(model, tmp_path / "model.onnx") < 1e-5
     session = ort.InferenceSession(tmp_path / "model.onnx")
     state, torques = make_states(3, torch.float32), make_torques(3, 12, torch.float32)
@@ -33,9 +33,15 @@ def test_a_rollout_in_onnx_runtime_is_the_models_own(kind, tmp_path):
     types = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
     values |= {x.name: np.zeros((3, *x.shape[1:]), types[x.type]) for x in memory}
     outputs = [x.name for x in session.get_outputs()]
-    assert outputs == ["q_next", "qd_next", *(f"{x.name}_next" for x in memory)]
+    known = ["epistemic"] if members > 1 else []
+    assert outputs == ["q_next", "qd_next", *known, *(f"{x.name}_next" for x in memory)]
+    _, first = model.step(model.begin(state), state, Control(torque=torques[:, 0]))
     for frame in range(12):
         found = session.run(None, {**values, "control": torques[:, frame].numpy()})
+        if known and not frame:
+            np.testing.assert_allclose(found[2], first.epistemic, rtol=1e-3, atol=1e-6)
+        found = found[:2] + found[2 + len(known) :]
+        outputs = [name for name in outputs if name not in known]
         values = {name.removesuffix("_next"): value for name, value in zip(outputs, found, strict=True)}
         np.testing.assert_allclose(values["q"], wanted.q[:, frame + 1], rtol=1e-4, atol=1e-5)
 

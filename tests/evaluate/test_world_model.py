@@ -14,7 +14,7 @@ from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.rank import chance_above, rank_correlation, ranks
 from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.world_model import forecast_log
-from neurodyn.learn.world_model.calibration import calibrate, coverage, fit_scales
+from neurodyn.learn.calibration import calibrate, coverage, fit_scales
 from tests import worlds
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import neurodyn
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.interface import Control
+from neurodyn.dynamics.neural.artifact import NEURAL, build_model
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment
@@ -155,7 +156,7 @@ class TestImagination:
             world([0.0], self.model(), penalty=penalty)
 
     def test_a_penalty_needs_a_model_that_knows_its_uncertainty(self):
-        with pytest.raises(InputError, match="only world models"):
+        with pytest.raises(InputError, match=r"do not know how uncertain.*--members 5"):
             world([0.0], penalty=1.0)
 
     def test_an_unfitted_model_is_refused(self):
@@ -169,6 +170,66 @@ class TestImagination:
     def test_other_controls_are_refused(self):
         with pytest.raises(MismatchError, match=r"controls are \[\] instead of \['line'\]"):
             world([0.0], Mass(msgspec.structs.replace(SPEC, controls=())))
+
+
+class TestMembers:
+    """Neural dynamics with members, in place of a world model."""
+
+    def model(self, members: int = 3):
+        torch.manual_seed(0)
+        config, spec = NEURAL.read("pretrained:cartpole")
+        trained = NEURAL.load("pretrained:cartpole").state_dict()
+        model = build_model(msgspec.structs.replace(config, members=members), spec)
+        for name, tensor in model.state_dict().items():
+            if "normaliser" in name:
+                tensor.copy_(trained[name])
+        model.predictor.net.output_layer.weight.data.normal_(0.0, 0.05)  # unlike a fresh one, so that members disagree
+        return model.requires_grad_(False)
+
+    def environment(self, model, worlds=40, **options):
+        task = load_task("cartpole-swingup")
+        return PolicyEnvironment(task, model, SampledStarts(task, 0), worlds, **options)
+
+    def test_worlds_follow_their_members_and_pay_for_what_all_disagree_on(self):
+        model = self.model()
+        model.state_scale.copy_(torch.tensor([2.0, 0.5, 1.0, 3.0]))
+        plain, careful = self.environment(model), self.environment(model, penalty=3.0)
+        assert plain.carry.groups is not None
+        for _ in range(5):
+            action = torch.rand(40, 1) * 2 - 1
+            start, torque = careful.state, careful.task.control(action, careful.now, careful.memory)
+            _, step = model.step(careful.carry, start, torque)
+            paid = plain.step(action)[1] - careful.step(action)[1]
+            torch.testing.assert_close(plain.state.qd, careful.state.qd, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(careful.state.qd, step.state.qd)
+            wanted = 3.0 * careful.task.penalty_scale * (step.epistemic / model.state_scale).sum(-1)
+            torch.testing.assert_close(paid, wanted, rtol=1e-3, atol=1e-4)
+            assert (paid > 0).all()
+
+    def test_one_network_knows_no_uncertainty(self):
+        with pytest.raises(InputError, match=r"penalty is 1, but these neural dynamics of 'cartpole'.*--members 5"):
+            self.environment(self.model(1), penalty=1.0)
+
+    def test_an_implausible_world_fails_alone_and_keeps_its_member(self):
+        model = self.model()
+        env = self.environment(model)
+        member = env.carry.member.clone()
+        model.predictor.net.output_layer.bias[1, 0, 0] = 1e6  # the second member sends the cart away
+        _, _, done, extras = env.step(torch.zeros(40, 1))
+        assert torch.equal(extras["implausible"], member == 1)
+        assert torch.equal(done, member == 1)
+        assert torch.equal(env.carry.member, member)
+        assert env.state.qd.isfinite().all()
+
+    @pytest.mark.parametrize("penalty", [0.0, 2.0])
+    def test_a_replayed_frame_is_the_frame(self, penalty):
+        model = self.model()
+        replayed, called = (self.environment(model, penalty=penalty, capture=c) for c in (Again, None))
+        for _ in range(5):
+            action = torch.rand(40, 1) * 2 - 1
+            found, wanted = replayed.step(action), called.step(action)
+            torch.testing.assert_close(found[0]["policy"], wanted[0]["policy"])
+            torch.testing.assert_close(found[1], wanted[1])
 
 
 def test_a_missing_quantity_is_named():

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.policy.evaluate import Outcome, play, reward_errors
+from neurodyn.policy.evaluate import Outcome, play, returns_in
 from tests.policy.worlds import Fixed, Hold, Mass
 
 
@@ -30,12 +30,33 @@ def test_only_the_first_episode_of_each_world_counts():
         "episodes": 2,
         "failed": 0.5,
         "implausible": 0.0,
+        "terms": {
+            "place": pytest.approx((5 - sum(places) + 2 - 1.98 - 2.04) / 2, abs=1e-4),
+            "effort": pytest.approx(-0.1),
+        },
     }
 
 
-def test_reward_errors_are_between_each_two():
-    found = reward_errors({"real": outcome(10.0, 20.0), "model": outcome(13.0, 15.0), "other": outcome(0.0, 0.0)})
-    assert [(pair.a, pair.b) for pair in found] == [("real", "model"), ("real", "other"), ("model", "other")]
-    assert found[0].difference == pytest.approx(-1.0)
-    assert found[0].relative == pytest.approx(1.0 / 15.0)
-    assert found[0].by_episode == pytest.approx(4.0)
+def test_terms_add_up_to_the_return():
+    found = play(lambda seen: torch.ones(len(seen), 1), Hold(), Mass(), Fixed([0.0, 1.95]), 2)
+    assert sum(found.terms.values()).tolist() == pytest.approx(found.returns.tolist(), abs=1e-5)
+
+
+class Charging(Hold):
+    """Holding, where a state that is implausible costs 7."""
+
+    implausible_reward = -7.0
+
+
+def test_what_implausible_ends_cost_is_a_term():
+    dynamics = Mass()
+    dynamics.spoil = torch.tensor([False, True])
+    found = play(lambda seen: torch.zeros(len(seen), 1), Charging(), dynamics, Fixed([0.0, 0.0]), 2)
+    assert found.terms["implausible"].tolist() == [0.0, -7.0]
+    assert sum(found.terms.values()).tolist() == pytest.approx(found.returns.tolist(), abs=1e-5)
+
+
+def test_several_policies_have_a_mean_and_a_range():
+    found = returns_in("here", [outcome(10.0, 20.0), outcome(30.0, 50.0), outcome(0.0, 10.0)])
+    assert (found.mean, found.least, found.greatest, found.episodes) == (20.0, 5.0, 40.0, 6)
+    assert found.plain()["return_min"] == 5.0

@@ -20,7 +20,7 @@ from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.pd import pd_torque
-from neurodyn.policy.environment import home_ground
+from neurodyn.policy.grounds import home_ground
 from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task

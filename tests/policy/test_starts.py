@@ -7,12 +7,13 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.interface import State, Window
-from neurodyn.policy.starts import LoggedStarts, SampledStarts, widened
+from neurodyn.policy.starts import LoggedStarts, MixedStarts, SampledStarts, widened
 from neurodyn.tasks import load
-from tests.policy.worlds import SPEC
+from tests.policy.worlds import SPEC, Fixed
 
 LENGTH, EPISODES = 6, 8
 
@@ -77,3 +78,19 @@ def test_contexts_are_spread_over_all_worlds():
     assert wide.channels is not None
     assert wide.channels.shape == (4, 3, 5)
     assert wide.torque[:, 0, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_starts_of_two_sources_have_their_shares(store):
+    starts = MixedStarts(Fixed([-1.0]), LoggedStarts(store, 1, seed=0, split=None), 0.3, seed=0)
+    drawn = [starts.draw(count) for count in (1, 2, 7) * 100]
+    ours = torch.cat([state.q[:, 0] for state in drawn]) == -1.0
+    assert ours.float().mean() == pytest.approx(0.3, abs=0.03)
+    assert all(isinstance(state, State) and state.worlds in (1, 2, 7) for state in drawn)
+
+
+def test_several_logs_are_drawn_from_in_shares(store):
+    header = StoreHeader(source="log", spec=SPEC)
+    other = Store(header, store.frames - 10_000.0, store.table, store.ground)
+    starts = LoggedStarts(Mixture.of([store, other], (0.25, 0.75)), 1, seed=0, split=None)
+    present = torch.cat([starts.draw(count).present.q[:, 0] for count in (1, 64, 135)])
+    assert (present < 0).float().mean() == pytest.approx(0.75, abs=0.05)

@@ -76,4 +76,6 @@ def report_training(out: Path, end: "TrainState") -> None:
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
     if end.skipped:
         print(f"{end.skipped} steps were left out because their gradient was not finite")
+    if end.note:
+        print(end.note)
     print(f"next: neurodyn evaluate {out}")

@@ -19,7 +19,7 @@ def generate(
     robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
     transitions: int,
     out: Path,
-    worlds: int = 512,
+    worlds: int | None = None,
     seed: int = 0,
     passive_fraction: float | None = None,
     reset_fraction: float | None = None,
@@ -38,7 +38,7 @@ def generate(
         robot: Name of a robot, or the path of a declaration.
         transitions: Number of transitions.
         out: File to write (.h5).
-        worlds: Worlds that are simulated at once.
+        worlds: Worlds that are simulated at once; by default 64 to 512, by the number of trajectories.
         seed: Seed of states, grounds and torques.
         passive_fraction: Fraction of trajectories without torque, or held at the nominal pose where the robot has a
             controller; by default the robot's own.

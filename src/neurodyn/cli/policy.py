@@ -11,6 +11,7 @@ from neurodyn.cli.main import Verb
 from neurodyn.core.registry import Registry
 
 _Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+_Policies = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
 _Policy = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="POLICY")]
 
 
@@ -45,7 +46,8 @@ def train(
         minutes: Time budget; by default the task's number of updates.
         iterations: Number of updates.
         worlds: Worlds that run at once.
-        penalty: Weight (lambda) of a world model's uncertainty that is subtracted from the reward.
+        penalty: Weight (lambda) of a model's uncertainty that is subtracted from the reward; for world models, and
+            models of `neurodyn train --members 5`.
         reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
@@ -58,6 +60,7 @@ def train(
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
+    from neurodyn.policy.compatibility import require_fit
     from neurodyn.policy.resolve import open_dynamics, open_reference
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
@@ -71,6 +74,7 @@ def train(
     )  # fmt: skip
     require_writable(out / "config.yaml")
     where = open_dynamics(wanted, dynamics, device=device, starts=starts)
+    require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
     with TrainingBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(
@@ -95,6 +99,7 @@ def play(
     seconds: float | None = None,
     seed: int = 500,
     starts: str | None = None,
+    ground: str | None = None,
     device: Device = "cpu",
 ) -> None:
     """Record what a policy does in some dynamics, beside others from the same start.
@@ -109,6 +114,7 @@ def play(
         seed: Seed of starts and commands.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
             draws, in models without a memory; by default the model's own log.
+        ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
     """
     from neurodyn.core.errors import InputError
@@ -125,31 +131,35 @@ def play(
         raise InputError(
             f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
-    recording = record_policy(policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, device=device)
+    recording = record_policy(
+        policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device
+    )
     write_recording(recording, path, kind)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
 
 
 def evaluate(
-    policy: _Policy,
+    policies: _Policies,
     /,
     *,
     dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     episodes: int = 256,
     seed: int = 500,
     starts: str | None = None,
+    ground: str | None = None,
     device: Device = "cpu",
     json: Path | None = None,
 ) -> None:
-    """Measure the return of a policy in dynamics, and how far these are apart.
+    """Measure the return of policies in dynamics, and how far these are apart.
 
     Args:
-        policy: Folder of a policy, or pretrained-policy:NAME.
-        dynamics: Where it acts: analytic, a run directory, or pretrained:NAME; give the flag once for each. By default
-            the simulator, and what it was trained in.
-        episodes: Number of episodes in each.
+        policies: Folders of policies of one task, as those of several seeds, or pretrained-policy:NAME.
+        dynamics: Where they act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for each. By
+            default the simulator, and what they were trained in.
+        episodes: Number of episodes of each policy in each.
         seed: Seed of starts and commands; the same starts in all dynamics that start where the task says.
         starts: HDF5 store after whose windows episodes start in models of logs; by default the model's own log.
+        ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
     """
@@ -162,12 +172,15 @@ def evaluate(
     from neurodyn.policy.report import write_policy_report
 
     require_writable(json)
-    result = evaluate_policy(policy, dynamics, episodes=episodes, seed=seed, starts=starts, device=device)
+    result = evaluate_policy(
+        policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device
+    )
     print_policy(result)
     if json is not None:
         write_json(json, result.plain())
         print(f"figures: {json}")
-    if not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
+    (policy, *more) = policies
+    if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
         print(f"report: {write_policy_report(Path(policy), result, starts=starts)}")
 
 
@@ -184,7 +197,7 @@ ACTIONS: Registry[Verb] = Registry(
     "policy action",
     train=Verb("Train a policy by PPO in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
     play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
-    evaluate=Verb("Measure the return of a policy in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
+    evaluate=Verb("Measure the return of policies in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
     **{
         "import": Verb(
             "Write a policy that somebody else trained (rl_games) as one of ours.", "neurodyn.cli.policy_import:import_"
@@ -193,6 +206,10 @@ ACTIONS: Registry[Verb] = Registry(
     log=Verb(
         "Record what several policies of one task do in the simulator, with rewards and ends.",
         "neurodyn.cli.policy_log:log",
+    ),
+    online=Verb(
+        "Train a policy in a model, log it in the simulator, fit the model to the log, and again.",
+        "neurodyn.cli.policy_online:online",
     ),
 )
 """What can be done with policies, by the word behind `neurodyn policy`."""

@@ -24,6 +24,7 @@ def train(
     steps: int | None = None,
     seed: int | None = None,
     shares: tuple[float, ...] | None = None,
+    members: int | None = None,
     device: Device = "cpu",
     threads: Threads = None,
     resume: bool = False,
@@ -43,6 +44,8 @@ def train(
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches.
         shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
+        members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the
+            model is uncertain. By default those of the settings: 1 (neural) or 5 (world-model).
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a run that was stopped.
@@ -53,6 +56,6 @@ def train(
     with TrainingBar(f"training {robot} ({kind})") as bar:
         end = train_model(
             robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
-            shares=shares, device=device, threads=threads, resume=resume, progress=bar,
+            shares=shares, members=members, device=device, threads=threads, resume=resume, progress=bar,
         )  # fmt: skip
     report_training(out, end)

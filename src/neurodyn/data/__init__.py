@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from neurodyn.data.header import Split, Status, StoreHeader
     from neurodyn.data.inspection import inspect_store
     from neurodyn.data.plots import plot_store
-    from neurodyn.data.readers.column_map import READERS, ColumnMap, read_column_map
+    from neurodyn.data.readers.column_map import ColumnMap, read_column_map
+    from neurodyn.data.readers.formats import READERS
     from neurodyn.data.readers.logs import import_logs, open_data
     from neurodyn.data.readers.raw import RawRun
     from neurodyn.data.readers.rows import import_rows

@@ -157,6 +157,17 @@ class MixtureSampler:
         self._bounds = torch.tensor(mixture.shares, dtype=torch.float64).cumsum(0)[:-1]
         self._fails = any(sampler.has_failures for sampler in self._samplers)
 
+    @property
+    def batch(self) -> int:
+        """Windows in a batch."""
+        return self._batch
+
+    @batch.setter
+    def batch(self, count: int) -> None:
+        self._batch = count
+        if len(self._samplers) == 1:
+            self._samplers[0].batch = count
+
     def draw(self) -> list[tuple[int, Batch]]:
         """Return the next windows: of each store that has any, its number and a batch."""
         if len(self._samplers) == 1:
@@ -167,6 +178,10 @@ class MixtureSampler:
             if count:
                 parts.append((number, sampler.draw()))
         return parts
+
+    def draw_rows(self) -> list[tuple[int, Batch, None]]:
+        """Return the next windows, as `learn.bootstrap.MemberSampler` does: they are of no member."""
+        return [(number, batch, None) for number, batch in self.draw()]
 
     def draw_joined(self) -> Batch:
         """Return the next windows as one batch, without grounds."""

@@ -5,7 +5,7 @@ A window of L frames starts at any state that is followed by L more states of it
 windows by number and one gather; where the rows come from is in `data.window_sources`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -48,6 +48,14 @@ class Batch:
     def rows(self, index: slice) -> Self:
         """Return some of the windows."""
         return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Return the windows of several batches of one store, one after another."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = {name: [getattr(batch, name) for batch in batches] for name in vars(batches[0])}
+    return replace(batches[0], **{name: torch.cat(parts) for name, parts in columns.items() if parts[0] is not None})
 
 
 @dataclass(frozen=True)
@@ -137,7 +145,7 @@ class WindowSampler:
         """Return the next batch."""
         picked = self._source.pick(self._generator, self.batch)
         frames = _windows(picked.rows, self.length).index_select(0, picked.starts).to(self._device)
-        fields = _fields(frames, self.length, self._store.header.spec)
+        fields = fields_of(frames, self.length, self._store.header.spec)
         if self._failed is not None or self._ground is not None:
             episode = self._index.episodes(picked.numbers)
             if self._failed is not None:
@@ -197,7 +205,7 @@ def all_windows(
         first = int(rows.min())
         block = torch.from_numpy(store.frames[first : int(rows.max()) + length + 1])
         frames = _windows(block, length).index_select(0, torch.from_numpy(rows - first))
-        fields = _fields(frames, length, store.header.spec)
+        fields = fields_of(frames, length, store.header.spec)
         if store.ground is not None:
             fields["ground"] = torch.from_numpy(store.ground[episode])
         if failed.any():
@@ -211,8 +219,8 @@ def _windows(frames: Tensor, length: int) -> Tensor:
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
 
-def _fields(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
-    """Return the fields of a batch, views of its rows side by side, shape [B, (L + 1) * width]."""
+def fields_of(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
+    """Return the fields of a batch, views of its rows, shape [B, L + 1, width] or [B, (L + 1) * width]."""
     picked = frames.view(len(frames), length + 1, -1)
     q, qd, control, channels, contacts = picked.split(list(widths(spec).values()), -1)
     named = {"q": q, "qd": qd, "control": control[:, :-1]}

@@ -148,6 +148,12 @@ class BaseDynamics(ABC):
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return the carry of a batch of worlds."""
 
+    def imagine(
+        self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
+    ) -> Carry:
+        """Return the carry of worlds in which a policy acts; see `Dynamics`."""
+        return self.begin(context, environment)
+
     @abstractmethod
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Predict one frame."""
@@ -172,6 +178,10 @@ class BaseDynamics(ABC):
         require_torques(self.spec, controls)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
         carry, state = self.begin(context, environment), present_state(context)
+        return self._followed(carry, state, controls, tracked=tracked)
+
+    def _followed(self, carry: Carry, state: State, controls: Controls, *, tracked: bool) -> Trajectory:
+        """Roll out from a carry, with gradients or by the fast step."""
         worth = state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE
         if not tracked and worth and not torch.cuda.is_current_stream_capturing():
             replayed = self._replayed(carry, state, controls)

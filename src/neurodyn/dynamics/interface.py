@@ -115,6 +115,20 @@ class Dynamics(Protocol):
         """Return the carry of a batch of worlds whose history is `context` (a bare state has none)."""
         ...
 
+    def imagine(
+        self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
+    ) -> Carry:
+        """Return the carry of worlds in which a policy acts, as of `begin`.
+
+        Of an ensemble, the worlds follow its members in turn, so that the policy meets what any of them believes.
+
+        Args:
+            context: History of the worlds.
+            environment: What they are in.
+            uncertainty: Whether steps have to say how uncertain they are, where the dynamics know.
+        """
+        ...
+
     def step(self, carry: Carry, state: State, control: Control) -> tuple[Carry, Step]:
         """Predict one frame from `state` under `control`; the carry that is passed in stays valid."""
         ...

@@ -79,6 +79,10 @@ class Quantities(Mapping[str, Tensor]):
             self._derived[name] = make()
         return self._derived[name]
 
+    def replacing(self, makers: Mapping[str, Maker]) -> "Quantities":
+        """Return the same quantities but for some, which are made in another way."""
+        return Quantities(self.owner, {**self._makers, **makers}, self.contact_names)
+
     def require(self, names: Iterable[str]) -> None:
         """Refuse names of which one is not offered.
 

@@ -38,6 +38,17 @@ def position_difference(spec: StateSpec, q: Positions, reference: Positions) -> 
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
 
 
+def coordinate_difference(spec: StateSpec, q: Positions, reference: Positions) -> Positions:
+    """Return q - reference by coordinate, shape [..., nq]: angles without end wrapped, quaternions of the same sign."""
+    difference = torch.where(_continuous(spec, q.device), wrap_angle(q - reference), q - reference)
+    for kind, _, last in _blocks(spec):
+        if kind != "scalar":
+            turn, wanted = q[..., last - 4 : last], reference[..., last - 4 : last]
+            sign = torch.where((turn * wanted).sum(-1, keepdim=True) < 0, -1.0, 1.0)
+            difference[..., last - 4 : last] = sign * turn - wanted
+    return difference
+
+
 def _scalar_difference(spec: StateSpec, difference: Tensor, first: int, last: int) -> Tensor:
     if not any(spec.continuous[first:last]):
         return difference

@@ -377,12 +377,24 @@ class Noisy(Result, frozen=True):
 
 
 class EventScores(Result, frozen=True):
-    """Scores of one predicted event over all frames; None where a class is empty."""
+    """Scores of a predicted event: of a contact over all frames, of termination over forecasts; None: no such case."""
 
     rate: float
     recall: float | None
     precision: float | None
     balanced_accuracy: float | None
+
+
+class Failures(Result, frozen=True):
+    """How many episodes failed within so many frames, and how many forecasts of them did.
+
+    `failed` and `predicted` are shares of the starts, which are spread evenly over all frames of the log.
+    """
+
+    frames: int
+    starts: int
+    failed: float
+    predicted: float
 
 
 class Forecast(OfLog, frozen=True):
@@ -408,6 +420,7 @@ class Forecast(OfLog, frozen=True):
     out_of_distribution: OutOfDistribution
     noise: dict[str, Noisy]
     events: dict[str, EventScores]
+    failures: Failures | UnsetType = UNSET
 
 
 Evaluation = Simulated | Logged | Tossed | Forecast

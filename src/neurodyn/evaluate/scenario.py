@@ -91,12 +91,13 @@ def _room(shape: Shape) -> float:
     return min(shape.size) / 2 - _WALK if isinstance(shape, Terrain) else 0.0
 
 
-def scenario(robot: Robot, ground: str | None = None) -> Scenario:
+def scenario(robot: Robot, ground: str | None = None, *, words: tuple[str, ...] = (ALL,)) -> Scenario:
     """Return the scenario of an evaluation on a ground.
 
     Args:
         robot: The robot.
         ground: Name of one of its grounds, or a file with a scene (YAML, TOML or JSON); None for its default.
+        words: What else the caller takes for a ground, for the message.
 
     Raises:
         InputError: There is no such ground, or the file does not describe one.
@@ -109,7 +110,7 @@ def scenario(robot: Robot, ground: str | None = None) -> Scenario:
         return Scenario(ground, robot.grounds[ground])
     path = Path(ground)
     if path.suffix.lower() not in _SUFFIXES:
-        named = f"valid: {choices([*robot.grounds, ALL])}, or" if robot.grounds else "it declares none; valid:"
+        named = f"valid: {choices([*robot.grounds, *words])}, or" if robot.grounds else "it declares none; valid:"
         raise InputError(
             f"--ground {ground!r} is no ground of robot {robot.name!r}; {named} a file with a scene (YAML)"
         )

@@ -9,6 +9,7 @@ by their error, and by whether it grows out of distribution.
 from collections.abc import Mapping
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
@@ -16,7 +17,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate import calibration
 from neurodyn.evaluate.engine import SEED, about, roll_out
-from neurodyn.evaluate.events import event_scores
+from neurodyn.evaluate.events import contact_scores, failure_scores
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import MOST, Recorded, episodes_in, split_name
 from neurodyn.evaluate.records import PERSISTENCE, Forecast, Summary, WorldGroup, WorldMark
@@ -67,6 +68,9 @@ def forecast_log(
     marks = sorted({m for m in (*seconds, *_FRAMES) if 0 < m <= frames} | {frames})
     few = starts.thinned(_SUBSET)
     kept = found.error[found.finite].abs()
+    events, failures = contact_scores(model, few), UNSET
+    if model.terminates:
+        events["termination"], failures = failure_scores(model, store, split, context)
     nothing: dict[str, float | None] = {"base_position_m": 0.0, "base_orientation_rad": 0.0}
     return Forecast(
         about=about(model, frames, len(found.error), seed),
@@ -97,7 +101,8 @@ def forecast_log(
         epistemic={str(m): calibration.ranks_at(found, m) for m in marks},
         out_of_distribution=calibration.out_of_distribution(model, few),
         noise=calibration.with_noise(model, few, marks, seed),
-        events=event_scores(model, few),
+        events=events,
+        failures=failures,
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ class TrainState:
         skipped: Steps left out because their gradient was not finite.
         stale: Validations in a row that brought nothing better.
         carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
+        note: What is to be said of the result; empty for nothing.
     """
 
     phase: int = 0
@@ -55,6 +56,7 @@ class TrainState:
     skipped: int = 0
     stale: int = 0
     carried: float = 0.0
+    note: str = ""
 
     def saved(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""

@@ -27,6 +27,7 @@ def train(
     steps: int | None = None,
     seed: int | None = None,
     shares: Sequence[float] | None = None,
+    members: int | None = None,
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
@@ -47,6 +48,8 @@ def train(
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.
         seed: Seed of weights and batches; None for that of the settings.
         shares: Share of each of several data in the windows of a batch; None for that of its transitions.
+        members: Networks of an ensemble, whose disagreement says how uncertain a prediction is; None for those of the
+            settings (neural dynamics: 1).
         device: Torch device that trains.
         threads: Threads of tensor operations; None for those of the settings.
         resume: Go on with a run that was stopped, with the same settings but for the budget.
@@ -67,7 +70,8 @@ def train(
     declared = robot if isinstance(robot, Robot) else load(robot)
     return entry(
         declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
-        device=device, resume=resume, progress=progress, callbacks=callbacks, **_given(shares=shares, threads=threads),
+        device=device, resume=resume, progress=progress, callbacks=callbacks,
+        **_given(shares=shares, threads=threads, members=members),
     )  # fmt: skip
 
 

@@ -18,20 +18,12 @@ switch the derivative is one-sided.
 Where no row pushes, neither direction costs more than finding that out.
 """
 
-from dataclasses import dataclass
+from functools import partial
 
-from neurodyn.core.soft_constraints import Cone
+from neurodyn.multibody.constraint_layout import PER_FRICTION, PER_LIMIT, PER_POINT, Layout, Structure
+from neurodyn.multibody.constraint_onnx import add_solution
 from neurodyn.multibody.friction_cone import FORCE, STIFFNESS, cone_text, friction_slope_text
 from neurodyn.multibody.trace import Loop
-
-PER_POINT = 13
-"""Inputs of a contact point: place, normal and first tangent (3 each), depth, D, k d r, friction."""
-
-PER_LIMIT = 4
-"""Inputs of a limit: depth, side (1: lower), D, residual without the acceleration."""
-
-PER_FRICTION = 3
-"""Inputs of a joint's friction: D, residual without the acceleration, greatest friction."""
 
 _ITERATIONS = 30
 _SEARCHES = 12
@@ -39,40 +31,6 @@ _FLAT = 1e-3  # slope at the end of a line search, as a share of that at its sta
 
 _TWICE = tuple((axis, (axis + 1) % 3, (axis + 2) % 3) for axis in range(3))
 """Each axis with the two after it: the indices of a cross product."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """The contact points of a link.
-
-    Attributes:
-        chain: Velocity coordinates that move the link, ascending.
-        points: Their number; points of groups follow each other.
-    """
-
-    chain: tuple[int, ...]
-    points: int
-
-
-@dataclass(frozen=True)
-class Structure:
-    """Structure of a problem.
-
-    Attributes:
-        chains: For each velocity coordinate those that carry it, itself last: where the mass matrix may not be zero.
-        groups: Contact points by link.
-        limits: Velocity coordinates that have limits.
-        frictions: Velocity coordinates that have friction.
-        cone: Friction cone.
-        impratio: Ratio of the impedances of friction and normal force.
-    """
-
-    chains: tuple[tuple[int, ...], ...]
-    groups: tuple[Group, ...]
-    limits: tuple[int, ...]
-    frictions: tuple[int, ...]
-    cone: Cone = "pyramidal"
-    impratio: float = 1.0
 
 
 def constraint_loop(structure: Structure) -> Loop:
@@ -85,7 +43,7 @@ def constraint_loop(structure: Structure) -> Loop:
     writer = _Writer(structure)
     return Loop(
         name="soft constraints", inputs=writer.inputs, outputs=writer.nv + 3 * writer.points, saved=0,
-        forward=writer.forward(), adjoint=writer.adjoint(),
+        forward=writer.forward(), adjoint=writer.adjoint(), onnx=partial(add_solution, structure),
     )  # fmt: skip
 
 
@@ -100,18 +58,12 @@ class _Writer:
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
-        self.nv = len(structure.chains)
-        self.points = sum(group.points for group in structure.groups)
-        self._entries = [(i, j) for i, chain in enumerate(structure.chains) for j in chain]
-        self._entry = {pair: k for k, pair in enumerate(self._entries)}
-        self._free = len(self._entries)
-        self._velocity = self._free + self.nv
-        self._columns = self._velocity + self.nv
-        self._damping = self._columns + 6 * self.nv
-        self._first_point = self._damping + 1
-        self._first_limit = self._first_point + PER_POINT * self.points
-        self._first_friction = self._first_limit + PER_LIMIT * len(structure.limits)
-        self.inputs = self._first_friction + PER_FRICTION * len(structure.frictions)
+        at = Layout(structure)
+        self.nv, self.points, self.inputs = at.nv, at.points, at.inputs
+        self._entries = at.entries
+        self._entry = {pair: k for k, pair in enumerate(at.entries)}
+        self._free, self._velocity, self._columns, self._damping = at.free, at.velocity, at.columns, at.damping
+        self._first_point, self._first_limit, self._first_friction = at.first_point, at.first_limit, at.first_friction
 
     # --- forward -----------------------------------------------------------------------------------------------
     def forward(self) -> str:

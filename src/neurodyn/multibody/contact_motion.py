@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Motion of a mechanism with soft contacts, joint limits and joint friction: a known simulator's frame, compiled."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -15,6 +13,7 @@ from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode
+from neurodyn.multibody.program_frame import ProgramFrame
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 
@@ -41,7 +40,7 @@ class ContactMotion:
         self.mechanism = mechanism
         self._spec, self._substeps = spec, substeps
         self._contact = contact
-        self._engines: dict[GroundMode, Engine] = {}
+        self._frames: dict[GroundMode, ProgramFrame] = {}
         self._ground = HeldGround(mechanism) if mechanism.points else None
         self._prisms = takes_prisms(mechanism, EngineConfig(contact=contact))
 
@@ -63,26 +62,14 @@ class ContactMotion:
             ground: The ground, with one pose for all worlds or one for each, the batch axes flattened; None for free
                 space.
         """
-        nq = self.mechanism.nq
-        state = torch.cat([q, qd], dim=-1)
-        state = state.reshape(math.prod(q.shape[:-1]), state.shape[-1])
         mode = ground_mode(ground, prisms=self._prisms)
-        engine = self._engine(mode)
-        substeps = 1 if mode == "prisms" else self._substeps  # over which the ground is held
-        for _ in range(self._substeps // substeps):
+        frame = self._frame(mode)
+        for _ in range(self._substeps // frame.substeps):
             held = None
             if self._ground is not None:
-                held = self._ground(ground, state[:, :nq], state[:, nq:], mode)[:, None]
-            state = engine.program.rollout(
-                state,
-                frames=1,
-                substeps=substeps,
-                control=torque.reshape(len(state), 1, torque.shape[-1]),
-                held=held,
-                parameters=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 3),
-            )[:, -1]
-        after = state.view(*q.shape[:-1], state.shape[-1])
-        return after[..., :nq], after[..., nq:]
+                held = self._ground(ground, q.flatten(0, -2), qd.flatten(0, -2), mode)
+            q, qd = frame(q, qd, torque, held=held, parameters=gravity.expand(*q.shape[:-1], 3))
+        return q, qd
 
     def bound(
         self, state: Tensor, torque: Tensor, gravity: Tensor, ground: Ground | None
@@ -101,7 +88,7 @@ class ContactMotion:
         """
         if ground_mode(ground) != "plane":
             return None
-        nq, program = self.mechanism.nq, self._engine("plane").program
+        nq = self.mechanism.nq
 
         def plane(ground: Ground | None) -> Tensor | None:
             return None if self._ground is None else self._ground(ground, state[:, :nq], state[:, nq:], "plane")
@@ -114,16 +101,13 @@ class ContactMotion:
             if held is not None and found is not None:
                 held.copy_(found)
 
-        run = program.run(
-            state, frames=1, substeps=self._substeps, control=torque[:, None],
-            held=None if held is None else held[:, None], parameters=gravity,
-        )  # fmt: skip
-        path, launch = program.bound(run, state)
-        return path[:, -1], launch, write
+        return *self._frame("plane").bound(state, torque, held=held, parameters=gravity), write
 
-    def _engine(self, mode: GroundMode) -> Engine:
-        if mode not in self._engines:
+    def _frame(self, mode: GroundMode) -> ProgramFrame:
+        if mode not in self._frames:
             contact = self._contact if self._ground is not None else None
             config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=_GRAVITY)
-            self._engines[mode] = Engine(self.mechanism, self._spec, config)
-        return self._engines[mode]
+            engine = Engine(self.mechanism, self._spec, config)
+            held_for = 1 if mode == "prisms" else self._substeps
+            self._frames[mode] = ProgramFrame(engine.program, self.mechanism.nq, held_for)
+        return self._frames[mode]

@@ -4,10 +4,8 @@
 Inertia, gravity, actuation and viscous friction act; contacts, joint limits and Coulomb friction do not.
 """
 
-import math
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -15,6 +13,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.integration import advanced
+from neurodyn.multibody.program_frame import ProgramFrame
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 
@@ -35,9 +34,9 @@ class FreeMotion:
         """
         self.mechanism = mechanism
         self._dofs = dofs
-        self._substeps, self._step_size = substeps, dt / substeps
+        self._step_size = dt / substeps
         sizes = Sizes(state=mechanism.nq + mechanism.nv, control=len(dofs), held=len(_GRAVITY))
-        self._program = Program(sizes, self._step)
+        self._frame = ProgramFrame(Program(sizes, self._step), mechanism.nq, substeps)
 
     def __call__(
         self,
@@ -54,18 +53,7 @@ class FreeMotion:
             torque: Torques during the frame [N m or N], shape [..., nu].
             gravity: Gravity in world axes [m/s^2], shape [..., 3].
         """
-        nq = self.mechanism.nq
-        state = torch.cat([q, qd], dim=-1)
-        state = state.reshape(math.prod(q.shape[:-1]), state.shape[-1])
-        path = self._program.rollout(
-            state,
-            frames=1,
-            substeps=self._substeps,
-            control=torque.reshape(len(state), 1, torque.shape[-1]),
-            held=gravity.expand(*q.shape[:-1], 3).reshape(len(state), 1, 3),
-        )
-        after = path[:, -1].view(*q.shape[:-1], state.shape[-1])
-        return after[..., :nq], after[..., nq:]
+        return self._frame(q, qd, torque, held=gravity.expand(*q.shape[:-1], 3))
 
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
         """Return the states one frame later, and the recorded launch that computes them anew from the same memory.
@@ -75,11 +63,7 @@ class FreeMotion:
             torque: Torques during the frame [N m or N], shape [worlds, nu].
             gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
         """
-        run = self._program.run(
-            state, frames=1, substeps=self._substeps, control=torque[:, None], held=gravity[:, None]
-        )
-        path, launch = self._program.bound(run, state)
-        return path[:, -1], launch
+        return self._frame.bound(state, torque, held=gravity)
 
     def _step(self, inputs: Inputs) -> list[Scalar]:
         mechanism, nq = self.mechanism, self.mechanism.nq

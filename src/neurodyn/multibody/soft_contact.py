@@ -18,7 +18,8 @@ from typing import Any
 
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import ConstraintParameters
-from neurodyn.multibody.constraint_loop import Group, Structure, constraint_loop
+from neurodyn.multibody.constraint_layout import Group, Structure
+from neurodyn.multibody.constraint_loop import constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.impedance import Yielding, constraint_quantities, yielding
 from neurodyn.multibody.inverse_weights import InverseWeights

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from neurodyn.nets.gru import GRU
     from neurodyn.nets.members import MemberLinear
     from neurodyn.nets.mlp import MLP
-    from neurodyn.nets.networks import NETWORKS, TRUNKS
+    from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS, TRUNKS
     from neurodyn.nets.normaliser import Normaliser
     from neurodyn.nets.predictor import Predictor
     from neurodyn.nets.sequence import SequenceNet
     from neurodyn.nets.transformer import Transformer
 
 __all__ = [
-    "GRU", "MLP", "NETWORKS", "TRUNKS", "Ensemble", "EnsembleConfig", "MemberLinear", "NetConfig", "Normaliser",
-    "Predictor", "SequenceNet", "Transformer", "build_net", "build_predictor",
+    "GRU", "MEMBER_NETWORKS", "MLP", "NETWORKS", "TRUNKS", "Ensemble", "EnsembleConfig", "MemberLinear", "NetConfig",
+    "Normaliser", "Predictor", "SequenceNet", "Transformer", "build_net", "build_predictor",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -2,9 +2,9 @@
 """Networks from configurations, so that a saved model is a configuration and a flat dictionary of tensors."""
 
 from neurodyn.core.config import Config
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, choices
 from neurodyn.nets.mlp import Activation
-from neurodyn.nets.networks import NETWORKS
+from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS
 from neurodyn.nets.predictor import Predictor
 from neurodyn.nets.sequence import SequenceNet
 
@@ -54,6 +54,19 @@ class NetConfig(Config, frozen=True):
         return NETWORKS[self.kind].memory(self)
 
 
+def require_members(config: NetConfig, members: int) -> None:
+    """Refuse a number of members that networks of a kind cannot have.
+
+    Raises:
+        InputError: They cannot.
+    """
+    if members < 1:
+        raise InputError(f"members is {members}; valid: at least 1")
+    if members > 1 and config.kind not in MEMBER_NETWORKS:
+        able = choices(MEMBER_NETWORKS)
+        raise InputError(f"members is {members}, but a {config.kind} has only one; valid: 1, or as network {able}")
+
+
 def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
     """Build the network that `config` describes, with random weights.
 
@@ -65,8 +78,21 @@ def build_net(config: NetConfig, inputs: int, outputs: int) -> SequenceNet:
     return NETWORKS[config.kind].build(config, inputs, outputs)
 
 
-def build_predictor(config: NetConfig, inputs: int, outputs: int) -> Predictor:
-    """Build a predictor around the network that `config` describes; it is to be fitted or loaded."""
-    predictor = Predictor(build_net(config, inputs, outputs), skip=config.skip, clip=config.clip)
+def build_predictor(config: NetConfig, inputs: int, outputs: int, members: int = 1) -> Predictor:
+    """Build a predictor around the network that `config` describes; it is to be fitted or loaded.
+
+    Args:
+        config: Kind and size.
+        inputs: Size of an input vector.
+        outputs: Size of an output vector.
+        members: Number of networks in it, each with random weights of its own.
+
+    Raises:
+        InputError: There are to be several, and networks of this kind have no form with members.
+    """
+    require_members(config, members)
+    nets = [build_net(config, inputs, outputs) for _ in range(members)]
+    net = nets[0] if members == 1 else MEMBER_NETWORKS[config.kind](nets)
+    predictor = Predictor(net, skip=config.skip, clip=config.clip)
     predictor.config = config
     return predictor

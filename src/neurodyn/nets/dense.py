@@ -6,12 +6,21 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from neurodyn.nets.members import MemberLinear
+
 
 class Weight(NamedTuple):
-    """A parameter or buffer by its place in a module, where it is looked up anew: modules that move replace theirs."""
+    """A parameter or buffer by its place in a module, where it is looked up anew: modules that move replace theirs.
+
+    Attributes:
+        module: The module.
+        name: Its name there.
+        members: Whether its first axis are members, with matrices transposed (`nets.members`).
+    """
 
     module: nn.Module
     name: str
+    members: bool = False
 
     @property
     def holder(self) -> dict[str, Tensor | None]:
@@ -21,8 +30,20 @@ class Weight(NamedTuple):
 
     @property
     def tensor(self) -> Tensor:
-        """What is there now."""
-        return getattr(self.module, self.name)
+        """What is there now; of members as in a layer of one, shape [members, ...]."""
+        found = getattr(self.module, self.name)
+        return found.mT if self.members else found
+
+    @property
+    def rows(self) -> int:
+        """Rows of a matrix."""
+        return self.tensor.shape[-2]
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one member to the next; 0 where there is but one."""
+        tensor = self.tensor
+        return tensor.stride(0) * tensor.element_size() if self.members else 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +63,7 @@ class Dense:
     width: int = 0
 
 
-def linear_weights(layer: nn.Linear) -> tuple[Weight, Weight]:
+def linear_weights(layer: nn.Linear | MemberLinear) -> tuple[Weight, Weight]:
     """Return matrix and bias of a layer."""
-    return Weight(layer, "weight"), Weight(layer, "bias")
+    members = isinstance(layer, MemberLinear)
+    return Weight(layer, "weight", members), Weight(layer, "bias", members)

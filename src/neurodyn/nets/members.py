@@ -5,7 +5,8 @@ Arrays begin with the axis of the members. Where it has length 1, all members sh
 """
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +28,18 @@ class MemberLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(members, inputs, outputs).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
 
+    @classmethod
+    def together(cls, layers: Sequence[nn.Linear]) -> Self:
+        """Return layers as members; each member's matrix lies in memory as in its layer."""
+        found = cls(len(layers), layers[0].in_features, layers[0].out_features)
+        found.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]).mT)
+        found.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
+        return found
+
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows, shape [members or 1, rows, inputs] -> [members, rows, outputs]."""
+        """Map rows, shape [members or 1, ..., inputs] -> [members, ..., outputs]."""
+        if x.ndim > 3:
+            return self.forward(x.flatten(1, -2)).unflatten(1, x.shape[1:-1])
         if self.weight.shape[0] == 1:
             return torch.addmm(self.bias[0], x.flatten(0, 1), self.weight[0]).unflatten(0, x.shape[:2])
         return torch.baddbmm(self.bias, x.expand(self.weight.shape[0], -1, -1), self.weight)
@@ -69,6 +80,21 @@ class MemberGRU(nn.Module):
         nn.init.uniform_(self.project.bias, -bound, bound)
         self.weight = nn.Parameter(torch.empty(members, width, 3 * width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(members, 1, width).uniform_(-bound, bound))
+
+    @classmethod
+    def together(cls, cells: Sequence[nn.GRU], layer: int) -> Self:
+        """Return one layer of recurrent networks as members."""
+        names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        w_in, w_h, b_in, b_h = (torch.stack([getattr(c, name).detach() for c in cells]) for name in names)
+        width = w_h.shape[-1]
+        found = cls(len(cells), w_in.shape[-1], width).to(w_h)
+        with torch.no_grad():
+            found.project.weight.copy_(w_in.mT)
+            found.weight.copy_(w_h.mT)
+            found.project.bias.copy_(b_in[:, None])
+            found.project.bias[..., : 2 * width] += b_h[:, None, : 2 * width]
+            found.bias.copy_(b_h[:, None, 2 * width :])
+        return found
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """Map a sequence from `h` [members, rows, width]; shape [members, time, rows, inputs or width]."""

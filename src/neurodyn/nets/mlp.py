@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Activation = Literal["silu", "gelu", "relu", "tanh"]
 
-_ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
-_IN_PLACE = {
+ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu, "tanh": torch.tanh}
+IN_PLACE = {
     "silu": lambda x: functional.silu(x, inplace=True),
     "gelu": functional.gelu,
     "relu": torch.relu_,
@@ -54,7 +54,7 @@ class MLP(SequenceNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map every frame by itself, shape [..., inputs] -> [..., outputs]."""
-        activation = _ACTIVATIONS[self.activation]
+        activation = ACTIVATIONS[self.activation]
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x)
@@ -73,7 +73,7 @@ class MLP(SequenceNet):
     @torch.no_grad()
     def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
         """Map one frame without gradients; activations are computed in place."""
-        activation = _IN_PLACE[self.activation]
+        activation = IN_PLACE[self.activation]
         for layer in self.layers[:-1]:
             x = activation(layer(x))
         return self.output_layer(x), None

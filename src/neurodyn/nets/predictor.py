@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.errors import InputError
+from neurodyn.nets.members import MemberLinear
 from neurodyn.nets.normaliser import Normaliser, pieces
 from neurodyn.nets.sequence import Carry, SequenceNet
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Predictor(nn.Module):
     r"""$y = \bar y + \sigma_y (W n + b + net(n))$ with $n = (x - \bar x)/\sigma_x$.
 
-    Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's.
+    Follows the protocol of `SequenceNet` with inputs and outputs in physical units; a carry is the net's. The members
+    of a net share the statistics; each has a short cut of its own.
 
     Attributes:
         config: What it was built from; None where it was built by hand.
@@ -53,11 +55,16 @@ class Predictor(nn.Module):
         self.clip = clip
         self.normaliser = Normaliser(net.inputs, eps=input_eps)
         self.denormaliser = Normaliser(net.outputs, eps=output_eps)
-        self.skip = nn.Linear(net.inputs, net.outputs) if skip else None
+        self.skip = _short_cut(net) if skip else None
         if self.skip is not None:
             nn.init.zeros_(self.skip.weight)
             nn.init.zeros_(self.skip.bias)
             net.zero_output()
+
+    @property
+    def members(self) -> int:
+        """Number of members of the network, which are the first axis of inputs (or 1 there), outputs and carries."""
+        return self.net.members
 
     @property
     def inputs(self) -> int:
@@ -93,16 +100,22 @@ class Predictor(nn.Module):
             raise InputError(f"{rows[0]} rows of inputs and {rows[1]} of outputs; expected one output for each input")
         self.normaliser.fit(x)
         self.denormaliser.fit(y)
-        if self.skip is not None and silent:
-            self.skip.weight.zero_()
-            self.skip.bias.copy_(self.denormaliser(torch.zeros_like(self.skip.bias)))
-            self.net.zero_output()
+        if silent:
+            self.silence()
         elif self.skip is not None:
             solution = least_squares(self.normaliser, self.denormaliser, x, y, ridge)
-            self.skip.weight.copy_(solution[:-1].t())
+            self.skip.weight.copy_(solution[:-1] if self.members > 1 else solution[:-1].t())
             self.skip.bias.copy_(solution[-1])
             self.net.zero_output()
         return self
+
+    @torch.no_grad()
+    def silence(self) -> None:
+        """Make all outputs zero; without a short cut nothing is done."""
+        if self.skip is not None:
+            self.skip.weight.zero_()
+            self.skip.bias.copy_(self.denormaliser(torch.zeros_like(self.skip.bias)))
+            self.net.zero_output()
 
     def normalise_input(self, x: Tensor) -> Tensor:
         """Return normalised inputs, cut off where the predictor has a bound, shape [..., inputs]."""
@@ -138,7 +151,9 @@ class Predictor(nn.Module):
         """Predict one frame without gradients, fast; the carry is used up."""
         n = self.normalise_input(x)
         y, carry = self.net.step_(n, carry)
-        if self.skip is not None:
+        if isinstance(self.skip, MemberLinear):
+            y = y.baddbmm_(n.expand(self.members, -1, -1), self.skip.weight).add_(self.skip.bias)
+        elif self.skip is not None:
             y = torch.addmm(y, n, self.skip.weight.t()).add_(self.skip.bias)
         return self.denormaliser.inverse(y), carry
 
@@ -149,6 +164,11 @@ class Predictor(nn.Module):
     def prime(self, carry: Carry, x: Tensor, mask: Tensor | None = None) -> Carry:
         """Give the worlds of `mask` the history `x`, shape [worlds, T, inputs]; see `SequenceNet.prime`."""
         return self.net.prime(carry, self.normalise_input(x), mask)
+
+
+def _short_cut(net: SequenceNet) -> nn.Linear | MemberLinear:
+    layers = [nn.Linear(net.inputs, net.outputs) for _ in range(net.members)]
+    return layers[0] if net.members == 1 else MemberLinear.together(layers)
 
 
 def least_squares(inputs: Normaliser, outputs: Normaliser, x: Any, y: Any, ridge: float) -> Tensor:

@@ -17,6 +17,7 @@ from neurodyn.core.errors import InputError
 if TYPE_CHECKING:
     from neurodyn.nets.build import NetConfig
     from neurodyn.nets.dense import Dense
+    from neurodyn.nets.members import MemberLinear
 
 Carry = Any
 """History of a batch of worlds; its type is private to each kind of network."""
@@ -55,6 +56,16 @@ class SequenceNet(nn.Module, ABC):
         return 0
 
     @property
+    def members(self) -> int:
+        """Number of members that it holds."""
+        return 1
+
+    @property
+    def title(self) -> str:
+        """What kind of network it is, in a word."""
+        return type(self).__name__.lower()
+
+    @property
     @abstractmethod
     def context(self) -> int:
         """How many earlier frames an output can depend on; 0 for a net without memory.
@@ -64,7 +75,7 @@ class SequenceNet(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def output_layer(self) -> nn.Linear:
+    def output_layer(self) -> "nn.Linear | MemberLinear":
         """The last layer; the net's output is exactly zero where its weight and bias are."""
 
     @abstractmethod
@@ -117,8 +128,8 @@ class SequenceNet(nn.Module, ABC):
                 outside of `mask` are ignored.
             mask: Worlds that get this history, shape [worlds]; all by default. The others stay bitwise alone.
         """
-        primed = self.rewound(carry, x.shape[1])
-        for frame in x.unbind(1):
+        primed = self.rewound(carry, x.shape[-2])
+        for frame in x.unbind(-2):
             _, primed = self.step(frame, primed)
         return primed if mask is None else self.merge(carry, primed, mask)
 

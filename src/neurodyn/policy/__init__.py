@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from neurodyn.policy.environment import PolicyEnvironment
     from neurodyn.policy.evaluation import evaluate_policy as evaluate
     from neurodyn.policy.export import export_policy
+    from neurodyn.policy.online.loop import online
+    from neurodyn.policy.online.settings import OnlineSettings
     from neurodyn.policy.play import record_policy
     from neurodyn.policy.published import import_policy
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [
-    "LoggedStarts", "NetworkSettings", "PolicyEnvironment", "PolicySettings", "SampledStarts",
-    "evaluate", "export_policy", "import_policy", "load_policy", "load_settings", "record_policy", "train",
+    "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment", "PolicySettings", "SampledStarts",
+    "evaluate", "export_policy", "import_policy", "load_policy", "load_settings", "online", "record_policy", "train",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -15,8 +15,8 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
-from neurodyn.data.windows import WindowSampler
 from neurodyn.dynamics.interface import Dynamics, State
 from neurodyn.learn.learner import GradientLearner, Step
 from neurodyn.learn.loop import TrainingLoop
@@ -32,13 +32,13 @@ _RECENT = 50  # steps over which the error is averaged
 class Demonstrations:
     """Observations and the actions that a log answers them with."""
 
-    def __init__(self, task: Task, dynamics: Dynamics, log: Store, batch: int, seed: int) -> None:
+    def __init__(self, task: Task, dynamics: Dynamics, log: Store | Mixture, batch: int, seed: int) -> None:
         """Prepare the draws.
 
         Args:
             task: What the policy is to do.
             dynamics: A model of the log, which says what its quantities are.
-            log: The log.
+            log: The log, or several in shares.
             batch: Observations at a time.
             seed: Seed of the draws.
 
@@ -46,7 +46,8 @@ class Demonstrations:
             InputError: No episode is long enough.
         """
         self._task, self._dynamics = task, dynamics
-        self._sampler = WindowSampler(log, 1 + task.foresight, batch=batch, seed=derive_seed(seed, "demonstrations"))
+        stream = derive_seed(seed, "demonstrations")
+        self._sampler = MixtureSampler(Mixture.of(log), 1 + task.foresight, batch=batch, seed=stream)
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "demonstrations", "noise"))
         self._noise = torch.tensor(task.noise) if task.noise else None
 
@@ -56,7 +57,7 @@ class Demonstrations:
         Raises:
             InputError: The task cannot say which actions a control came from.
         """
-        task, batch = self._task, self._sampler.draw()
+        task, batch = self._task, self._sampler.draw_joined()
         channels = batch.channels
         now = self._dynamics.quantities(
             State(batch.q[:, 1], batch.qd[:, 1], None if channels is None else channels[:, 1])

@@ -19,7 +19,10 @@ def require_fit(task: Task, dynamics: Dynamics, penalty: float = 0.0) -> None:
         raise InputError(f"penalty (lambda) is {penalty:g}; valid: a finite number of at least 0")
     name = dynamics.spec.robot
     if penalty and not dynamics.uncertain:
-        raise InputError(f"penalty is {penalty:g}, but only world models know how uncertain they are; valid here: 0")
+        raise InputError(
+            f"penalty is {penalty:g}, but these {dynamics.kind} dynamics of {name!r} do not know how uncertain they "
+            "are; valid here: 0; world models and models of `neurodyn train --members 5` know it"
+        )
     if not dynamics.trained:
         raise InputError(f"the world model of {name!r} was never fitted to data; train it with `neurodyn train` first")
     wanted, given = task.declaration().spec, dynamics.spec

@@ -25,9 +25,9 @@ from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.geometry.ground import Ground
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.frame_end import episode_bounds, judge
+from neurodyn.policy.grounds import heights_above, home_ground
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.policy.starts import Starts
 from neurodyn.tasks import Memory, Task
@@ -131,7 +131,8 @@ class PolicyEnvironment(VecEnv):
             seed: Seed of commands.
             penalty: Weight of the epistemic uncertainty, summed over the state in units of its spread in the data.
             reward_scale: Factor on the reward that the learner sees.
-            environment: What the worlds are in; None for the robot's default ground.
+            environment: What the worlds are in, with heights of the base above the ground (`policy.grounds`); None for
+                the robot's default ground.
             noisy: Whether observations have the task's noise.
             frames: Length of an episode; None for the task's.
             capture: How a frame is recorded that is then replayed; None for a CUDA graph in learned dynamics on a GPU,
@@ -149,6 +150,8 @@ class PolicyEnvironment(VecEnv):
         self.cfg = {"task": task.name}
         self._starts, self._penalty, self._scale = starts, penalty, reward_scale
         self._bounds = episode_bounds(task, dynamics)
+        uneven = environment is not None and environment.ground is not None and dynamics.spec.floating
+        self._uneven = environment.ground if uneven and environment is not None else None
         if environment is None and not dynamics.measured:  # which know that of their logs alone
             environment = home_ground(task)
         self._environment = environment
@@ -171,7 +174,7 @@ class PolicyEnvironment(VecEnv):
         self._now = self._quantities(state, None, torque)
         task.require(self._now)
         self._at = Worlds(
-            carry=dynamics.begin(context, self._environment),
+            carry=dynamics.imagine(context, self._environment, uncertainty=penalty > 0),
             state=state,
             torque=torque,
             memory=task.begin(self._now, self._generator),
@@ -287,6 +290,7 @@ class PolicyEnvironment(VecEnv):
             "reward": end.reward,
             "implausible": end.implausible,
             "state": step.state,  # as the frame left it, before anything starts anew
+            "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
         self._at, ended = replace(self._at, memory=memory, length=length, returns=returns), None
@@ -319,7 +323,8 @@ class PolicyEnvironment(VecEnv):
         return step
 
     def _quantities(self, state: State, step: Step | None, torque: Tensor | None) -> Quantities:
-        return self.dynamics.quantities(state, step, torque=torque, environment=self._environment)
+        found = self.dynamics.quantities(state, step, torque=torque, environment=self._environment)
+        return found if self._uneven is None else heights_above(found, self._uneven)
 
     def _penalised(self, reward: Tensor, step: Step, implausible: Tensor) -> Tensor:
         if not self._penalty or step.epistemic is None or self._spread is None:
@@ -354,9 +359,3 @@ class PolicyEnvironment(VecEnv):
             length=at.length.masked_fill(done, 0),
             returns=at.returns.masked_fill(done, 0.0),
         )
-
-
-def home_ground(task: Task) -> Environment:
-    """Return the default ground of a task's robot."""
-    scene = task.declaration().named_ground()
-    return Environment() if scene is None else Environment(ground=Ground(scene))

@@ -1,36 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Return of a policy in some dynamics, and by how much its return in one differs from that in another."""
+"""Return of policies in some dynamics: episodes, and what is said of them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core.records import Record
-from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.interface import Dynamics, Environment
 from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.reward_error import RewardError
 from neurodyn.policy.starts import Starts
 from neurodyn.tasks import Task
 
 SEED = 500
 EPISODES = 256
+_IMPLAUSIBLE = "implausible"
+"""Name of what implausible ends earn, among the terms of a return."""
 
 
-class Returns(Record, frozen=True, rename={"mean": "return", "std": "return_std"}):
-    """What a policy reaches in some dynamics.
+_KEYS = {"mean": "return", "std": "return_std", "least": "return_min", "greatest": "return_max"}
+
+
+class Returns(Record, frozen=True, rename=_KEYS):
+    """What one or several policies reach in some dynamics.
 
     Attributes:
         dynamics: As the user calls them.
-        mean: Mean return of the episodes.
+        mean: Mean return of the episodes, of all policies.
         std: Its standard deviation between episodes.
         length: Mean length [frames].
         episodes: Number of episodes.
         failed: Share of them that end in a failure.
         implausible: Share of them that fail because their state is implausible (`policy.frame_end`).
         success: Share of them that end as they should; UNSET of tasks that have no such end.
+        terms: Mean return of each term of the reward; with implausible ends, if the task charges for them.
+        least: Least mean return of a policy; UNSET of one policy.
+        greatest: Greatest mean return of a policy; UNSET of one policy.
     """
 
     dynamics: str
@@ -41,28 +49,23 @@ class Returns(Record, frozen=True, rename={"mean": "return", "std": "return_std"
     failed: float
     implausible: float = 0.0
     success: float | UnsetType = UNSET
-
-
-class RewardError(Record, frozen=True):
-    """How far the returns in dynamics `b` are from those in `a`: of their means, and mean over episodes."""
-
-    a: str
-    b: str
-    difference: float
-    relative: float
-    by_episode: float
+    terms: dict[str, float] | UnsetType = UNSET
+    least: float | UnsetType = UNSET
+    greatest: float | UnsetType = UNSET
 
 
 class PolicyEvaluation(Record, frozen=True):
-    """A policy in several dynamics.
+    """One or several policies in several dynamics.
 
     Attributes:
         task: Name of the task.
-        policy: Folder of the policy.
-        episodes: Number of episodes in each.
+        policy: Folder of the policy; of several, their folders behind each other.
+        episodes: Number of episodes of each policy in each.
         seed: Seed of starts and commands.
-        results: What it reaches in each.
+        results: What it reaches in each; of several policies, their mean and range.
         reward_error: How far each two are apart.
+        ground: Ground that was asked for; UNSET of the robot's default one.
+        policies: Each policy for itself; empty of one.
     """
 
     task: str
@@ -71,6 +74,8 @@ class PolicyEvaluation(Record, frozen=True):
     seed: int
     results: list[Returns]
     reward_error: list[RewardError]
+    ground: str | UnsetType = UNSET
+    policies: tuple["PolicyEvaluation", ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class Outcome:
         failed: Whether the end was a failure, shape [episodes].
         implausible: Whether it was one because the state was implausible, shape [episodes].
         succeeded: Whether the task was accomplished, shape [episodes]; None of tasks without success.
+        terms: Sum of each term of the reward, shape [episodes].
     """
 
     returns: Tensor
@@ -92,20 +98,47 @@ class Outcome:
     failed: Tensor
     implausible: Tensor
     succeeded: Tensor | None
+    terms: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Outcome]") -> "Outcome":
+        """Return the episodes of several outcomes as one."""
+        succeeded = [part.succeeded for part in parts if part.succeeded is not None]
+        names = ("returns", "penalised", "lengths", "failed", "implausible")
+        values = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(
+            **values,
+            succeeded=torch.cat(succeeded) if len(succeeded) == len(parts) else None,
+            terms={name: torch.cat([part.terms[name] for part in parts]) for name in parts[0].terms},
+        )
 
     def returns_in(self, dynamics: str) -> Returns:
         """Return means over the episodes."""
-        succeeded = UNSET if self.succeeded is None else float(self.succeeded.float().mean())
-        return Returns(
-            dynamics=dynamics,
-            mean=float(self.returns.mean()),
-            std=float(self.returns.std(correction=0)),
-            length=float(self.lengths.mean()),
-            episodes=len(self.returns),
-            failed=float(self.failed.float().mean()),
-            implausible=float(self.implausible.float().mean()),
-            success=succeeded,
-        )
+        return returns_in(dynamics, [self])
+
+
+def returns_in(dynamics: str, policies: Sequence[Outcome]) -> Returns:
+    """Return means over the episodes of one or several policies of a task in some dynamics."""
+
+    def mean(values: Callable[[Outcome], Tensor | None]) -> float:
+        return float(torch.stack([found.float() for one in policies if (found := values(one)) is not None]).mean())
+
+    means = [float(one.returns.mean()) for one in policies]
+    succeeded = any(one.succeeded is not None for one in policies)
+    terms = {name: mean(lambda one, name=name: one.terms[name]) for name in policies[0].terms}
+    return Returns(
+        dynamics=dynamics,
+        mean=mean(lambda one: one.returns),
+        std=float(torch.cat([one.returns for one in policies]).std(correction=0)),
+        length=mean(lambda one: one.lengths),
+        episodes=sum(len(one.returns) for one in policies),
+        failed=mean(lambda one: one.failed),
+        implausible=mean(lambda one: one.implausible),
+        success=mean(lambda one: one.succeeded) if succeeded else UNSET,
+        terms=terms or UNSET,
+        least=min(means) if len(means) > 1 else UNSET,
+        greatest=max(means) if len(means) > 1 else UNSET,
+    )
 
 
 @torch.no_grad()
@@ -118,6 +151,7 @@ def play(
     *,
     seed: int = SEED,
     penalty: float = 0.0,
+    environment: Environment | None = None,
 ) -> Outcome:
     """Let a policy act for one episode in each of a number of worlds.
 
@@ -129,18 +163,22 @@ def play(
         episodes: Number of episodes, all at once.
         seed: Seed of commands.
         penalty: Weight of a world model's uncertainty in `Outcome.penalised`.
+        environment: What the worlds are in, as of `PolicyEnvironment`.
 
     Raises:
         InputError: Task and dynamics do not fit together.
     """
-    world = PolicyEnvironment(task, dynamics, starts, episodes, seed=seed, penalty=penalty)
+    world = PolicyEnvironment(task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment)
     returns, lengths = torch.zeros(2, episodes, device=world.device), torch.zeros(episodes, device=world.device)
     running = torch.ones(episodes, dtype=torch.bool, device=world.device)
     failed, implausible, succeeded = ~running, ~running, None
+    terms: dict[str, Tensor] = {}
     for _ in range(task.frames):
         _, seen, done, extras = world.step(policy(task.observe(world.now, world.memory)))
         returns += torch.where(running, torch.stack([extras["reward"], seen]), 0.0)
         lengths += running
+        for name, values in {**extras["terms"], **_charge(task, extras["implausible"])}.items():
+            terms[name] = terms.get(name, 0.0) + torch.where(running, values, 0.0)
         ended = running & done
         failed |= ended & ~extras["time_outs"]
         implausible |= ended & extras["implausible"]
@@ -151,19 +189,10 @@ def play(
         running &= ~done
         if not bool(running.any()):
             break
-    return Outcome(returns[0].cpu(), returns[1].cpu(), lengths.cpu(), failed.cpu(), implausible.cpu(), succeeded)
+    parts = {name: values.cpu() for name, values in terms.items()}
+    return Outcome(returns[0].cpu(), returns[1].cpu(), lengths.cpu(), failed.cpu(), implausible.cpu(), succeeded, parts)
 
 
-def reward_errors(outcomes: dict[str, Outcome]) -> list[RewardError]:
-    """Return the differences of returns between pairs of dynamics.
-
-    As the paper compares them (NeRD, arXiv 2508.15755): the mean return in one beside that in the other; and, finer,
-    the mean difference between episodes that start in the same state.
-    """
-    errors = []
-    for (a, one), (b, other) in combinations(outcomes.items(), 2):
-        difference = float(other.returns.mean() - one.returns.mean())
-        relative = abs(difference) / max(abs(float(one.returns.mean())), 1e-12)
-        by_episode = float((other.returns - one.returns).abs().mean())
-        errors.append(RewardError(a=a, b=b, difference=difference, relative=relative, by_episode=by_episode))
-    return errors
+def _charge(task: Task, implausible: Tensor) -> dict[str, Tensor]:
+    """Return what a frame earns that ends implausibly, which no term of the reward does."""
+    return {_IMPLAUSIBLE: task.implausible_reward * implausible} if task.implausible_reward else {}

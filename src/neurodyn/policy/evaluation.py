@@ -1,60 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn policy evaluate`: a saved policy in any number of dynamics."""
+"""`neurodyn policy evaluate`: saved policies in any number of dynamics."""
 
+from collections.abc import Sequence
 from pathlib import Path
+
+from msgspec import UNSET
 
 from neurodyn.core.artifacts import resolve_policy
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, PolicyEvaluation, play, reward_errors
+from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, PolicyEvaluation, play, returns_in
+from neurodyn.policy.grounds import task_ground
+from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.resolve import ANALYTIC, open_dynamics
+from neurodyn.policy.reward_error import reward_errors
 from neurodyn.policy.train import PolicyRecord
-from neurodyn.tasks import load
+from neurodyn.tasks import Task, load
 
 
 def evaluate_policy(
-    folder: str | Path,
+    folder: str | Path | Sequence[str | Path],
     dynamics: tuple[str, ...] = (),
     *,
     episodes: int = EPISODES,
     seed: int = SEED,
     starts: str | None = None,
+    ground: str | None = None,
     device: str = "cpu",
 ) -> PolicyEvaluation:
-    """Measure the return of a policy in each of some dynamics.
+    """Measure the return of policies in each of some dynamics.
 
     Args:
-        folder: Folder of the policy, or "pretrained-policy:NAME".
-        dynamics: As the user calls them; none for the simulator, and what the policy was trained in.
-        episodes: Number of episodes in each.
+        folder: Folder of a policy, or "pretrained-policy:NAME"; or several, of one task, as those of several seeds.
+        dynamics: As the user calls them; none for the simulator, and what the policies were trained in.
+        episodes: Number of episodes of each policy in each.
         seed: Seed of starts and commands.
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
+        ground: Name of one of the robot's grounds, or a file with a scene (`policy.grounds`); None for the default one.
         device: Torch device.
 
     Raises:
-        InputError: Policy or dynamics are missing or do not fit together.
+        InputError: Policies or dynamics are missing or do not fit together, a policy is named twice, or there is no
+            such ground.
     """
     if episodes < 1:
         raise InputError(f"--episodes is {episodes}; valid: at least 1")
-    config, network = load_policy(folder)
-    task = load(config.task)
-    outcomes: dict[str, Outcome] = {}
-    for name in dict.fromkeys(dynamics or _default(resolve_policy(folder))):
+    folders = [str(one) for one in ([folder] if isinstance(folder, (str, Path)) else folder)]
+    task, networks = _opened(folders)
+    environment = None if ground is None else task_ground(task, ground, episodes, seed)
+    outcomes: dict[str, list[Outcome]] = {}
+    for name in dict.fromkeys(dynamics or _default(folders)):
         log = None if name == ANALYTIC else starts
         where = open_dynamics(task, name, device=device, starts=log)
-        policy = network.to(where.dynamics.device)
-        outcomes[name] = play(policy, task, where.dynamics, where.starts(task, seed), episodes, seed=seed)
-    return PolicyEvaluation(
-        task=config.task,
-        policy=str(folder),
-        episodes=episodes,
-        seed=seed,
-        results=[outcome.returns_in(name) for name, outcome in outcomes.items()],
-        reward_error=reward_errors(outcomes),
-    )
+        outcomes[name] = [
+            play(
+                network.to(where.dynamics.device), task, where.dynamics, where.starts(task, seed), episodes,
+                seed=seed, environment=environment,
+            )
+            for network in networks
+        ]  # fmt: skip
+
+    def said(which: slice) -> PolicyEvaluation:
+        some = {name: found[which] for name, found in outcomes.items()}
+        return PolicyEvaluation(
+            task=task.name,
+            policy=", ".join(folders[which]),
+            episodes=episodes,
+            seed=seed,
+            results=[returns_in(name, found) for name, found in some.items()],
+            reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}),
+            ground=UNSET if ground is None else ground,
+            policies=tuple(said(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
+        )
+
+    return said(slice(None))
 
 
-def _default(folder: Path) -> tuple[str, ...]:
-    path = folder / "config.yaml"
-    return (ANALYTIC, read_config(path, PolicyRecord).dynamics) if path.is_file() else (ANALYTIC,)
+def _opened(folders: Sequence[str]) -> tuple[Task, list[PolicyNetwork]]:
+    """Return the task of some policies, and their networks.
+
+    Raises:
+        InputError: There are none, one is named twice, or they are of several tasks.
+    """
+    if not folders:
+        raise InputError("no policy is given; valid: the folder of at least one")
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise InputError(f"{folder}: is named twice; valid: each policy once")
+    read = [load_policy(folder) for folder in folders]
+    first = read[0][0].task
+    for folder, (config, _) in zip(folders, read, strict=True):
+        if config.task != first:
+            raise InputError(f"{folder}: policy for {config.task}; valid beside {folders[0]}: policies for {first}")
+    return load(first), [network for _, network in read]
+
+
+def _default(folders: Sequence[str]) -> tuple[str, ...]:
+    """Return the simulator, and what policies were trained in, where their folders say so."""
+    paths = [resolve_policy(folder) / "config.yaml" for folder in folders]
+    return (ANALYTIC, *(read_config(path, PolicyRecord).dynamics for path in paths if path.is_file()))

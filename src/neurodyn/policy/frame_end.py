@@ -14,12 +14,10 @@ from torch import Tensor
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.interface import Dynamics, Step
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.world_model.termination import LIKELY
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.robots.sections import Interval
 from neurodyn.tasks import Memory, Task
-
-LIKELY = 0.5
-"""Probability of an end above which a model's prediction of it is believed."""
 
 TRAINING_MARGIN = 0.5
 """How far beyond the range of its training data a model is believed, as a share of that range, to either side.

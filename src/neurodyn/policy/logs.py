@@ -36,13 +36,15 @@ from neurodyn.dynamics.interface import Control, Dynamics, State, Step
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.compatibility import require_fit
-from neurodyn.policy.environment import home_ground
+from neurodyn.policy.evaluate import Outcome
 from neurodyn.policy.frame_end import FrameEnd, episode_bounds, judge
+from neurodyn.policy.grounds import home_ground
 from neurodyn.policy.starts import plausible_starts
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 
-_TEST_FRACTION = 0.1
+TEST_FRACTION = 0.1
+"""Share of the episodes of a log that are set apart for tests unless asked otherwise."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,12 @@ class Behaviour:
         name: Name of the policy.
         act: From observations, shape [worlds, observations], to actions, shape [worlds, actions], without noise; None
             for actions that are drawn uniformly.
+        quiet: Whether its episodes go without the log's noise on actions.
     """
 
     name: str
     act: Callable[[Tensor], Tensor] | None = None
+    quiet: bool = False
 
 
 RANDOM = "random"
@@ -74,6 +78,7 @@ class LogSummary:
         failed: Share of episodes that ended in a failure.
         implausible: Share of episodes that ended before a state that is implausible, which is a failure.
         returns: Mean return of the episodes of each behaviour policy, noise included.
+        outcomes: Returns, lengths and ends of the episodes of each behaviour policy, likewise.
         cpu_seconds: Processor time of writing it [s].
     """
 
@@ -83,6 +88,7 @@ class LogSummary:
     failed: float
     implausible: float
     returns: dict[str, float]
+    outcomes: dict[str, "Outcome"]
     cpu_seconds: float
 
 
@@ -117,6 +123,7 @@ def record_log(
     noise: float = 0.5,
     seed: int = 0,
     coordinates: bool = False,
+    test: float = TEST_FRACTION,
     progress: Callable[[int, int], None] | None = None,
 ) -> LogSummary:
     """Write a log of several policies at a task.
@@ -131,6 +138,7 @@ def record_log(
         noise: Greatest standard deviation of the noise on actions; each episode has one between 0 and this.
         seed: Seed of starts, commands, pushes and noise.
         coordinates: Whether a robot that declares rows writes generalised coordinates and torques all the same.
+        test: Share of the episodes that are set apart for tests.
         progress: Called with the transitions so far and those asked for, after each batch.
 
     Raises:
@@ -149,13 +157,13 @@ def record_log(
     rows = logs_rows(task) and not coordinates
     header = (_row_header if rows else _coordinate_header)(task, seed, notes)
     bounds = episode_bounds(task, dynamics)
-    written, failed, implausible, returns = 0, [], [], []
+    written, ended = 0, [[] for _ in behaviours]
     with StoreWriter(path, header, rewarded=True) as writer:
         while written < transitions:
             stream = derive_seed(seed, "log", writer.batches)
             batch = _Batch(task, dynamics, behaviours, bounds, worlds, noise, stream, rows=rows)
             batch.run(header.spec)
-            split = assign_splits(worlds, derive_seed(seed, "log split", writer.batches), test=_TEST_FRACTION)
+            split = assign_splits(worlds, derive_seed(seed, "log split", writer.batches), test=test)
             arrays, kept = batch.arrays(), batch.kept
             writer.append(
                 *(arrays[name][kept] for name in ("q", "qd", "control")),
@@ -164,9 +172,8 @@ def record_log(
                 world=np.arange(worlds)[kept], status=batch.status[kept],
             )  # fmt: skip
             written += int(batch.lengths[kept].sum())
-            failed.append(batch.failed)
-            implausible.append(batch.implausible)
-            returns.append([batch.returns[batch.policy == k] for k in range(len(behaviours))])
+            for number, outcomes in enumerate(ended):
+                outcomes.append(batch.outcome(number))
             if not batch.lengths[kept].sum():
                 raise InputError(
                     f"task {task.name!r}: each of {worlds} episodes ended in its first frame, in a state that is "
@@ -174,14 +181,16 @@ def record_log(
                 )
             if progress is not None:
                 progress(min(written, transitions), transitions)
-    means = [float(np.concatenate(parts).mean()) for parts in zip(*returns, strict=True)]
+    outcomes = {b.name: Outcome.joined(parts) for b, parts in zip(behaviours, ended, strict=True)}
+    every = Outcome.joined(list(outcomes.values()))
     return LogSummary(
         path=str(path),
         transitions=written,
-        episodes=sum(len(part) for part in failed),
-        failed=float(np.concatenate(failed).mean()),
-        implausible=float(np.concatenate(implausible).mean()),
-        returns={b.name: mean for b, mean in zip(behaviours, means, strict=True)},
+        episodes=len(every.returns),
+        failed=float(every.failed.float().mean()),
+        implausible=float(every.implausible.float().mean()),
+        returns={name: float(outcome.returns.mean()) for name, outcome in outcomes.items()},
+        outcomes=outcomes,
         cpu_seconds=time.process_time() - begin,
     )
 
@@ -225,7 +234,8 @@ class _Batch:
         self._bounds, self._measured = bounds, rows
         self._generator = torch.Generator().manual_seed(seed)
         self.policy = np.arange(worlds) % len(behaviours)
-        self._noise = noise * torch.rand(worlds, 1, generator=self._generator)
+        loud = torch.tensor([not behaviour.quiet for behaviour in behaviours])[torch.from_numpy(self.policy)]
+        self._noise = noise * torch.rand(worlds, 1, generator=self._generator) * loud[:, None]
         self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
         self.lengths = np.full(worlds, task.frames)
@@ -304,6 +314,14 @@ class _Batch:
         self.status[broken] = np.where(finite, Status.OUT_OF_RANGE, Status.NOT_FINITE)[broken]
         self.failed |= fresh
         self.implausible |= broken
+
+    def outcome(self, number: int) -> Outcome:
+        """Return how the episodes of one behaviour ended, those included that are not kept."""
+        rows = np.flatnonzero(self.policy == number)
+        returns = torch.from_numpy(self.returns[rows])
+        lengths = torch.from_numpy(self.lengths[rows].clip(min=0).astype(np.float64))
+        failed, implausible = (torch.from_numpy(values[rows]) for values in (self.failed, self.implausible))
+        return Outcome(returns, returns, lengths, failed, implausible, None)
 
     @property
     def kept(self) -> np.ndarray:

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from neurodyn.policy.settings import NetworkSettings
 
+KNOWN = 1_000_000
+"""Observations that the normalisation of a given policy counts for when rsl_rl goes on with it."""
+
 _ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh, "selu": nn.SELU, "silu": nn.SiLU}
 
 
@@ -60,3 +63,15 @@ class PolicyNetwork(nn.Module):
             self.deviation.copy_(actor["obs_normalizer._std"][0] + epsilon)
         layers = {name.removeprefix("mlp."): value for name, value in actor.items() if name.startswith("mlp.")}
         self.layers.load_state_dict(layers)
+
+    @torch.no_grad()
+    def give(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
+        """Copy the policy into the state of rsl_rl's MLPModel: what `take` undoes."""
+        if "obs_normalizer._mean" in actor:
+            deviation = self.deviation - epsilon
+            actor["obs_normalizer._mean"].copy_(self.mean[None])
+            actor["obs_normalizer._std"].copy_(deviation[None])
+            actor["obs_normalizer._var"].copy_(deviation.square()[None])
+            actor["obs_normalizer.count"].fill_(KNOWN)
+        for name, value in self.layers.state_dict().items():
+            actor[f"mlp.{name}"].copy_(value)

@@ -7,10 +7,11 @@ from pathlib import Path
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.interface import Environment, Trajectory
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.environment import PolicyEnvironment, home_ground
+from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import SEED
+from neurodyn.policy.grounds import home_ground, task_ground
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.report.recording import Recording
@@ -28,6 +29,7 @@ def record_policy(
     seconds: float | None = None,
     seed: int = SEED,
     starts: str | None = None,
+    ground: str | None = None,
     device: str = "cpu",
 ) -> Recording:
     """Let a policy act in two dynamics from the same start.
@@ -39,10 +41,11 @@ def record_policy(
         seconds: Length [s]; None for that of an episode, at most `LONGEST`.
         seed: Seed of starts and commands.
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
+        ground: Name of one of the robot's grounds, or a file with a scene (`policy.grounds`); None for the default one.
         device: Torch device.
 
     Raises:
-        InputError: Policy or dynamics are missing or do not fit together, or a state has no pose to be drawn.
+        InputError: Policy, dynamics or ground are missing or do not fit together, or a state has no pose to be drawn.
     """
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
@@ -53,28 +56,30 @@ def record_policy(
     if seconds is None:
         frames = min(frames, round(LONGEST / robot.dt))
     network = network.to(device)
+    elsewhere = None if ground is None else task_ground(task, ground, 1, seed)
     first = _open(task, dynamics, starts, device)
     alone = beside is None and dynamics == ANALYTIC
-    paths = _paths(task, network, first, frames, seed, 2 if alone else 1)
+    paths = _paths(task, network, first, frames, seed, 2 if alone else 1, elsewhere)
     if alone:
         labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
     else:
         other = _open(task, beside or ANALYTIC, starts, device)
-        labels, shown = (dynamics, other.name), (paths[0], _paths(task, network, other, frames, seed, 1)[0])
+        labels, shown = (dynamics, other.name), (paths[0], _paths(task, network, other, frames, seed, 1, elsewhere)[0])
     remarks = [
         f"; {label} ends after {path.implausible * robot.dt:.3g} s in an implausible state"
         for label, path in zip(labels, shown, strict=True)
         if path.implausible is not None
     ]
+    where = "" if ground is None else f", ground {ground}"
     return Recording(
         robot=robot,
-        title=f"{config.task} by {Path(folder).name}{''.join(remarks)}",
+        title=f"{config.task} by {Path(folder).name}{where}{''.join(remarks)}",
         predicted=shown[0].trajectory,
         truth=shown[1].trajectory,
         predicted_label=labels[0],
         truth_label=labels[1],
         worlds=(f"start 1 of seed {seed}",),
-        ground=home_ground(task).ground,
+        ground=(elsewhere or home_ground(task)).ground,
     )
 
 
@@ -102,10 +107,18 @@ class _Path:
 
 @torch.no_grad()
 def _paths(
-    task: Task, policy: PolicyNetwork, where: ResolvedDynamics, frames: int, seed: int, worlds: int
+    task: Task,
+    policy: PolicyNetwork,
+    where: ResolvedDynamics,
+    frames: int,
+    seed: int,
+    worlds: int,
+    environment: Environment | None,
 ) -> list[_Path]:
     """Return the path of each world."""
-    world = PolicyEnvironment(task, where.dynamics, where.starts(task, seed), worlds, seed=seed)
+    world = PolicyEnvironment(
+        task, where.dynamics, where.starts(task, seed), worlds, seed=seed, environment=environment
+    )
     q, qd = [world.state.q], [world.state.qd]
     running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)
     ends: dict[int, int] = {}

@@ -14,6 +14,7 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluate import PolicyEvaluation
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.resolve import ANALYTIC
+from neurodyn.policy.reward_error import LEVEL
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, figure, folded, grid, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
@@ -50,7 +51,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
         f"<header><h1>A policy for {result.task}</h1></header>",
         paragraph(lead),
         cards(_headline(result)),
-        section("Returns", *(table.html() for table in returns(result))),
+        section("Returns", *(table.html() for table in returns(result) if table.rows)),
         _training(read_metrics(folder)),
         section("In motion", *motion, lead="From the same start, in real time; not chosen by how well it went."),
         _config(folder),
@@ -65,7 +66,10 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None) ->
     parts = []
     for name in others:
         try:
-            recording = record_policy(folder, name, seconds=SECONDS, seed=result.seed, starts=starts)
+            recording = record_policy(
+                folder, name, seconds=SECONDS, seed=result.seed, starts=starts,
+                ground=None if result.ground is UNSET else result.ground,
+            )  # fmt: skip
             frames, interval = pictures(recording)
         except InputError as error:
             parts.append(paragraph(str(error)))
@@ -87,17 +91,53 @@ def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:
 
 def returns(result: PolicyEvaluation) -> list[Table]:
     """Return the returns by dynamics, and the errors between them."""
+    several = len(result.policies) > 1
     rows = [
-        [row.dynamics, f"{row.mean:.5g}", f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
+        [row.dynamics, f"{row.mean:.5g}", *([f"{row.least:.5g} to {row.greatest:.5g}"] if several else []),
+         f"{row.std:.3g}", f"{row.length:.4g}", f"{row.failed:.0%}",
          f"{row.implausible:.0%}", MISSING if row.success is UNSET else f"{row.success:.0%}"]
         for row in result.results
     ]  # fmt: skip
-    head = ["Dynamics", "Return", "Standard deviation", "Length [frames]", "Failed", "Implausible", "Success"]
-    pairs = [[f"{e.a} to {e.b}", f"{e.difference:+.4g}", f"{e.relative:.2%}"] for e in result.reward_error]
+    across = ["Range of policies"] if several else []
+    head = ["Dynamics", "Return", *across, "Standard deviation", "Length [frames]", "Failed", "Implausible", "Success"]
+    pairs = [
+        [f"{e.a} to {e.b}", f"{e.difference:+.4g}", f"{e.relative:.2%}",
+         MISSING if e.interval is None else f"{e.interval[0]:+.2%} to {e.interval[1]:+.2%}"]
+        for e in result.reward_error
+    ]  # fmt: skip
+    compared = ["Reward error", "Difference of mean returns", "Relative", f"{LEVEL:.0%} interval"]
     return [
-        Table(f"{result.task}: {result.policy}, {result.episodes} episodes", head, rows, strong=1),
-        Table("Reward error", ["Reward error", "Difference of mean returns", "Relative"], pairs, strong=2),
+        Table(_title(result), head, rows, strong=1),
+        Table("Reward error", compared, pairs, strong=2),
+        _terms(result),
+        _by_policy(result),
     ]
+
+
+def _title(result: PolicyEvaluation) -> str:
+    who = f"{len(result.policies)} policies" if result.policies else result.policy
+    where = "" if result.ground is UNSET else f", ground {result.ground}"
+    return f"{result.task}: {who}, {result.episodes} episodes{' each' if result.policies else ''}{where}"
+
+
+def _terms(result: PolicyEvaluation) -> Table:
+    """Return what each term of the reward adds to the return, by dynamics; no rows where there is one term."""
+    found = {row.dynamics: {} if row.terms is UNSET else row.terms for row in result.results}
+    names = list(dict.fromkeys(name for terms in found.values() for name in terms))
+    rows = [
+        [dynamics, *(MISSING if name not in terms else f"{terms[name]:.4g}" for name in names)]
+        for dynamics, terms in found.items()
+    ]
+    return Table("Return by term of the reward", ["Dynamics", *names], rows if len(names) > 1 else [])
+
+
+def _by_policy(result: PolicyEvaluation) -> Table:
+    """Return the return of each of several policies, by dynamics."""
+    names = [row.dynamics for row in result.results]
+    rows = [
+        [one.policy, *(f"{row.mean:.5g} ({row.failed:.0%} failed)" for row in one.results)] for one in result.policies
+    ]
+    return Table("Return of each policy", ["Policy", *names], rows)
 
 
 def _training(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.generators import device_generator
@@ -35,12 +36,12 @@ class ResolvedDynamics:
     Attributes:
         name: What the user calls them.
         dynamics: The dynamics.
-        log: The log that a world model was trained on, or that was given for starts; None for simulators.
+        log: The log that a world model was trained on, or that was given for starts, or several; None for simulators.
     """
 
     name: str
     dynamics: Dynamics
-    log: Store | None = None
+    log: Store | Mixture | None = None
 
     def starts(self, task: Task, seed: int) -> Starts:
         """Return where episodes start: in a log where there is one, else where the task says.
@@ -48,11 +49,19 @@ class ResolvedDynamics:
         Raises:
             InputError: No episode of the log holds the model's warm-up.
         """
-        device = self.dynamics.device
-        if self.log is None:
-            return SampledStarts(task, seed, device=device, bounds=episode_bounds(task, self.dynamics))
+        if self.log is not None:
+            return self.starts_in(self.log, task, seed)
+        bounds = episode_bounds(task, self.dynamics)
+        return SampledStarts(task, seed, device=self.dynamics.device, bounds=bounds)
+
+    def starts_in(self, log: Store | Mixture, task: Task, seed: int) -> LoggedStarts:
+        """Return starts after windows of a log, which hold the model's warm-up.
+
+        Raises:
+            InputError: No episode of the log holds it.
+        """
         frames = max(1, self.dynamics.spec.context)
-        return LoggedStarts(self.log, frames, seed, device=device, ended=self._ended(task))
+        return LoggedStarts(log, frames, seed, device=self.dynamics.device, ended=self._ended(task))
 
     def _ended(self, task: Task) -> Callable[[State, Tensor | None], Tensor]:
         """Return a test of states for being such in which an episode of a task ends."""

@@ -59,7 +59,7 @@ class PolicySettings(Config, frozen=True):
         iterations: Updates; None where `minutes` alone say when to end.
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
-        penalty: Weight of a world model's epistemic uncertainty (lambda).
+        penalty: Weight of the epistemic uncertainty of a world model, or of a model with members (lambda).
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.

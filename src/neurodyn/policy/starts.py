@@ -10,9 +10,9 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Split, Store
-from neurodyn.data.windows import WindowSampler
-from neurodyn.dynamics.interface import State, Window
+from neurodyn.dynamics.interface import State, Window, present_state
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 from neurodyn.tasks import Task
 
@@ -85,7 +85,7 @@ class LoggedStarts:
 
     def __init__(
         self,
-        store: Store,
+        log: Store | Mixture,
         frames: int,
         seed: int,
         *,
@@ -96,7 +96,7 @@ class LoggedStarts:
         """Prepare the draws.
 
         Args:
-            store: The log.
+            log: The log, or several in shares.
             frames: Frames of a window: the full warm-up of the model.
             seed: Seed of the draws.
             split: Which episodes to draw from; those for training by default.
@@ -109,7 +109,7 @@ class LoggedStarts:
         """
         self._ended = ended
         seed = derive_seed(seed, "starts", "log")
-        self._sampler = WindowSampler(store, frames, split=split, batch=1, seed=seed, device=device)
+        self._sampler = MixtureSampler(Mixture.of(log), frames, split=split, batch=1, seed=seed, device=device)
 
     def draw(self, count: int) -> Window:
         """Return `count` windows.
@@ -121,7 +121,7 @@ class LoggedStarts:
         missing = count
         for _ in range(_TRIES):
             self._sampler.batch = missing
-            batch = self._sampler.draw()
+            batch = self._sampler.draw_joined()
             window = Window(batch.q, batch.qd, batch.control, batch.channels)
             bad = torch.zeros(missing, dtype=torch.bool, device=batch.q.device)
             if batch.failed is not None:
@@ -137,6 +137,32 @@ class LoggedStarts:
         raise InputError(
             "starts: nearly all windows of the log end where an episode of the task does; give --starts another log"
         )
+
+
+class MixedStarts:
+    """States of two sources in shares: those that a task draws, say, and states of logs."""
+
+    def __init__(self, first: Starts, second: Starts, share: float, seed: int) -> None:
+        """Prepare the draws.
+
+        Args:
+            first: One source.
+            second: The other; of windows the last state is taken.
+            share: Share of the first, between 0 and 1.
+            seed: Seed of what is rounded up or down.
+        """
+        self._first, self._second, self._share = first, second, share
+        self._generator = torch.Generator().manual_seed(derive_seed(seed, "mixed starts"))
+
+    def draw(self, count: int) -> State:
+        """Return `count` states; the number of the first source is its share, rounded at random."""
+        ours = int(count * self._share + float(torch.rand((), generator=self._generator)))
+        parts = [
+            present_state(source.draw(number))
+            for source, number in ((self._first, ours), (self._second, count - ours))
+            if number
+        ]
+        return State(torch.cat([part.q for part in parts]), torch.cat([part.qd for part in parts]))
 
 
 def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:

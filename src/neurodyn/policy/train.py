@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from msgspec import UNSET
 from rsl_rl.runners import OnPolicyRunner
 
 from neurodyn.core.seeds import derive_seed
@@ -30,6 +31,8 @@ from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.starts import Starts
+from neurodyn.policy.warm_start import critic_updates, warm_start
 from neurodyn.tasks import Task
 
 _EVALUATION = 900
@@ -70,13 +73,16 @@ class PolicyLearner(Learner):
         where: ResolvedDynamics,
         settings: PolicySettings,
         reference: ResolvedDynamics | None = None,
+        *,
+        initial: Path | None = None,
+        starts: Starts | None = None,
     ) -> None:
         """Build worlds, network and learner; arguments and errors are those of `train_policy`."""
         self._out, self._task, self._where, self._settings = out, task, where, settings
-        self._reference = reference
+        self._reference, self._initial = reference, initial
         seed = settings.seed
         self._world = PolicyEnvironment(
-            task, where.dynamics, where.starts(task, seed), settings.worlds,
+            task, where.dynamics, where.starts(task, seed) if starts is None else starts, settings.worlds,
             seed=seed, penalty=settings.penalty, reward_scale=settings.reward_scale, noisy=True,
             frames=settings.frames,
         )  # fmt: skip
@@ -98,18 +104,22 @@ class PolicyLearner(Learner):
         return network.to(self._world.device).requires_grad_(False)
 
     def begin(self, at: TrainState) -> None:
-        """Start from what the log shows, where that is asked for and there is one."""
+        """Start from an earlier policy or from what the log shows, where that is asked for and there is one."""
         settings, where = self._settings, self._where
+        if self._initial is not None and not at.step:
+            warm_start(self.runner.alg, self._initial)
         if settings.clone is None or where.log is None or at.step:
             return
         shown = Demonstrations(self._task, where.dynamics, where.log, settings.clone.batch, settings.seed)
         clone(self.runner.alg.actor, self.runner.alg.critic, shown, settings.clone)
 
     def step(self, done: float, at: TrainState) -> Step:
-        """Roll out and update; what was imitated stays until the critic knows what it is worth."""
+        """Roll out and update; what was imitated or given stays until the critic knows what it is worth."""
         settings = self._settings
-        held = settings.clone is not None and self._where.log is not None and at.step < settings.clone.critic
-        self.runner.alg.actor.requires_grad_(not held)
+        held = critic_updates(self._initial)
+        if settings.clone is not None and self._where.log is not None:
+            held = settings.clone.critic
+        self.runner.alg.actor.requires_grad_(at.step >= held)
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
         if settings.keep_every is not None and (at.step + 1) % settings.keep_every == 0:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
@@ -198,6 +208,8 @@ def train_policy(
     *,
     reference: ResolvedDynamics | None = None,
     starts: str | None = None,
+    initial: Path | None = None,
+    training_starts: Starts | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
@@ -211,6 +223,8 @@ def train_policy(
         settings: How to train.
         reference: Dynamics in which the policy is played beside them while it trains; None for none.
         starts: Log that was given for starts, for the record.
+        initial: Folder of a policy that it starts from, with its critic where that was kept; None for a random one.
+        training_starts: Where episodes of the training start; None for where those start in which it is played.
         resume: Go on where a stopped training of the same policy was saved.
         progress: Shown how far the training is.
         callbacks: Called as the training goes.
@@ -223,10 +237,14 @@ def train_policy(
             it cannot be resumed.
     """
     versions = package_versions("torch", "rsl-rl-lib", "newton")
-    record = PolicyRecord(task=task.name, dynamics=where.name, settings=settings, starts=starts, versions=versions)
+    record = PolicyRecord(
+        task=task.name, dynamics=where.name, settings=settings, starts=starts, versions=versions,
+        base=UNSET if initial is None else str(initial),
+    )  # fmt: skip
     going_on = check_run(out, record, resume)
     loop = TrainingLoop(
-        PolicyLearner(out, task, where, settings, reference), Budget(settings.iterations, settings.minutes), out,
+        PolicyLearner(out, task, where, settings, reference, initial=initial, starts=training_starts),
+        Budget(settings.iterations, settings.minutes), out,
         record=record, validations=settings.evaluations, validate_first=False,
         thread_count=settings.threads or torch.get_num_threads(), callbacks=callbacks, progress=progress,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from itertools import cycle
 from pathlib import Path
 
 import torch
+from msgspec import UNSET
 
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -136,7 +137,16 @@ def events(result: Forecast) -> Table:
         for name, entry in result.events.items()
     ]
     head = ["Event", "Rate", "Recall", "Precision", "Balanced accuracy"]
-    return Table("Contacts and termination", head, rows)
+    return Table("Contacts by frame, termination by forecast", head, rows)
+
+
+def failures(result: Forecast) -> list[Table]:
+    """Return how many episodes failed beside how many forecasts did; nothing of models that predict no failure."""
+    found = result.failures
+    if found is UNSET:
+        return []
+    rows = [["log", share(found.failed)], ["model", share(found.predicted)]]
+    return [Table(f"Failures within {found.frames} frames of {found.starts} starts", ["", "Failed"], rows)]
 
 
 def forecast_sections(result: Forecast, bands: str, training: str) -> list[str]:
@@ -157,7 +167,7 @@ def forecast_sections(result: Forecast, bands: str, training: str) -> list[str]:
         bands,
         section("Errors by horizon", figure(svg, caption), *found),
         section("Calibration", *tables(calibration(result)), lead=lead),
-        section("Contacts and termination", events(result).html()),
+        section("Contacts and termination", *tables([events(result), *failures(result)])),
         recordings(result.notes),
         training,
     ]

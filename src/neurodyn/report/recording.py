@@ -207,7 +207,7 @@ def record_run(
         data = training_log(str(run))
     if data is None:
         require_robot(model, robot)
-        frames, where = _frames(robot, seconds or SECONDS), scenario(robot, ground)
+        frames, where = _frames(robot, seconds or SECONDS), scenario(robot, ground, words=())
         return record(model, robot, frames=frames, seed=seed, driven=driven, where=where)
     if ground is not None:
         raise InputError("--ground is for a recording beside the simulator; along a log the ground is the log's")

@@ -9,7 +9,7 @@ import msgspec
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
-from neurodyn.data.readers.column_map import is_log
+from neurodyn.data.readers.formats import is_log
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.store import Store
 from neurodyn.data.stored_rows import IN_MEMORY

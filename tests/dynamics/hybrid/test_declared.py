@@ -56,6 +56,16 @@ def test_it_is_a_run_like_any_other(tmp_path, capsys):
     assert "holds a model already; valid: another directory" in capsys.readouterr().err
 
 
+def test_quantities_may_be_free_or_have_other_values():
+    model = declared_hybrid("pendulum", parameters=["shoulder.mass=2.5:1:4", "elbow.damping"])
+    names = {spec.name: (spec.nominal, spec.lower, spec.upper) for spec in model.physical.specs}
+    assert names["shoulder.mass"] == (2.5, 1.0, 4.0)
+    assert set(names) == {"shoulder.mass", "elbow.damping"}
+    state, torque = State(torch.ones(1, 2).double(), torch.zeros(1, 2).double()), torch.zeros(1, 5, 2).double()
+    own = declared_hybrid("pendulum")
+    assert not torch.allclose(model.rollout(state, torque).q, own.rollout(state, torque).q, atol=1e-3)
+
+
 def test_what_is_not_there_is_refused():
     with pytest.raises(InputError, match="contact model"):
         declared_hybrid("pendulum", contact="sticky")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predictions that start from free motion: exact where nothing touches, and the same wherever the robot stands."""
 
+import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -252,6 +253,18 @@ def test_free_fall_is_exact_from_the_first_validation(tmp_path: Path):
     assert scores[0] < 1e-4
     assert scores[0] < 0.05 * scores[1]
     assert NEURAL.load(tmp_path / "free").encoding.config.base == Base(kind="free", substeps=10)
+
+
+def test_a_training_that_adds_nothing_leaves_the_base_alone_and_says_so(tmp_path: Path):
+    """Free fall again, with steps so large that they can only do harm."""
+    phase = msgspec.structs.replace(SETTINGS.phases[0], rate=0.3)
+    settings = msgspec.structs.replace(SETTINGS, base="contact", phases=(phase,))
+    end = train(CUBE, "cube", "here", falling_store(), tmp_path, settings)
+    assert "adds nothing to its base" in end.note
+    last = read_metrics(tmp_path)[-1]
+    assert last["best_score"] == last["base_score"] < 1e-4
+    kept = copy.deepcopy(NEURAL.load(tmp_path)).predictor
+    assert kept.forward(torch.randn(1, 20, kept.inputs)).abs().max() < 1e-9
 
 
 def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):

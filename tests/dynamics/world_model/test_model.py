@@ -7,8 +7,8 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Window
+from neurodyn.dynamics.uncertainty import MARKS
 from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.dynamics.world_model.uncertainty import MARKS
 from tests import worlds
 
 W, T = 7, 6

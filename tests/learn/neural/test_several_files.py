@@ -68,7 +68,8 @@ def test_the_contact_inputs_of_each_window_are_those_of_its_own_file(quick: Sett
     learner.loss()
     sizes = []
     expected = None
-    for (batch, environment), store in zip(seen[0], mixture.stores, strict=True):
+    for part, store in zip(seen[0], mixture.stores, strict=True):
+        batch, environment = part.batch, part.environment
         assert environment.ground.scene == store.header.scene
         base = model.encoding.predict_base(batch.q[:, 0], batch.qd[:, 0], batch.control[:, 0], environment)
         inputs = model.encoding.encode(base, batch.control[:, 0], environment)[:, -model.encoding.contact.width :]

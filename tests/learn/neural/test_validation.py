@@ -11,7 +11,7 @@ import torch
 from neurodyn.data.split import chosen_episodes
 from neurodyn.data.store import Split, Store
 from neurodyn.learn.neural.settings import Phase, Settings
-from neurodyn.learn.neural.validation import WORST, RolloutValidation
+from neurodyn.learn.neural.validation import WORST, RolloutValidation, score_of
 from tests import plant
 
 
@@ -68,3 +68,16 @@ def test_training_episodes_have_no_say(plant_store: Store, quick: Settings):
     model = plant.PlantDynamics(lambda q, qd: (1.1 * q, 0.9 * qd))
     mangled = dataclasses.replace(plant_store, frames=frames)
     assert RolloutValidation(mangled, quick).measure(model).q == RolloutValidation(plant_store, quick).measure(model).q
+
+
+def test_a_model_on_a_whole_base_must_be_better_on_average_and_in_most_rollouts():
+    base = torch.tensor([1e-5, 1e-5, 1e-5, 2.0])
+    assert score_of(base, base) == pytest.approx(float(base.mean()))
+    assert score_of(torch.tensor([1e-5, 1e-5, 1e-5, 1.0]), base) < base.mean()
+    spoilt = torch.tensor([0.02, 0.02, 0.02, 1.0])
+    assert spoilt.mean() < base.mean() < score_of(spoilt, base)
+    assert score_of(spoilt, None) == pytest.approx(float(spoilt.mean()))
+    diverging = torch.tensor([0.1, 0.1, 0.1, 4.0])  # better in most roll-outs, worse on average
+    assert score_of(diverging, torch.tensor([0.5, 0.5, 0.5, 2.0])) > 0.875
+    harmless = torch.tensor([2e-5, 2e-5, 2e-5, 1.0])  # what is negligible makes no difference
+    assert score_of(harmless, base) < base.mean()

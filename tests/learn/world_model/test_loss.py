@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from neurodyn.data.windows import Batch
+from neurodyn.learn.member_parameters import MemberParameters
 from neurodyn.learn.world_model.loss import EventWeights, negative_log_likelihood, world_model_loss
-from neurodyn.learn.world_model.member_parameters import MemberParameters
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from tests import worlds
 

@@ -141,7 +141,7 @@ def test_data_of_another_robot_are_refused(robot: Robot):
 
 
 def test_members_learn_from_episodes_of_their_own():
-    from neurodyn.learn.world_model.bootstrap import MemberSampler
+    from neurodyn.learn.bootstrap import MemberSampler
 
     store = worlds.make_store()
     make = lambda phase, batch=400: MemberSampler(  # noqa: E731

@@ -84,4 +84,5 @@ def _(result: Logged) -> list[Table]:
 @evaluation_tables.register
 def _(result: Forecast) -> list[Table]:
     groups = [table for table in forecast.groups(result) if len(table.rows) <= _MOST_ROWS]
-    return [forecast.errors(result), *groups, *forecast.calibration(result), forecast.events(result)]
+    calibration, events = forecast.calibration(result), forecast.events(result)
+    return [forecast.errors(result), *groups, *calibration, events, *forecast.failures(result)]

@@ -4,19 +4,33 @@
 For each candidate delay, the change of velocity over a frame is regressed on generic features of the state and on the
 control of that frame, shifted by the candidate; the best candidate has the least held-out error. Candidates are
 compared by the geometric mean of the error over short blocks of frames, which a few blocks with impacts or glitches do
-not decide. Nothing about the robot is assumed but the kinds of its joints.
+not decide. They are multiples of the log's step, farther ones where the best is the last. Between two of them a delay
+is looked for where controls have a clock of their own; in a table, a control acts at some row. Nothing about the robot
+is assumed but the kinds of its joints.
 """
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from neurodyn.core.config import Config
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.raw import RawRun
-from neurodyn.data.readers.resample import resample
+from neurodyn.data.readers.resample import frame_times, mean_control, states
+from neurodyn.data.readers.velocity_delay import refined
 
 SHIFTS = range(-3, 7)
+"""Candidates, in steps of the log."""
+
+_FARTHER = (8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 75, 100)
+_FARTHEST = 0.25
+"""Longest candidate [s]."""
+
+_FINEST = 1e-4
+"""Distance of the candidates between which a delay is interpolated [s]."""
+
 _FOLDS = 5
 _BLOCK = 50
 _MOST_FRAMES = 30_000
@@ -31,7 +45,7 @@ class Alignment(Config, frozen=True):
     """Measured delays from logged control to motion.
 
     Attributes:
-        delays: Candidates [s]: multiples of the log's median step.
+        delays: Candidates [s]: multiples of the log's median step, and the best one where that lies between two.
         r2: Held-out coefficient of determination of each candidate, mean over groups of runs.
         error: Held-out error of each candidate relative to no delay, geometric mean over blocks of frames.
         groups: The relative error by group of runs.
@@ -64,50 +78,101 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
         declared: Delay that the column map declares [s], which is then applied; None to apply the best one.
     """
     chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
-    step = float(np.median(np.concatenate([np.diff(run.time) for run in chosen_runs])))
-    delays = tuple(step * shift for shift in SHIFTS)
-    margin = max(abs(delay) for delay in delays) + spec.dt
+    step = min(
+        float(np.median(np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs])))
+        for name in ("q", "control")
+    )
     by_group: dict[str, list[RawRun]] = {}
     for run in chosen_runs:
         by_group.setdefault(run.group, []).append(run)
-    measured = by_group if spec.nu else {}
-    candidates = {name: _residuals(group, spec, delays, margin, averaged) for name, group in measured.items()}
-    results = {name: result for name, result in candidates.items() if result is not None}
-    if not results:
+    delays = tuple(step * shift for shift in SHIFTS)
+    compared = _Compared(by_group if spec.nu else {}, spec, delays, averaged)
+    if not compared.problems:
         reason = "not measured: " + ("the robot has no control" if not spec.nu else "too few frames, or no control")
         applied = declared or 0.0
         return Alignment(
             delays=(), r2=(), error=(), groups={}, best=applied, chosen=applied, significance=0.0, reason=reason
         )
-    zero = list(SHIFTS).index(0)
-    by_block = {name: _relative(errors, total, zero) for name, (errors, total) in results.items()}
-    error = np.concatenate(list(by_block.values()))
-    best = int(np.argmin(error.mean(axis=0)))
-    gain = -error[:, best]
-    significance = float(gain.mean() / (gain.std() / math.sqrt(len(gain)) + 1e-12))
-    clear = significance >= _SIGNIFICANT and gain.mean() >= _LEAST_GAIN
-    chosen, reason = _choose(delays[best], clear, significance, declared)
+    best = compared.best(delays)
+    if best == delays[-1]:
+        farther = tuple(step * shift for shift in _FARTHER if step * shift <= _FARTHEST)
+        wider = _Compared(by_group, spec, (*delays, *farther), averaged)
+        if farther and wider.problems:
+            compared, delays = wider, (*delays, *farther)
+            best = compared.best(delays)
+            # Between farther candidates lie multiples of the step.
+            between = [step * n for n in range(round(best / step) - 15, round(best / step) + 16)]
+            near = [d for d in between if delays[-len(farther) - 1] < d < delays[-1] and d not in delays]
+            best = compared.best((best, *near))
+            delays = tuple(sorted({*delays, best}))
+    if any(run.control_time is not None for run in chosen_runs):
+        best = compared.between(best, step)
+        delays = tuple(sorted({*delays, best}))
+    significance, clear = _gain(compared.error(best))
+    chosen, reason = _choose(best, clear, significance, declared)
     return Alignment(
         delays=delays,
-        r2=_floats(1 - np.mean([errors.sum(axis=0) / total for errors, total in results.values()], axis=0)),
-        error=_floats(np.exp(error.mean(axis=0))),
-        groups={name or "all": _floats(np.exp(errors.mean(axis=0))) for name, errors in by_block.items()},
-        best=delays[best],
+        r2=tuple(compared.r2(delay) for delay in delays),
+        error=tuple(float(np.exp(compared.error(delay).mean())) for delay in delays),
+        groups={name or "all": tuple(compared.of_group(name, delay) for delay in delays) for name in compared.problems},
+        best=best,
         chosen=chosen,
         significance=significance,
         reason=reason,
     )
 
 
-def _relative(errors: np.ndarray, total: float, zero: int) -> np.ndarray:
-    """Logarithm of the error of each block and delay over that without delay."""
-    floor = 1e-9 * total / len(errors)
-    logarithm = np.log(errors + floor)
-    return logarithm - logarithm[:, zero : zero + 1]
+class _Compared:
+    """Errors of delays, each computed when it is first asked for; by groups of runs.
+
+    Attributes:
+        problems: The regressions of each group that has enough frames.
+    """
+
+    def __init__(
+        self, by_group: dict[str, list[RawRun]], spec: StateSpec, delays: tuple[float, ...], averaged: bool
+    ) -> None:
+        margin = max(abs(delay) for delay in delays) + spec.dt
+        made = {name: _Regression.of(runs, spec, margin, averaged) for name, runs in by_group.items()}
+        self.problems = {name: problem for name, problem in made.items() if problem is not None}
+        self._errors: dict[tuple[str, float], np.ndarray] = {}
+
+    def error(self, delay: float) -> np.ndarray:
+        """Return the logarithm of the error of each block over that without delay, shape [blocks]."""
+        return np.concatenate([self._relative(name, delay) for name in self.problems])
+
+    def of_group(self, name: str, delay: float) -> float:
+        """Return the geometric mean of the relative error over the blocks of a group."""
+        return float(np.exp(self._relative(name, delay).mean()))
+
+    def r2(self, delay: float) -> float:
+        """Return the held-out coefficient of determination, mean over groups."""
+        left = [self._error(name, delay).sum() / problem.total for name, problem in self.problems.items()]
+        return float(1 - np.mean(left))
+
+    def best(self, delays: Iterable[float]) -> float:
+        """Return the delay of the least error."""
+        return min(delays, key=lambda delay: float(self.error(delay).mean()))
+
+    def between(self, best: float, step: float) -> float:
+        """Return the delay of the least error within a step of the best multiple of it."""
+        return refined(lambda delay: float(self.error(delay).mean()), best, step, _FINEST)
+
+    def _relative(self, name: str, delay: float) -> np.ndarray:
+        floor = 1e-9 * self.problems[name].total / self.problems[name].blocks
+        return np.log(self._error(name, delay) + floor) - np.log(self._error(name, 0.0) + floor)
+
+    def _error(self, name: str, delay: float) -> np.ndarray:
+        if (name, delay) not in self._errors:
+            self._errors[name, delay] = self.problems[name].errors(delay)
+        return self._errors[name, delay]
 
 
-def _floats(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
+def _gain(error: np.ndarray) -> tuple[float, bool]:
+    """Return by how many standard errors over blocks a logarithmic error is below zero, and whether that is clear."""
+    gain = -error
+    significance = float(gain.mean() / (gain.std() / math.sqrt(len(gain)) + 1e-12))
+    return significance, bool(significance >= _SIGNIFICANT and gain.mean() >= _LEAST_GAIN)
 
 
 def _choose(best: float, clear: bool, significance: float, declared: float | None) -> tuple[float, str]:
@@ -121,37 +186,59 @@ def _choose(best: float, clear: bool, significance: float, declared: float | Non
     return 0.0, f"measured: {measured}, which is not significant; none is applied"
 
 
-def _residuals(
-    runs: list[RawRun], spec: StateSpec, delays: tuple[float, ...], margin: float, averaged: bool
-) -> tuple[np.ndarray, float] | None:
-    """Return held-out squared errors by block and delay [blocks, delays], and the total squared deviation."""
-    columns: list[list[np.ndarray]] = [[] for _ in delays]
-    states, targets, frames = [], [], 0
-    for run in runs:
-        shifted = [resample(run, spec, delay=d, averaged=averaged, margin=margin) for d in delays]
-        if any(s is None for s in shifted) or frames > _MOST_FRAMES:
-            continue
-        pieces = [s for s in shifted if s is not None]
-        states.append(_state_features(pieces[0].q[:-1], pieces[0].qd[:-1], spec))
-        targets.append(np.diff(pieces[0].qd, axis=0))
-        frames += len(targets[-1])
-        for column, piece in zip(columns, pieces, strict=True):
-            column.append(piece.control)
-    if frames < 4 * _BLOCK or not any(np.ptp(u) for u in columns[0]):
-        return None
-    base, target = np.concatenate(states), np.concatenate(targets)
-    scale = target.std(axis=0)
-    target = target[:, scale > 0] / scale[scale > 0]
-    if not target.shape[1]:
-        return None
-    block = np.arange(len(target)) // _BLOCK
-    errors = []
-    for column in columns:
-        control = np.concatenate(column)
-        features = np.concatenate((base, _control_features(control, base[:, 1:])), axis=1)
-        squared = _held_out(features, target, block % _FOLDS)
-        errors.append(np.bincount(block, weights=squared))
-    return np.stack(errors, axis=1), float(((target - target.mean(axis=0)) ** 2).sum())
+@dataclass(frozen=True)
+class _Regression:
+    """The change of velocity of some frames, to be explained by state and control.
+
+    Attributes:
+        spec: The robot.
+        runs: The runs, each with the times of its frames [s].
+        base: Features of the states, shape [frames, features].
+        target: Scaled changes of velocity, shape [frames, velocities].
+        total: Their squared deviation.
+    """
+
+    spec: StateSpec
+    runs: list[tuple[RawRun, np.ndarray]]
+    base: np.ndarray
+    target: np.ndarray
+    total: float
+
+    @classmethod
+    def of(cls, runs: list[RawRun], spec: StateSpec, margin: float, averaged: bool) -> "_Regression | None":
+        """Return the regression of a group of runs; None where they have too few frames, or a control that rests."""
+        used, features, targets, frames, moves = [], [], [], 0, False
+        for run in runs:
+            grid = frame_times(run, spec.dt, delay=0.0, averaged=averaged, margin=margin)
+            if grid is None or frames > _MOST_FRAMES:
+                continue
+            grid = grid[: _MOST_FRAMES + 2]
+            q, qd = states(run, spec, grid, averaged=averaged, past=False)
+            used.append((run, grid))
+            features.append(_state_features(q[:-1], qd[:-1], spec))
+            targets.append(np.diff(qd, axis=0))
+            frames += len(targets[-1])
+            moves = moves or bool(np.ptp(run.control))
+        if frames < 4 * _BLOCK or not moves:
+            return None
+        target = np.concatenate(targets)
+        scale = target.std(axis=0)
+        target = target[:, scale > 0] / scale[scale > 0]
+        if not target.shape[1]:
+            return None
+        return cls(spec, used, np.concatenate(features), target, float(((target - target.mean(axis=0)) ** 2).sum()))
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of frames."""
+        return -(-len(self.target) // _BLOCK)
+
+    def errors(self, delay: float) -> np.ndarray:
+        """Return the held-out squared error of each block under a delay [s], shape [blocks]."""
+        control = np.concatenate([mean_control(run, grid - delay, self.spec.dt) for run, grid in self.runs])
+        features = np.concatenate((self.base, _control_features(control, self.base[:, 1:])), axis=1)
+        block = np.arange(len(self.target)) // _BLOCK
+        return np.bincount(block, weights=_held_out(features, self.target, block % _FOLDS))
 
 
 def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ A column map is a small YAML or TOML file:
 A joint with a quaternion is declared under `floating`, where its order and the axes of its velocities are named.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,23 +23,19 @@ import msgspec
 from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, renamed, to_dict
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
-from neurodyn.core.registry import Registry
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.floating import Floating
+from neurodyn.data.readers.formats import READERS, LogFormat
 from neurodyn.data.readers.units import factor, state_units
-
-READERS: Registry[Callable[..., Any]] = Registry(
-    "format of logs", csv="neurodyn.data.readers.csv:read_csv", npz="neurodyn.data.readers.npz:read_npz"
-)
-"""Log readers by format, which is also the suffix of their files: (path, column map, spec) -> list of runs."""
 
 
 class Column(Config, frozen=True):
     """Columns of one coordinate, which become an SI value: sign scale unit (raw - minus + offset).
 
     Attributes:
-        column: Name of the column (CSV), "array[index]" or "array" (npz); several are added up.
+        column: Name of the column (CSV), "array[index]" or "array" (npz), or as `neurodyn inspect` lists it; several
+            are added up.
         minus: Columns that are subtracted, likewise: an absolute angle minus its parent's is a relative one.
         unit: Unit of the column; empty for the SI unit of the coordinate.
         sign: -1 where the log counts the other way round.
@@ -66,6 +62,11 @@ class Column(Config, frozen=True):
         """Names of the columns that are subtracted."""
         return (self.minus,) if isinstance(self.minus, str) else self.minus
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all its columns."""
+        return (*self.columns, *self.subtracted)
+
 
 class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     """Meaning of the columns of a log.
@@ -91,6 +92,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         alignment: Delay from logged control to motion [s]: the control logged at t acts at t + alignment; "auto" takes
             the one that explains the motion best, if it is significantly better than none.
         max_gap: Longest time between two rows that is interpolated [s]; a longer one begins a new episode.
+        missing: What a value that is not a number is: an "error", or a "gap", after which a new episode begins.
+        clock: Whether the times of messages are those of their headers, or those at which they were logged.
         episodes: npz: array of offsets (run k is rows offsets[k]:offsets[k + 1]); CSV: column whose change begins a
             new run.
         split: Array (npz, one value a run) or column (CSV) that is 0 for training, 1 validation, 2 test; like the next
@@ -124,6 +127,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     velocity: Literal["sampled", "averaged", "past"] = "sampled"
     alignment: Literal["auto"] | float = "auto"
     max_gap: float = 0.1
+    missing: Literal["error", "gap"] = "error"
+    clock: Literal["header", "log"] = "header"
     episodes: str | None = None
     split: str | None = None
     group: str | None = None
@@ -136,9 +141,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     comment: str = "#"
 
     def __post_init__(self) -> None:
-        READERS.require(self.format)
-        if (self.time is None) == (self.period is None):
-            raise ValueError("give either time (a column) or period (seconds)")
+        self._check_times()
         if isinstance(self.period, str) and self.format != "npz":
             raise ValueError(f"period is {self.period!r}; valid: a number above 0 (an array's name: for npz only)")
         for name in ("period", "rate", "max_gap", "length_scale"):
@@ -157,6 +160,22 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             raise ValueError("q and floating are both empty; name the columns of the positions")
         if any(not column.columns for column in coordinates):
             raise ValueError("a column is an empty list; valid: the name of a column, or several to add up")
+
+    def _check_times(self) -> None:
+        reader = READERS[self.format]
+        times, what = (reader.times, reader.what) if isinstance(reader, LogFormat) else ("column", self.format)
+        given = [name for name in ("time", "period") if getattr(self, name) is not None]
+        if times == "own" and given:
+            raise ValueError(f"{given[0]} is given, but {what} has its own clock; leave it out")
+        if times == "steps" and "time" in given:
+            raise ValueError(f"time is given, but {what} has no clock; valid: period [s], if the file has none")
+        if times == "column" and len(given) != 1:
+            raise ValueError("give either time (a column) or period (seconds)")
+
+    @property
+    def coordinates(self) -> tuple[Column, ...]:
+        """All columns of q, qd and control."""
+        return (*self.positions.values(), *self.velocities.values(), *self.control.values())
 
     @property
     def positions(self) -> dict[str, Column]:
@@ -228,11 +247,6 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             if bool(self.floating[name].position) != (kind == "free"):
                 need = "needs" if kind == "free" else "has no"
                 raise InputError(f"{where}: the {kind} joint {name!r} {need} position and linear_velocity")
-
-
-def is_log(path: Path) -> bool:
-    """Return whether a file is a log, by its suffix, and no store."""
-    return path.suffix.lower().removeprefix(".") in READERS
 
 
 def read_column_map(path: Path) -> ColumnMap:

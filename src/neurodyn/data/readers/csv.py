@@ -2,102 +2,216 @@
 """Reading runs from CSV files with a header line: one file is one run, or several if a column says so."""
 
 import csv
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 
 import numpy as np
 
 from neurodyn.core.config import describe_os_error
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.raw import RawRun, check_velocities, convert, cut, parse_split, selected
+from neurodyn.data.readers.formats import LogFormat
+from neurodyn.data.readers.raw import parse_split
+from neurodyn.data.readers.source import MOST_VALUES, Part, RunRows, Series, Source, Topic
+from neurodyn.data.readers.units import factor
+
+_LINES = 1 << 14
+"""Lines whose cells are held as text at once."""
 
 
-def read_csv(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
-    """Read the selected runs of a CSV file.
+class CsvSource(Source):
+    """A CSV file; rows are counted from 0 after the header."""
 
-    Raises:
-        InputError: The file cannot be read, columns are missing, or cells are no finite numbers.
-    """
-    table = _Table(path, columns)
-    converted = convert(columns, spec, table.numbers, table.rows, str(path))
-    bounds = _bounds(table, columns)
-    check_velocities(columns, spec, converted, bounds, str(path))
-    runs = []
-    for index, (begin, end) in enumerate(pairwise(bounds)):
-        label = table.texts(columns.episodes)[begin] if columns.episodes else str(index)
-        name = f"{path.stem}/{label}" if len(bounds) > 2 else path.stem
-        group = table.texts(columns.group)[begin] if columns.group in table.names else ""
-        split = None
-        if columns.split in table.names:
-            split = parse_split(table.texts(columns.split)[begin], f"{path}: column {columns.split!r}, row {begin}")
-        event = table.texts(columns.together)[begin] if columns.together in table.names else None
-        if selected(columns, group, name):
-            labels = {"name": name, "group": group, "split": split, "together": event}
-            runs.append(cut(columns, spec, converted, slice(begin, end), **labels, where=str(path)))
-    return runs
+    def __init__(self, path: Path, columns: ColumnMap | None) -> None:
+        """Open a file; without a column map the separator is that of the first line, and lines with # are comments.
 
-
-class _Table:
-    """The lines of a CSV file; rows are counted from 0 after the header."""
-
-    def __init__(self, path: Path, columns: ColumnMap) -> None:
-        self.path, self._cells = path, []
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                lines = (line for line in file if line.strip() and not line.startswith(columns.comment or "\0"))
-                reader = csv.reader(lines, delimiter=columns.delimiter, skipinitialspace=True)
-                self.names = [name.strip() for name in next(reader, [])]
-                self._cells = list(reader)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a CSV file") from None
-        self.rows = len(self._cells)
-        if not self.names or not self.rows:
-            trouble = "is empty" if not self.names else "has a header but no rows"
+        Raises:
+            InputError: The file cannot be read, or has no header or no rows.
+        """
+        self.path, self._map = path, columns
+        self._comment = "#" if columns is None else columns.comment
+        self._delimiter = "," if columns is None else columns.delimiter
+        self.names: list[str] = []
+        lines = self._lines()
+        if columns is None:
+            first = next((line for line in self._text() if self._counts(line)), "")
+            self._delimiter = max(",;\t ", key=first.strip().count)
+            lines = self._lines()
+        self.names = [name.strip() for name in next(lines, [])]
+        if not any(self.names) or next(lines, None) is None:
+            trouble = "is empty" if not any(self.names) else "has a header but no rows"
             raise InputError(f"{path}: {trouble}; expected a CSV file with a header line and rows")
-        self._check_names(columns)
-        self._check_lengths()
 
-    def numbers(self, name: str) -> np.ndarray:
-        """Return a column as float64, shape [rows]."""
-        cells = self.texts(name)
+    def stamp(self) -> str | None:
+        """Return the column that looks like a time: it is called so, and is a number that rises."""
+        return _stamp(self.names)
+
+    def topics(self) -> list[Topic]:
+        """Return the one stream of a table."""
+        first = next(islice(self._lines(), 1, None))
+        numbers = tuple(name for name, cell in zip(self.names, first, strict=False) if _is_number(cell))
+        return [Topic("", "rows", numbers, "a column" if self.stamp() else "none")]
+
+    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+        """Yield the table, cut into runs where the column `episodes` changes."""
+        columns = self._map
+        wanted = list(names)
+        stamp = self.stamp() if columns is None else columns.time
+        labels = [] if columns is None else [columns.episodes, columns.split, columns.group, columns.together]
+        required = [*wanted, *(name for name in (stamp, labels[0] if labels else None) if name is not None)]
+        absent = [name for name in required if name not in self.names]
+        if absent:
+            raise self.missing(absent, self.names)
+        limit = max(_LINES, MOST_VALUES // (len(wanted) + 1))
+        pending: list[_Rows] = []
+        first = size = 0
+        for block in self._blocks(sorted({*wanted, *([stamp] if stamp else [])}), labels):
+            pending += block.runs()
+            size += len(block)
+            if size >= limit:
+                yield self._part(pending, stamp, first, last=False)
+                first, size, pending = first + size, 0, []
+        if pending:
+            yield self._part(pending, stamp, first, last=True)
+
+    def _part(self, blocks: "list[_Rows]", stamp: str | None, first: int, *, last: bool) -> Part:
+        columns = self._map
+        series = {name: np.concatenate([block.numbers[name] for block in blocks]) for name in blocks[0].numbers}
+        rows = sum(len(block) for block in blocks)
+        if stamp is None:
+            period = 1.0 if columns is None else float(columns.period or 0.0)
+            time = (first + np.arange(rows)) * period
+        else:
+            _require_times(series[stamp], stamp, first, str(self.path))
+            unit = "s" if columns is None else columns.time_unit
+            time = series[stamp] * factor(unit, "s", f"{self.path}: time_unit")
+        runs, begin = [], 0
+        for index, (label, same) in enumerate(groupby(blocks, key=lambda block: block.label)):
+            group = list(same)
+            end = begin + sum(len(block) for block in group)
+            cut = (first > 0 and index == 0) or (not last and end == rows)
+            runs.append(self._run(group[0], label, slice(begin, end), first, cut))
+            begin = end
+        return Part(runs, {name: Series(time, value) for name, value in series.items()}, first)
+
+    def _run(self, block: "_Rows", label: str | None, rows: slice, first: int, partial: bool) -> RunRows:
+        """Return name, group, split and event of a run, which its first row says."""
+        name = self.path.stem if label is None else f"{self.path.stem}/{label}"
+        columns = self._map
+        if columns is None:
+            return RunRows(name, rows=rows, partial=partial)
+        split = block.text(columns.split)
+        where = f"{self.path}: column {columns.split!r}, row {first + rows.start}"
+        return RunRows(
+            name, block.text(columns.group) or "", None if split is None else parse_split(split, where),
+            block.text(columns.together), rows, partial,
+        )  # fmt: skip
+
+    def _blocks(self, wanted: Sequence[str], labels: Sequence[str | None]) -> "Iterator[_Rows]":
+        """Yield the lines of the file in blocks: numbers of some columns, texts of others."""
+        places = {name: self.names.index(name) for name in wanted}
+        texts = {name: self.names.index(name) for name in labels if name is not None and name in self.names}
+        lines, first = self._lines(), 0
+        next(lines)
+        width = len(self.names)
+        while cells := list(islice(lines, _LINES)):
+            for row, line in enumerate(cells):
+                if len(line) != width:
+                    raise InputError(
+                        f"{self.path}: row {first + row} has {len(line)} cells; expected {width}, as in the header"
+                    )
+            columns = list(zip(*cells, strict=True))
+            numbers = {name: self._numbers(columns[index], name, first) for name, index in places.items()}
+            yield _Rows(numbers, {name: columns[index] for name, index in texts.items()}, labels[0] if labels else None)
+            first += len(cells)
+
+    def _numbers(self, cells: Sequence[str], name: str, first: int) -> np.ndarray:
+        """Return cells as float64, shape [rows]; of a log with gaps, empty ones are not a number."""
+        if self._map is None or self._map.missing == "gap":
+            cells = [cell if cell.strip() else "nan" for cell in cells]
         try:
             return np.array(cells, dtype=np.float64)
         except ValueError:
             row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
             raise InputError(
-                f"{self.path}: column {name!r} holds {cells[row]!r} in row {row}; expected a number"
+                f"{self.path}: column {name!r} holds {cells[row]!r} in row {first + row}; expected a number"
             ) from None
 
-    def texts(self, name: str | None) -> list[str]:
-        """Return a column as text."""
-        index = self.names.index(name or "")
-        return [row[index] for row in self._cells]
+    def _text(self) -> Iterator[str]:
+        with self.path.open(encoding="utf-8-sig", newline="") as file:
+            yield from file
 
-    def _check_names(self, columns: ColumnMap) -> None:
-        coordinates = (*columns.positions.values(), *columns.velocities.values(), *columns.control.values())
-        wanted = [name for column in coordinates for name in (*column.columns, *column.subtracted)]
-        wanted += [name for name in (columns.time, columns.episodes) if name is not None]
-        missing = list(dict.fromkeys(name for name in wanted if name not in self.names))
-        if missing:
-            raise InputError(
-                f"{self.path}: has no column {', '.join(map(repr, missing))}; columns there: {', '.join(self.names)}"
-            )
+    def _counts(self, line: str) -> bool:
+        return bool(line.strip()) and not line.startswith(self._comment or "\0")
 
-    def _check_lengths(self) -> None:
-        for row, cells in enumerate(self._cells):
-            if len(cells) != len(self.names):
-                raise InputError(
-                    f"{self.path}: row {row} has {len(cells)} cells; expected {len(self.names)}, as in the header"
-                )
+    def _lines(self) -> Iterator[list[str]]:
+        """Yield the cells of each line, the header first."""
+        try:
+            lines = (line for line in self._text() if self._counts(line))
+            yield from csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"{self.path}: cannot be read ({describe_os_error(error)}); expected a CSV file") from None
 
 
-def _bounds(table: _Table, columns: ColumnMap) -> list[int]:
-    if columns.episodes is None:
-        return [0, table.rows]
-    labels = table.texts(columns.episodes)
-    return [0, *(row for row in range(1, table.rows) if labels[row] != labels[row - 1]), table.rows]
+class _Rows:
+    """Consecutive rows of a table: some columns as numbers, others as text."""
+
+    def __init__(self, numbers: dict[str, np.ndarray], texts: dict[str, Sequence[str]], label: str | None) -> None:
+        self.numbers, self._texts, self._label = numbers, texts, label
+
+    def __len__(self) -> int:
+        return len(next(iter(self.numbers.values())))
+
+    @property
+    def label(self) -> str | None:
+        """What names the run of these rows; None where no column does."""
+        return None if self._label is None else self._texts[self._label][0]
+
+    def text(self, name: str | None) -> str | None:
+        """Return the first cell of a column; None where there is no such column."""
+        return self._texts[name][0] if name in self._texts else None
+
+    def runs(self) -> "Iterator[_Rows]":
+        """Yield the rows with the same label."""
+        if self._label is None:
+            yield self
+            return
+        labels = np.asarray(self._texts[self._label])
+        bounds = [0, *(np.flatnonzero(labels[1:] != labels[:-1]) + 1).tolist(), len(labels)]
+        for begin, end in pairwise(bounds):
+            numbers = {name: values[begin:end] for name, values in self.numbers.items()}
+            texts = {name: values[begin:end] for name, values in self._texts.items()}
+            yield _Rows(numbers, texts, self._label)
+
+
+def _require_times(time: np.ndarray, name: str, first: int, where: str) -> None:
+    bad = ~np.isfinite(time)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{where}: column {name!r} holds {time[row]} in row {first + row} ({int(bad.sum())} such rows); expected "
+            "finite numbers: remove those rows, a gap in time begins a new episode"
+        )
+
+
+def _stamp(names: Sequence[str]) -> str | None:
+    """Return the first name that is usual for times."""
+    usual = (
+        "time",
+        "t",
+        "timestamp",
+        "stamp",
+        "time_s",
+        "t_s",
+        "time_ms",
+        "t_ms",
+        "time_us",
+        "t_us",
+        "time_ns",
+        "t_ns",
+    )
+    return next((name for wanted in usual for name in names if name.lower() == wanted), None)
 
 
 def _is_number(cell: str) -> bool:
@@ -106,3 +220,22 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    """Return whether a file is text whose first line has several cells, or is called so."""
+    if path.is_dir() or not head or b"\0" in head:
+        return path.suffix.lower() == ".csv" and not path.is_dir()
+    try:
+        text = head.decode("utf-8-sig", errors="strict" if len(head) < 4096 else "ignore")
+    except UnicodeDecodeError:
+        return path.suffix.lower() == ".csv"
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    table = len(lines) > 1 and any(
+        lines[0].count(mark) > 0 and lines[0].count(mark) == lines[1].count(mark) for mark in ",;\t"
+    )
+    return path.suffix.lower() == ".csv" or (table and not text.lstrip().startswith(("{", "<")))
+
+
+CSV = LogFormat("a CSV file with a header line", _recognises, CsvSource)
+"""Tables of text."""

@@ -1,32 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """From log files to trajectories: read, check the rate, split at gaps, measure the alignment, resample."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal
 
 import numpy as np
 
+from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import notice
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.spec import StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.readers.alignment import Alignment, measure
-from neurodyn.data.readers.column_map import READERS, ColumnMap, is_log, read_column_map
+from neurodyn.data.readers.column_map import ColumnMap, read_column_map
+from neurodyn.data.readers.formats import READERS, LogFormat, is_log, recognise
 from neurodyn.data.readers.raw import RawRun
-from neurodyn.data.readers.resample import Frames, check_rate, resample, segments
+from neurodyn.data.readers.resample import check_rate, resample, segments
+from neurodyn.data.readers.streams import read_source
+from neurodyn.data.readers.survey import Survey
+from neurodyn.data.readers.unit_doubts import unit_doubts
+from neurodyn.data.readers.velocity_delay import velocity_delay
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.data.stored_rows import IN_MEMORY
-from neurodyn.data.writer import require_store_name
+from neurodyn.data.writer import StoreWriter, require_store_name, widths
 
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 """Where the split comes from: the log itself (else random), one split for all, or random by run."""
 
 _TEST_FRACTION = 0.2
 _MOST_LISTED = 20
+_HELD = 160 << 20
+"""Bytes of runs that are held until delays are measured; the rest of a longer log takes what those say."""
+
+_ROWS = 1 << 19
+"""Rows that go into the store at once."""
 
 
 def read_logs(
@@ -50,40 +64,17 @@ def read_logs(
         seed: Seed of the random split.
 
     Raises:
-        InputError: A file is missing or malformed, or does not fit the column map, the rate or dt.
+        InputError: Files are missing or malformed, or do not fit the column map, the rate or dt; all are named.
     """
-    if not files:
-        raise InputError("no log file given; expected at least one path")
-    runs, pieces = _read_runs([Path(file) for file in files], columns, spec)
-    averaged, past = columns.velocity == "averaged", columns.velocity == "past"
-    # No test data decide on the alignment, where there are others.
-    measured = [piece for piece in pieces if piece.split != Split.TEST] or pieces
-    declared = None if columns.alignment == "auto" else columns.alignment
-    alignment = measure(measured, spec, averaged=averaged, declared=declared)
-    episodes = [
-        (piece, frames)
-        for piece in pieces
-        if (frames := resample(piece, spec, delay=alignment.chosen, averaged=averaged, past=past)) is not None
-    ]
-    if not episodes:
-        raise InputError(
-            f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs"
-        )
-    notes = _notes(files, columns, runs, pieces, len(pieces) - len(episodes), spec, alignment)
-    splits = _splits(episodes, runs, split, without_split, seed)
-    if splits is None:
-        episodes, splits = _cut_in_time(episodes)
-    header = StoreHeader(
-        spec=spec,
-        source="log",
-        scene=columns.scene,
-        contact_points=columns.contact_points,
-        versions=package_versions(),
-        notes=notes,
-        groups=tuple(dict.fromkeys(run.group for run in runs if run.group)),
-        runs=tuple(dict.fromkeys(run.name for run in runs)),
-    )
-    return _build(header, episodes, splits)
+    with TemporaryFile() as rows:
+        header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, without_split, seed))
+        rows.seek(0)
+        width = sum(widths(spec).values())
+        frames = np.frombuffer(rows.read(), np.float32).reshape(-1, width).copy()
+    ground = None if header.scene is None else np.tile(np.array(IDENTITY, np.float32), (len(table), 1))
+    store = Store(header, frames, table, ground)
+    store.check("log")
+    return store
 
 
 def import_logs(
@@ -95,15 +86,40 @@ def import_logs(
     split: SplitChoice = "declared",
     seed: int = 0,
 ) -> Store:
-    """Read log files, write them as a store, and return it; see `read_logs`.
+    """Read log files, write them as a store, and return it; see `read_logs`. Long logs need not fit in memory.
 
     Raises:
         InputError: As `read_logs`; or `out` is not named as a store is, or cannot be written.
     """
     require_store_name(out)
-    store = read_logs(files, columns, spec, split=split, seed=seed)
-    store.write(out)
-    return store
+    require_writable(out)
+    with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
+        header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))
+        rows.seek(0)
+        with StoreWriter(out, header) as writer:
+            for part in _episodes(table):
+                _append(writer, spec, rows, part)
+    return Store.open(out)
+
+
+def _episodes(table: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield as many episodes at a time as memory allows."""
+    begin, size = 0, 0
+    for index, length in enumerate(table["length"].tolist()):
+        if index > begin and size + length + 1 > _ROWS:
+            yield table[begin:index]
+            begin, size = index, 0
+        size += length + 1
+    yield table[begin:]
+
+
+def _append(writer: StoreWriter, spec: StateSpec, rows: IO[bytes], table: np.ndarray) -> None:
+    """Move the rows of some episodes from a file into a store."""
+    wide = widths(spec)
+    count = int((table["length"] + 1).sum())
+    frames = np.frombuffer(rows.read(4 * count * sum(wide.values())), np.float32).reshape(count, -1)
+    q, qd, control = np.split(frames, [wide["q"], wide["q"] + wide["qd"]], axis=1)
+    writer.append_rows(q, qd, control, table)
 
 
 def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None, *, memory: int = IN_MEMORY) -> Store:
@@ -135,116 +151,219 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None,
             "`neurodyn import`, or `log:` in the robot's declaration"
         )
     columns = read_column_map(column_map)
-    if f".{columns.format}" != path.suffix.lower():
+    if path.exists() and recognise(path) != columns.format and path.suffix.lower() != f".{columns.format}":
         raise InputError(
             f"{path}: the column map {column_map} reads .{columns.format} files; give one, or a store (.h5)"
         )
     return read_logs([path], columns, spec, without_split=Split.TEST)
 
 
-def _read_runs(files: list[Path], columns: ColumnMap, spec: StateSpec) -> tuple[list[RawRun], list[RawRun]]:
-    """Return all runs, and the pieces without gaps that they fall into."""
+def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRun]:
+    """Yield the runs of a file that a column map selects; long ones in parts.
+
+    Raises:
+        InputError: The file cannot be read, or does not fit the column map, the rate or dt.
+    """
+    reader = READERS[columns.format]
+    if isinstance(reader, LogFormat):
+        runs = read_source(reader.source(file, columns), columns, spec)
+    else:
+        runs = reader(file, columns, spec)
+    for run in runs:
+        check_rate(run, columns, spec.dt, str(file))
+        yield run
+
+
+def _collect(
+    files: list[Path],
+    columns: ColumnMap,
+    spec: StateSpec,
+    rows: IO[bytes],
+    choice: tuple[SplitChoice, Split | None, int],
+) -> tuple[StoreHeader, np.ndarray]:
+    """Write the frames of all logs to a file, as float32 rows of q, qd and control; return header and episodes."""
+    if not files:
+        raise InputError("no log file given; expected at least one path")
     columns.factors(spec, "column map")
-    runs, pieces = [], []
+    survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows)
+    troubles: list[str] = []
     for file in files:
-        read = READERS[columns.format](file, columns, spec)
-        for run in read:
-            check_rate(run, columns, spec.dt, str(file))
-            pieces += segments(run, columns.max_gap)
-        runs += read
-    if not runs:
+        try:
+            for run in read_runs(file, columns, spec):
+                survey.add(run)
+                for piece in segments(run, columns.max_gap):
+                    if not troubles:
+                        conversion.add(piece)
+        except InputError as error:
+            troubles.append(str(error))
+    if troubles:
+        several = f"{len(troubles)} of {len(files)} logs cannot be read: " if len(files) > 1 else ""
+        raise InputError(several + "; ".join(troubles))
+    if not survey.runs:
         raise InputError(f"{files[0]}: no run is selected; check select_groups and select_runs of the column map")
-    return runs, pieces
+    conversion.finish()
+    if not conversion.episodes:
+        raise InputError(
+            f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs"
+        )
+    table, labels = _table(conversion.episodes, survey, *choice)
+    header = StoreHeader(
+        spec=spec,
+        source="log",
+        scene=columns.scene,
+        contact_points=columns.contact_points,
+        versions=package_versions(),
+        notes=_notes(files, columns, survey, conversion, spec),
+        groups=tuple(dict.fromkeys(run.group for run in survey.runs.values() if run.group)),
+        runs=tuple(survey.runs),
+    )
+    for name, names in (("run", header.runs), ("group", header.groups)):
+        table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
+    return header, table
+
+
+@dataclass(frozen=True)
+class _Episode:
+    """One episode among the rows that were written."""
+
+    run: str
+    group: str
+    split: Split | None
+    length: int
+
+
+class _Conversion:
+    """Pieces of runs on their way to frames: held until the delays are measured, then resampled and written."""
+
+    def __init__(self, columns: ColumnMap, spec: StateSpec, rows: IO[bytes]) -> None:
+        self.episodes: list[_Episode] = []
+        self.pieces = self.dropped = 0
+        self.alignment: Alignment | None = None
+        self.velocity_delay: float | None = None
+        self._columns, self._spec, self._file = columns, spec, rows
+        self._held: list[RawRun] = []
+        self._size = 0
+
+    def add(self, piece: RawRun) -> None:
+        """Take a piece without gaps."""
+        self.pieces += 1
+        if self.alignment is not None:
+            self._write(piece)
+            return
+        self._held.append(piece)
+        self._size += piece.nbytes
+        if self._size > _HELD:
+            self.finish()
+
+    def finish(self) -> None:
+        """Measure the delays, and write what was held until they were known."""
+        if self.alignment is None:
+            self._measure()
+        for piece in self._held:
+            self._write(piece)
+        self._held.clear()
+
+    def _measure(self) -> None:
+        columns = self._columns
+        # No test data decide on the alignment, where there are others.
+        measured = [piece for piece in self._held if piece.split != Split.TEST] or self._held
+        self.velocity_delay = velocity_delay(measured)
+        if self.velocity_delay:
+            measured = [self._on_time(piece) for piece in measured]
+        declared = None if columns.alignment == "auto" else columns.alignment
+        self.alignment = measure(measured, self._spec, averaged=columns.velocity == "averaged", declared=declared)
+        for line in unit_doubts(measured, self._spec):
+            notice(line)
+
+    def _on_time(self, piece: RawRun) -> RawRun:
+        """Return a piece whose velocities have the time of the motion that they measured."""
+        if not self.velocity_delay or piece.velocity_time is None:
+            return piece
+        return replace(piece, velocity_time=piece.velocity_time - self.velocity_delay)
+
+    def _write(self, piece: RawRun) -> None:
+        averaged, past = self._columns.velocity == "averaged", self._columns.velocity == "past"
+        assert self.alignment is not None
+        delay = self.alignment.chosen
+        frames = resample(self._on_time(piece), self._spec, delay=delay, averaged=averaged, past=past)
+        if frames is None:
+            self.dropped += 1
+            return
+        length = len(frames.control)
+        rows = np.zeros((length + 1, sum(widths(self._spec).values())), np.float32)
+        rows[:, : self._spec.nq] = frames.q
+        rows[:, self._spec.nq : self._spec.nq + self._spec.nv] = frames.qd
+        rows[:length, self._spec.nq + self._spec.nv :] = frames.control
+        self._file.write(rows.data)
+        self.episodes.append(_Episode(piece.name, piece.group, piece.split, length))
+
+
+def _table(
+    episodes: list[_Episode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
+) -> tuple[np.ndarray, list[_Episode]]:
+    """Return the records of the episodes, and the label of each; run and group are not filled in."""
+    splits = _splits(episodes, survey, choice, without_split, seed)
+    if splits is None:
+        episodes, splits = _cut_in_time(episodes)
+    return episode_table([e.length for e in episodes], status=Status.LOG, split=splits), episodes
 
 
 def _splits(
-    episodes: list[tuple[RawRun, Frames]],
-    runs: list[RawRun],
-    choice: SplitChoice,
-    without_split: Split | None,
-    seed: int,
+    episodes: list[_Episode], survey: Survey, choice: SplitChoice, without_split: Split | None, seed: int
 ) -> list[Split] | None:
     """Return the split of each episode; None where there are too few runs for a random one."""
     if choice not in {"declared", "random"}:
         return [Split[choice.upper()]] * len(episodes)
-    undecided = [run for run in runs if choice == "random" or run.split is None]
-    events = list(dict.fromkeys(run.together for run in undecided))
+    runs = survey.runs
+    undecided = {name: run for name, run in runs.items() if choice == "random" or run.split is None}
+    events = list(dict.fromkeys(run.together for run in undecided.values()))
     if events and (choice == "random" or without_split is None):
         if len(events) < 3 and len(undecided) == len(runs):
             return None
         by_event = dict(zip(events, assign_splits(len(events), seed, test=_TEST_FRACTION), strict=True))
     else:
         by_event = dict.fromkeys(events, without_split)
-    drawn = {run.name: by_event[run.together] for run in undecided}
-    return [Split(int(drawn.get(piece.name, piece.split))) for piece, _ in episodes]  # type: ignore[arg-type]
+    drawn = {name: by_event[run.together] for name, run in undecided.items()}
+    return [Split(int(drawn.get(episode.run, episode.split))) for episode in episodes]  # type: ignore[arg-type]
 
 
-def _cut_in_time(episodes: list[tuple[RawRun, Frames]]) -> tuple[list[tuple[RawRun, Frames]], list[Split]]:
-    """Cut each episode in time: the first seven tenths for training, one for validation, two for testing."""
-    cut, splits = [], []
-    for piece, frames in episodes:
-        length = len(frames.control)
-        bounds = [0, round(0.7 * length), round(0.8 * length), length]
-        for split, begin, end in zip(Split, bounds[:-1], bounds[1:], strict=True):
-            # The state at a seam belongs to the earlier part alone.
-            begin += split != Split.TRAIN
-            if end > begin:
-                part = Frames(frames.q[begin : end + 1], frames.qd[begin : end + 1], frames.control[begin:end])
-                cut.append((piece, part))
+def _cut_in_time(episodes: list[_Episode]) -> tuple[list[_Episode], list[Split]]:
+    """Cut each episode in time: the first seven tenths for training, one for validation, two for testing.
+
+    The state at a seam belongs to the earlier part alone, so that no row is in two parts. A part without a frame
+    leaves its row to the one before.
+    """
+    cut: list[_Episode] = []
+    splits: list[Split] = []
+    for episode in episodes:
+        length, begin = episode.length, 0
+        bounds = {Split.TRAIN: round(0.7 * length), Split.VALIDATION: round(0.8 * length), Split.TEST: length}
+        for split, end in bounds.items():
+            if end > begin or (split == Split.TRAIN and length == 0):
+                cut.append(replace(episode, length=end - begin))
                 splits.append(split)
+            elif end == begin and cut:
+                cut[-1] = replace(cut[-1], length=cut[-1].length + 1)
+            begin = max(begin, end + 1)
     return cut, splits
 
 
-def _build(header: StoreHeader, episodes: list[tuple[RawRun, Frames]], splits: list[Split]) -> Store:
-    spec = header.spec
-    table = episode_table(
-        [len(frames.control) for _, frames in episodes],
-        status=Status.LOG,
-        split=splits,
-        run=[header.runs.index(piece.name) for piece, _ in episodes],
-        group=[header.groups.index(piece.group) if piece.group else -1 for piece, _ in episodes],
-    )
-    rows = np.zeros((int((table["length"] + 1).sum()), spec.nq + spec.nv + spec.nu), np.float32)
-    for record, (_, frames) in zip(table, episodes, strict=True):
-        begin, end = int(record["start"]), int(record["start"] + record["length"])
-        rows[begin : end + 1, : spec.nq] = frames.q
-        rows[begin : end + 1, spec.nq : spec.nq + spec.nv] = frames.qd
-        rows[begin:end, spec.nq + spec.nv :] = frames.control
-    ground = None if header.scene is None else np.tile(np.array(IDENTITY, np.float32), (len(episodes), 1))
-    store = Store(header, rows, table, ground)
-    store.check("log")
-    return store
-
-
 def _notes(
-    files: Sequence[Path],
-    columns: ColumnMap,
-    runs: list[RawRun],
-    pieces: list[RawRun],
-    dropped: int,
-    spec: StateSpec,
-    alignment: Alignment,
+    files: Sequence[Path], columns: ColumnMap, survey: Survey, conversion: _Conversion, spec: StateSpec
 ) -> dict[str, Any]:
-    by_group: dict[str, list[np.ndarray]] = {}
-    for run in runs:
-        by_group.setdefault(run.group or "all", []).append(np.diff(run.time))
-    gaps = [
-        {"run": run.name, "at_s": float(run.time[row]), "length_s": float(step)}
-        for run in runs
-        for row, step in enumerate(np.diff(run.time))
-        if step > columns.max_gap
-    ]
     return {
         "files": [str(file) for file in files],
         "column_map": to_dict(columns),
-        "rates_hz": {name: _rates(steps) for name, steps in by_group.items()},
-        "interpolated_groups": sorted(n for n, s in by_group.items() if np.median(np.concatenate(s)) > spec.dt * 1.01),
+        "rates_hz": survey.rates(),
+        "interpolated_groups": survey.slower_than(spec.dt * 1.01),
         "velocity": _velocity_note(columns, spec),
-        "gaps": {"count": len(gaps), "longest": sorted(gaps, key=lambda gap: -gap["length_s"])[:_MOST_LISTED]},
-        "pieces": len(pieces),
-        "pieces_shorter_than_a_frame": dropped,
-        "rows": int(sum(len(run.time) for run in runs)),
-        "alignment": to_dict(alignment),
+        "velocity_delay_s": conversion.velocity_delay,
+        "gaps": {"count": survey.gap_count, "longest": survey.longest(_MOST_LISTED)},
+        "missing_values": survey.missing,
+        "pieces": conversion.pieces,
+        "pieces_shorter_than_a_frame": conversion.dropped,
+        "rows": survey.rows,
+        "alignment": to_dict(conversion.alignment),
     }
 
 
@@ -255,8 +374,3 @@ def _velocity_note(columns: ColumnMap, spec: StateSpec) -> str:
     if columns.qd == "differentiate":
         return f"differences of the positions {around}"
     return f"logged velocity, mean {around}" if columns.velocity == "averaged" else "logged velocity, interpolated"
-
-
-def _rates(steps: list[np.ndarray]) -> dict[str, float]:
-    joined = np.concatenate(steps)
-    return {"median": float(1 / np.median(joined)), "slowest": float(1 / joined.max()), "runs": len(steps)}

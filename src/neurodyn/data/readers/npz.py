@@ -2,128 +2,106 @@
 """Reading runs from an npz file: arrays of equal length, cut into runs by an array of offsets."""
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from neurodyn.core.errors import InputError, choices
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
+from neurodyn.data.readers.arrays import Arrays
 from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.raw import RawRun, check_velocities, convert, cut, parse_split, selected
+from neurodyn.data.readers.formats import LogFormat, zip_names
+from neurodyn.data.readers.raw import parse_split
+from neurodyn.data.readers.source import MOST_VALUES, Part, RunRows, Series, Source, Topic, pieces_of
+from neurodyn.data.readers.units import factor
 
 _REFERENCE = re.compile(r"([^\[\]]+?)(?:\[(\d+)\])?")
 
 
-def read_npz(path: Path, columns: ColumnMap, spec: StateSpec) -> list[RawRun]:
-    """Read the selected runs of an npz file.
+class NpzSource(Source):
+    """An npz file whose arrays have one value, or one row of values, for each row of the log."""
 
-    Raises:
-        InputError: The file cannot be read, an array is missing or has the wrong shape, or values are bad.
-    """
-    arrays = _Arrays(path)
-    rows = arrays.rows(columns.time or next(iter(columns.positions.values())).columns[0])
-    arrays.check_widths(columns)
-    period = _period(arrays, columns)
-    converted = convert(columns, spec, lambda name: arrays.column(name, rows), rows, str(path), period)
-    offsets = _offsets(arrays, columns, rows)
-    check_velocities(columns, spec, converted, offsets.tolist(), str(path))
-    count = len(offsets) - 1
-    stems = [f"{path.stem}/{index}" if count > 1 else path.stem for index in range(count)]
-    names = arrays.texts(columns.run_names, count) or stems
-    groups, splits = _groups(arrays, columns, count), _splits(arrays, columns, count)
-    events = arrays.texts(columns.together, count)
-    runs = []
-    for index in range(count):
-        if selected(columns, groups[index], names[index]):
-            part = slice(int(offsets[index]), int(offsets[index + 1]))
-            together = None if events is None else events[index]
-            labels = {"name": names[index], "group": groups[index], "split": splits[index], "together": together}
-            runs.append(cut(columns, spec, converted, part, **labels, where=str(path)))
-    if not runs:
-        raise InputError(
-            f"{path}: no run is selected by {', '.join((*columns.select_groups, *columns.select_runs))}; groups there: "
-            f"{choices(set(groups))}"
-        )
-    return runs
+    def __init__(self, path: Path, columns: ColumnMap | None) -> None:
+        """Open a file.
 
+        Raises:
+            InputError: It cannot be read, or an array that the column map names as a whole has the wrong width.
+        """
+        self.path, self._map, self._arrays = path, columns, Arrays(path)
+        for joint in columns.floating.values() if columns is not None else ():
+            for name, width in joint.arrays.items():
+                shape = self._arrays.shape(name)
+                if len(shape) != 2 or shape[1] != width:
+                    raise InputError(f"{path}: array {name!r} has shape {list(shape)}; expected [rows, {width}]")
 
-class _Arrays:
-    """The arrays of an npz file, read when asked for."""
+    def topics(self) -> list[Topic]:
+        """Return the arrays of numbers by their lengths, longest first."""
+        by_rows: dict[int, list[str]] = {}
+        for name in self._arrays.names:
+            shape = self._arrays.shape(name)
+            if self._arrays.kind(name) in "fiub" and len(shape) in (1, 2):
+                columns = [name] if len(shape) == 1 else [f"{name}[{index}]" for index in range(shape[1])]
+                by_rows.setdefault(shape[0], []).extend(columns)
+        ordered = sorted(by_rows.items(), reverse=True)
+        clock = "an array" if self.stamp() else "none"
+        return [Topic(f"{rows} rows", "arrays", tuple(names), clock, rows) for rows, names in ordered]
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; expected an npz file")
-        self._loaded: dict[str, np.ndarray] = {}
-        try:
-            file = np.load(path, allow_pickle=False)
-        except Exception as error:  # zip and npy damage come as many kinds of exception
-            # numpy takes what it does not know for a pickle, which says nothing to a reader.
-            reason = "it is of another kind" if "pickle" in str(error) else error
-            raise InputError(f"{path}: not a readable npz file ({reason}); write it with numpy.savez") from None
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise InputError(f"{path}: holds one array without a name; expected an npz file (numpy.savez)")
-        self._file = file
-        self.names = list(file.files)
+    def stamp(self) -> str | None:
+        """Return the array that is called as times are."""
+        usual = ("time", "t", "timestamp", "timestamps", "stamp")
+        return next((name for wanted in usual for name in self._arrays.names if name.lower() == wanted), None)
 
-    def array(self, name: str) -> np.ndarray:
-        """Return an array by name."""
-        if name not in self.names:
-            raise InputError(f"{self.path}: has no array {name!r}; there: {choices(self.names)}")
-        if name not in self._loaded:
-            try:
-                self._loaded[name] = self._file[name]
-            except Exception as error:  # see above
-                raise InputError(
-                    f"{self.path}: array {name!r} cannot be read ({error}); write the file again"
-                ) from None
-        return self._loaded[name]
+    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+        """Yield the rows, as many whole runs at a time as memory allows."""
+        columns = self._map
+        stamp = self.stamp() if columns is None else columns.time
+        rows = self._rows(stamp if columns is None or columns.time else columns.coordinates[0].columns[0], names)
+        wanted: list[str] = [*dict.fromkeys([*names, *([stamp] if stamp else [])])]
+        places = {name: self._place(name, rows) for name in wanted}
+        period = self._period()
+        offsets = self._offsets(rows)
+        runs = self._runs(offsets)
+        for group in _batches(runs, len(wanted)):
+            begin, end = group[0].rows.start, group[-1].rows.stop
+            blocks = {
+                array: self._arrays.rows(array, begin, end) for array in dict.fromkeys(a for a, _ in places.values())
+            }
+            values = {
+                name: np.asarray(blocks[array] if index is None else blocks[array][:, index], np.float64)
+                for name, (array, index) in places.items()
+            }
+            time = (
+                (begin + np.arange(end - begin)) * period if stamp is None else self._times(values[stamp], stamp, begin)
+            )
+            moved = [
+                RunRows(
+                    r.name, r.group, r.split, r.together, slice(r.rows.start - begin, r.rows.stop - begin), r.partial
+                )
+                for r in group
+            ]
+            yield Part(moved, {name: Series(time, value) for name, value in values.items()}, begin)
 
-    def rows(self, reference: str) -> int:
-        """Return the number of rows of the array that `reference` ("array[index]") names."""
-        array = self.array(self._split(reference)[0])
-        if not array.ndim or not len(array):
+    def _rows(self, reference: str | None, names: Sequence[str]) -> int:
+        name = self._split(reference or names[0])[0]
+        shape = self._arrays.shape(name)
+        if not shape or not shape[0]:
             raise InputError(f"{self.path}: array {reference!r} is empty; expected one value a row")
-        return len(array)
+        return shape[0]
 
-    def column(self, reference: str, rows: int) -> np.ndarray:
-        """Return the column that `reference` ("array[index]" or "array") names as float64, shape [rows]."""
+    def _place(self, reference: str, rows: int) -> tuple[str, int | None]:
+        """Return array and column that a reference ("array[index]" or "array") names."""
         name, index = self._split(reference)
-        array = self.array(name)
-        if array.dtype.kind not in "fiub":
-            raise InputError(f"{self.path}: array {name!r} holds {array.dtype}; expected numbers")
+        shape, kind = self._arrays.shape(name), self._arrays.dtype(name)
+        if kind.kind not in "fiub":
+            raise InputError(f"{self.path}: array {name!r} holds {kind}; expected numbers")
         wanted = 1 if index is None else 2
-        if array.ndim != wanted or len(array) != rows or (index is not None and index >= array.shape[1]):
+        if len(shape) != wanted or shape[0] != rows or (index is not None and index >= shape[1]):
             raise InputError(
-                f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [{rows}] for {name!r}, or "
+                f"{self.path}: array {name!r} has shape {list(shape)}; expected [{rows}] for {name!r}, or "
                 f"[{rows}, columns] for {name + '[index]'!r} (asked for {reference!r})"
             )
-        return np.asarray(array if index is None else array[:, index], np.float64)
-
-    def check_widths(self, columns: ColumnMap) -> None:
-        """Check that arrays which a floating joint names as a whole have as many columns as it needs."""
-        for joint in columns.floating.values():
-            for name, width in joint.arrays.items():
-                array = self.array(name)
-                if array.ndim != 2 or array.shape[1] != width:
-                    raise InputError(
-                        f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [rows, {width}]"
-                    )
-
-    def texts(self, name: str | None, count: int) -> list[str] | None:
-        """Return an optional array of `count` names."""
-        if name is None or name not in self.names:
-            return None
-        return [str(value) for value in self.per_run(name, count)]
-
-    def per_run(self, name: str, count: int) -> np.ndarray:
-        """Return an array with one value for each of `count` runs."""
-        array = self.array(name)
-        if array.shape != (count,):
-            raise InputError(
-                f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [{count}], one a run"
-            )
-        return array
+        return name, index
 
     def _split(self, reference: str) -> tuple[str, int | None]:
         match = _REFERENCE.fullmatch(reference.strip())
@@ -131,46 +109,116 @@ class _Arrays:
             raise InputError(f"{self.path}: column {reference!r} is malformed; valid: 'array' or 'array[index]'")
         return match[1], None if match[2] is None else int(match[2])
 
+    def _times(self, values: np.ndarray, name: str, first: int) -> np.ndarray:
+        bad = ~np.isfinite(values)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"{self.path}: column {name!r} holds {values[row]} in row {first + row} ({int(bad.sum())} such rows); "
+                "expected finite numbers: remove those rows, a gap in time begins a new episode"
+            )
+        unit = "s" if self._map is None else self._map.time_unit
+        return values * factor(unit, "s", f"{self.path}: time_unit")
 
-def _period(arrays: _Arrays, columns: ColumnMap) -> float | None:
-    """Return the time between two rows [s] that the file itself says; None where the column map says it."""
-    if not isinstance(columns.period, str):
-        return None
-    array = arrays.array(columns.period)
-    if array.shape != () or array.dtype.kind not in "fiu" or not 0 < float(array) < float("inf"):
-        raise InputError(f"{arrays.path}: array {columns.period!r} is no time step; expected one number above 0 [s]")
-    return float(array)
+    def _period(self) -> float:
+        """Return the time between two rows [s], from the column map or from the array that it names."""
+        period = 1.0 if self._map is None else self._map.period
+        if not isinstance(period, str):
+            return float(period or 0.0)
+        array = self._arrays.array(period)
+        if array.shape != () or array.dtype.kind not in "fiu" or not 0 < float(array) < float("inf"):
+            raise InputError(f"{self.path}: array {period!r} is no time step; expected one number above 0 [s]")
+        return float(array)
+
+    def _offsets(self, rows: int) -> np.ndarray:
+        if self._map is None or self._map.episodes is None:
+            return np.array([0, rows])
+        name = self._map.episodes
+        offsets = self._arrays.array(name)
+        good = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) > 1
+        if not good or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets.astype(np.int64)) < 0).any():
+            raise InputError(
+                f"{self.path}: array {name!r} ({offsets.dtype}, shape {list(offsets.shape)}) does not cut "
+                f"{rows} rows into runs; expected integers that rise from 0 to {rows}"
+            )
+        return offsets
+
+    def _runs(self, offsets: np.ndarray) -> list[RunRows]:
+        """Return the runs with their names, groups and splits."""
+        count = len(offsets) - 1
+        names = [f"{self.path.stem}/{index}" if count > 1 else self.path.stem for index in range(count)]
+        groups: list[str] = [""] * count
+        splits: list[Split | None] = [None] * count
+        events: list[str] | None = None
+        if self._map is not None:
+            names = self._texts(self._map.run_names, count) or names
+            groups, splits, events = self._groups(count), self._splits(count), self._texts(self._map.together, count)
+        return [
+            RunRows(
+                names[k], groups[k], splits[k], None if events is None else events[k],
+                slice(int(offsets[k]), int(offsets[k + 1])),
+            )
+            for k in range(count)
+        ]  # fmt: skip
+
+    def _texts(self, name: str | None, count: int) -> list[str] | None:
+        """Return an optional array of `count` names."""
+        if name is None or name not in self._arrays.names:
+            return None
+        return [str(value) for value in self._per_run(name, count)]
+
+    def _per_run(self, name: str, count: int) -> np.ndarray:
+        """Return an array with one value for each of `count` runs."""
+        array = self._arrays.array(name)
+        if array.shape != (count,):
+            raise InputError(
+                f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [{count}], one a run"
+            )
+        return array
+
+    def _groups(self, count: int) -> list[str]:
+        columns = self._map
+        if columns is None or columns.group is None or columns.group not in self._arrays.names:
+            return [""] * count
+        values = self._per_run(columns.group, count)
+        if columns.group_names is None or columns.group_names not in self._arrays.names:
+            return [str(value) for value in values]
+        names = self._arrays.array(columns.group_names)
+        if names.ndim != 1 or values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= len(names):
+            raise InputError(
+                f"{self.path}: array {columns.group!r} ({values.dtype}) does not index the {names.size} names in "
+                f"{columns.group_names!r}; expected integers from 0 to {names.size - 1}"
+            )
+        return [str(names[int(value)]) for value in values]
+
+    def _splits(self, count: int) -> list[Split | None]:
+        name = None if self._map is None else self._map.split
+        if name is None or name not in self._arrays.names:
+            return [None] * count
+        return [parse_split(v, f"{self.path}: array {name!r}") for v in self._per_run(name, count)]
 
 
-def _offsets(arrays: _Arrays, columns: ColumnMap, rows: int) -> np.ndarray:
-    if columns.episodes is None:
-        return np.array([0, rows])
-    offsets = arrays.array(columns.episodes)
-    good = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) > 1
-    if not good or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets.astype(np.int64)) < 0).any():
-        raise InputError(
-            f"{arrays.path}: array {columns.episodes!r} ({offsets.dtype}, shape {list(offsets.shape)}) does not cut "
-            f"{rows} rows into runs; expected integers that rise from 0 to {rows}"
-        )
-    return offsets
+def _batches(runs: Sequence[RunRows], columns: int) -> Iterator[list[RunRows]]:
+    """Yield as many consecutive runs at a time as memory allows; longer ones in parts."""
+    batch: list[RunRows] = []
+    for run in runs:
+        pieces = pieces_of(run.rows.stop - run.rows.start, columns)
+        for piece in pieces:
+            rows = slice(run.rows.start + piece.start, run.rows.start + piece.stop)
+            size = (rows.stop - (batch[0].rows.start if batch else rows.start)) * columns
+            if batch and size > MOST_VALUES:
+                yield batch
+                batch = []
+            batch.append(RunRows(run.name, run.group, run.split, run.together, rows, partial=len(pieces) > 1))
+    if batch:
+        yield batch
 
 
-def _groups(arrays: _Arrays, columns: ColumnMap, count: int) -> list[str]:
-    if columns.group is None or columns.group not in arrays.names:
-        return [""] * count
-    values = arrays.per_run(columns.group, count)
-    if columns.group_names is None or columns.group_names not in arrays.names:
-        return [str(value) for value in values]
-    names = arrays.array(columns.group_names)
-    if names.ndim != 1 or values.dtype.kind not in "iu" or values.min() < 0 or values.max() >= len(names):
-        raise InputError(
-            f"{arrays.path}: array {columns.group!r} ({values.dtype}) does not index the {names.size} names in "
-            f"{columns.group_names!r}; expected integers from 0 to {names.size - 1}"
-        )
-    return [str(names[int(value)]) for value in values]
+def _recognises(path: Path, head: bytes) -> bool:
+    """Return whether a file is an npz file without MuJoCo's names, or is called so."""
+    names = zip_names(path, head)
+    return ("qpos" not in names and bool(names)) or (path.suffix.lower() == ".npz" and not names)
 
 
-def _splits(arrays: _Arrays, columns: ColumnMap, count: int) -> list:
-    if columns.split is None or columns.split not in arrays.names:
-        return [None] * count
-    return [parse_split(v, f"{arrays.path}: array {columns.split!r}") for v in arrays.per_run(columns.split, count)]
+NPZ = LogFormat("an npz file (numpy.savez)", _recognises, NpzSource)
+"""Arrays of numpy."""

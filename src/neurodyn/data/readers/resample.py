@@ -6,8 +6,9 @@ are noisier and often late; velocities are sampled or averaged; and the control 
 signal during it, $\frac1{dt} \int u\,dt$, because that is the impulse that the robot received.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from neurodyn.data.readers.raw import RawRun
 
 _PAST = 0.02
 """Time over which past positions give a velocity [s]."""
+
+_TOUCH = 1e-4
+"""Part of a frame by which a row may miss it and still be taken as it is."""
+
+_BLOCK = 1 << 15
 
 SLOWEST = 5.0
 """Most frames that one step of a log may span; beyond, interpolation would invent the motion."""
@@ -59,19 +65,60 @@ def check_rate(run: RawRun, columns: ColumnMap, dt: float, where: str) -> None:
 
 
 def segments(run: RawRun, max_gap: float) -> list[RawRun]:
-    """Split a run where two rows are more than `max_gap` [s] apart; pieces of one row are dropped."""
-    breaks = np.flatnonzero(np.diff(run.time) > max_gap) + 1
-    pieces = [slice(a, b) for a, b in pairwise([0, *breaks.tolist(), len(run.time)]) if b - a > 1]
-    return [
-        replace(run, time=run.time[s], q=run.q[s], qd=None if run.qd is None else run.qd[s], control=run.control[s])
-        for s in pieces
-    ]
+    """Split a run where a clock pauses for more than `max_gap` [s] or a value is missing; single rows are dropped."""
+    clocks = list({id(time): time for time in run.clocks.values()}.values())
+    if any(len(time) < 2 for time in clocks):
+        return []
+    holes = [hole for time in clocks for hole in _holes(time, run.missing, max_gap)]
+    begin = max(time[0] for time in clocks)
+    held = run.clocks["control"]  # its last value is held for one more step
+    ends = [time[-1] for time in clocks if time is not held or time is run.time]
+    end = min(*ends, held[-1] + float(np.median(np.diff(held)))) if held is not run.time else min(ends)
+    pieces = []
+    for hole_begin, hole_end in [*sorted(holes), (end, np.inf)]:
+        piece = _between(run, begin, min(hole_begin, end)) if min(hole_begin, end) > begin else None
+        if piece is not None:
+            pieces.append(piece)
+        begin = max(begin, hole_end)
+    return pieces
+
+
+def _holes(time: np.ndarray, missing: np.ndarray | None, max_gap: float) -> list[tuple[float, float]]:
+    """Return the last time before, and the first after, each hole of one clock."""
+    broken = np.diff(time) > max_gap
+    if missing is not None and len(missing):
+        broken |= np.diff(np.searchsorted(missing, time)) > 0
+    rows = np.flatnonzero(broken)
+    return list(zip(time[rows].tolist(), time[rows + 1].tolist(), strict=True))
+
+
+def _between(run: RawRun, begin: float, end: float) -> RawRun | None:
+    """Return the part of a run between two times of its clocks; None where that is less than two positions."""
+
+    def rows(time: np.ndarray, reach: bool) -> slice:
+        # A value of another clock counts from the row at or before the beginning to the row at or after the end.
+        if reach:
+            first = max(0, int(np.searchsorted(time, begin, side="right")) - 1)
+            return slice(first, int(np.searchsorted(time, end, side="left")) + 1)
+        return slice(int(np.searchsorted(time, begin)), int(np.searchsorted(time, end, side="right")))
+
+    own = rows(run.time, reach=False)
+    if own.stop - own.start < 2:
+        return None
+    changes: dict[str, Any] = {"time": run.time[own], "q": run.q[own], "missing": None}
+    for name, clock in (("qd", "velocity_time"), ("control", "control_time")):
+        values, time = getattr(run, name), getattr(run, clock)
+        part = own if time is None else rows(time, reach=True)
+        changes |= {name: None if values is None else values[part], clock: None if time is None else time[part]}
+    return replace(run, **changes)
 
 
 def resample(
     run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
 ) -> Frames | None:
     """Return the frames of a run without gaps; None where it is too short for one.
+
+    Frames that fall on rows take their values as they are.
 
     Args:
         run: The run.
@@ -82,31 +129,78 @@ def resample(
         past: Whether velocities that are not logged come from past positions alone, see `past_slopes`; positions do
             where frames fall on rows.
     """
-    time, dt = run.time - run.time[0], spec.dt
-    centred = averaged or (run.qd is None and not past)
-    half = dt / 2 if centred else 0.0
+    grid = frame_times(run, spec.dt, delay=delay, averaged=averaged, margin=margin, past=past)
+    if grid is None:
+        return None
+    q, qd = states(run, spec, grid, averaged=averaged, past=past)
+    return Frames(q, qd, mean_control(run, grid - delay, spec.dt))
+
+
+def frame_times(
+    run: RawRun, dt: float, *, delay: float, averaged: bool, margin: float | None = None, past: bool = False
+) -> np.ndarray | None:
+    """Return the times of the frames of a run since its first row [s], shape [T + 1]; arguments as of `resample`."""
+    half = dt / 2 if averaged or (run.qd is None and not past) else 0.0
     before, after = max(half, delay, 0.0), max(half, -delay, 0.0)
     if margin is not None:
         before, after = max(before, margin), max(after, margin)
-    count = int(np.floor((time[-1] - before - after) / dt + 1e-6))
-    if count < 1:
-        return None
-    grid = before + dt * np.arange(count + 1)
-    slopes = _slopes(run.q, time)
-    q = _normalised(hermite(time, run.q, slopes, grid), spec)
-    if run.qd is None and past:
-        qd = past_slopes(time, run.q, grid)
-    elif run.qd is None:
-        # Over all positions the velocity coordinates are those of single-axis joints: same columns.
-        qd = (hermite(time, run.q, slopes, grid + half) - hermite(time, run.q, slopes, grid - half)) / dt
-    elif averaged:
-        pieces = 0.5 * (run.qd[1:] + run.qd[:-1]) * np.diff(time)[:, None]
-        area = np.concatenate((np.zeros((1, run.qd.shape[1])), np.cumsum(pieces, axis=0)))
-        qd = (_trapezoid_at(time, run.qd, area, grid + half) - _trapezoid_at(time, run.qd, area, grid - half)) / dt
+    count = int(np.floor((run.time[-1] - run.time[0] - before - after) / dt + _TOUCH))
+    return None if count < 1 else before + dt * np.arange(count + 1)
+
+
+def states(
+    run: RawRun, spec: StateSpec, grid: np.ndarray, *, averaged: bool, past: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions [T, nq] and velocities [T, nv] at times since the first row; arguments as of `resample`."""
+    time, dt = run.time - run.time[0], spec.dt
+    own = time if run.velocity_time is None else run.velocity_time - run.time[0]
+    rows = _rows_at(time, grid, dt)
+    slopes = _slopes(run.q, time) if rows is None or (run.qd is None and not past) else np.empty(0)
+    if rows is not None:
+        q = run.q[rows]
     else:
-        qd = np.stack([np.interp(grid, time, column) for column in run.qd.T], axis=1)
-    impulse = held_integral(time, run.control, grid - delay)
-    return Frames(q, qd, np.diff(impulse, axis=0) / dt)
+        q = _in_blocks(lambda at: _normalised(hermite(time, run.q, slopes, at), spec), grid)
+    if run.qd is None and past:
+        return q, _in_blocks(lambda at: past_slopes(time, run.q, at), grid)
+    if run.qd is None:
+        # Over all positions the velocity coordinates are those of single-axis joints: same columns.
+        def difference(at: np.ndarray) -> np.ndarray:
+            return (hermite(time, run.q, slopes, at + dt / 2) - hermite(time, run.q, slopes, at - dt / 2)) / dt
+
+        return q, _in_blocks(difference, grid)
+    logged = run.qd
+    if averaged:
+        pieces = 0.5 * (logged[1:] + logged[:-1]) * np.diff(own)[:, None]
+        area = np.concatenate((np.zeros((1, logged.shape[1])), np.cumsum(pieces, axis=0)))
+        return q, (
+            _trapezoid_at(own, logged, area, grid + dt / 2) - _trapezoid_at(own, logged, area, grid - dt / 2)
+        ) / dt
+    rows = _rows_at(own, grid, dt)
+    if rows is not None:
+        return q, logged[rows]
+    return q, np.stack([np.interp(grid, own, column) for column in logged.T], axis=1)
+
+
+def mean_control(run: RawRun, at: np.ndarray, dt: float) -> np.ndarray:
+    """Return the mean of the held control from each of some times, a frame apart, to the next, shape [T, nu]."""
+    time = run.clocks["control"] - run.time[0]
+    rows = _rows_at(time, at[:-1], dt)
+    if rows is not None and (np.diff(rows) == 1).all():
+        after = time[rows[-1] + 1] if rows[-1] + 1 < len(time) else np.inf
+        if after >= at[-1] - _TOUCH * dt:
+            return run.control[rows]
+    return np.diff(held_integral(time, run.control, at), axis=0) / dt
+
+
+def _rows_at(time: np.ndarray, at: np.ndarray, dt: float) -> np.ndarray | None:
+    """Return the row at each of some times; None where one is not at a row, to a ten-thousandth of a frame."""
+    rows = np.minimum(np.searchsorted(time, at - _TOUCH * dt), len(time) - 1)
+    return rows if (np.abs(time[rows] - at) <= _TOUCH * dt).all() else None
+
+
+def _in_blocks(compute: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np.ndarray:
+    """Compute rows at some times, a block after the other, which bounds the memory of intermediate results."""
+    return np.concatenate([compute(at[begin : begin + _BLOCK]) for begin in range(0, len(at), _BLOCK)])
 
 
 def held_integral(time: np.ndarray, signal: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -5,14 +5,16 @@ Of a robot whose simulator is MuJoCo they predict what that simulator does, diff
 joint friction are the same soft constraints, with the parameters of the model that Newton builds.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
+from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig, nominal
 from neurodyn.robots import Robot, load, locate
 
 
@@ -21,22 +23,25 @@ def declared_hybrid(
     *,
     contact: str | None = None,
     substeps: int | None = None,
+    parameters: Sequence[str] = (),
     device: str = "cpu",
     threads: int = 1,
 ) -> HybridDynamics:
-    """Return the hybrid dynamics of a robot as declared, without free quantities and networks.
+    """Return the hybrid dynamics of a robot as declared, without networks.
 
     Args:
         robot: A robot, its name, or the path of its declaration.
         contact: Name of a contact model; None for that of the robot's simulator: "soft" for MuJoCo, none for
             Featherstone.
         substeps: Steps in a frame; None for as many as the simulator takes.
+        parameters: Quantities that are free, or that have another value than is declared: texts as of
+            `core.parameter.select_parameters`, such as "contact.friction=0.4:0.1:2".
         device: Torch device.
         threads: CPU threads among which worlds are split.
 
     Raises:
-        InputError: There is no such robot or contact model, the robot cannot be built, or it has nothing that the
-            contact model could act on.
+        InputError: There is no such robot, contact model or quantity, the robot cannot be built, or it has nothing that
+            the contact model could act on.
     """
     declared = robot if isinstance(robot, Robot) else load(robot)
     contact = simulated_contact(declared) if contact is None else contact
@@ -45,9 +50,10 @@ def declared_hybrid(
     if substeps is not None and substeps < 1:
         raise InputError(f"substeps is {substeps}; valid: at least 1")
     mechanism, fingerprint, scene = declared_mechanism(declared, contact)
+    free = select_parameters(nominal(mechanism, contact), parameters) if parameters else ()
     config = EngineConfig(substeps=declared.simulator.substeps if substeps is None else substeps, contact=contact)
     dynamics = HybridDynamics(
-        declared.spec, mechanism, config, (), fingerprint, scene, declaration=locate(robot), threads=threads
+        declared.spec, mechanism, config, free, fingerprint, scene, declaration=locate(robot), threads=threads
     )
     return dynamics.requires_grad_(False).eval().to(device)
 

@@ -25,12 +25,14 @@ class ModelConfig(Config, frozen=True):
         net: The network.
         encoding: Constants of the encoding.
         robot: Name or path of the declaration that the model was trained for.
+        members: Number of networks.
     """
 
     kind: Literal["neural"]
     net: NetConfig
     encoding: EncodingConfig
     robot: str
+    members: int = 1
 
 
 class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
@@ -56,7 +58,7 @@ class ModelSpec(Config, frozen=True, rename={"contact_points": "probes"}):
 def build_model(config: ModelConfig, spec: ModelSpec) -> NeuralDynamics:
     """Build a model with fresh weights."""
     encoding = Encoding(spec.state.with_context(0), config.encoding, spec.contact_points, spec.mechanism)
-    predictor = build_predictor(config.net, encoding.inputs, encoding.outputs)
+    predictor = build_predictor(config.net, encoding.inputs, encoding.outputs, config.members)
     model = NeuralDynamics(encoding, predictor, spec.fingerprint, spec.scene, config.robot)
     model.training_range = spec.training_range
     return model
@@ -73,7 +75,9 @@ def describe(model: NeuralDynamics) -> tuple[ModelConfig, ModelSpec]:
         raise InputError(
             f"model of {model.spec.robot!r}: its network has no configuration; build it by build_predictor"
         )
-    config = ModelConfig(kind="neural", net=net, encoding=encoding.config, robot=model.declaration)
+    config = ModelConfig(
+        kind="neural", net=net, encoding=encoding.config, robot=model.declaration, members=model.members
+    )  # fmt: skip
     return config, ModelSpec(
         state=model.spec, fingerprint=model.fingerprint, contact_points=encoding.layout, scene=model.scene,
         mechanism=encoding.mechanism, training_range=model.training_range,

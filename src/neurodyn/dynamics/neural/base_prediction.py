@@ -55,6 +55,10 @@ class BaseMotion(ABC):
 
     whole = False
 
+    def __deepcopy__(self, memo: Any) -> "BaseMotion":
+        """Return itself: copies of a model share what does not change."""
+        return self
+
     @abstractmethod
     def __call__(
         self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
@@ -166,6 +170,16 @@ class BasePrediction:
     qd: Tensor
     gained: Tensor | None = None
     view: BaseView | None = None
+
+    def repeated(self, count: int) -> "BasePrediction":
+        """Return as many of it along a new first axis, without copies."""
+
+        def more(x: Tensor | None) -> Any:
+            return None if x is None else x.expand(count, *x.shape)
+
+        view = self.view
+        seen = None if view is None else BaseView(*(more(x) for x in view))
+        return BasePrediction(more(self.q), more(self.qd), more(self.gained), seen)
 
 
 def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) -> BaseMotion | None:

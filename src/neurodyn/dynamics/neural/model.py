@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755)."""
+"""Neural dynamics: a network in place of a simulator's dynamics and contact solver (NeRD, arXiv 2508.15755).
 
+With several members the network is an ensemble: independent networks around one encoding, whose disagreement says how
+far the prediction can be trusted (as `dynamics.world_model`). What is known of the physics, and what the ground is
+measured by, is computed once for all of them.
+"""
+
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +21,18 @@ from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.fixed_frame import FixedFrame
-from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
+from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.members import Groups, followed, in_turn
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding
-from neurodyn.geometry.array_shapes import WorldMask
+from neurodyn.dynamics.neural.outputs import Outputs
+from neurodyn.dynamics.uncertainty import MARKS, between_marks, deviation
+from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
 from neurodyn.nets.predictor import Predictor
 
 if TYPE_CHECKING:
-    from neurodyn.dynamics.neural.compiled.frames import CompiledFrames, Predict
+    from neurodyn.dynamics.neural.compiled.frames import CompiledFrames
 
 
 @dataclass(frozen=True)
@@ -32,10 +42,14 @@ class NeuralCarry:
     Attributes:
         memory: The network's own carry (hidden state, or keys and values of recent frames).
         environment: Gravity and ground that the worlds are in.
+        member: The member that each world follows, shape [worlds]; None where all follow the mean of all.
+        groups: The worlds by member, where each is seen by its own member alone; None where all members see all worlds.
     """
 
     memory: Any
     environment: Environment
+    member: Tensor | None = None
+    groups: Groups | None = None
 
 
 class _Compiled:
@@ -60,13 +74,19 @@ class NeuralDynamics(LearnedDynamics):
     Attributes:
         spec: Names, order, units and dt of state and control.
         encoding: From state and torque to network inputs, and back.
-        predictor: Normalisation, network and linear skip.
+        predictor: Normalisation, network or networks, and linear skip.
+        state_scale: Standard deviation of the states of the training data, shape [nq + nv]; of members only.
+        calibration_scales: By what the disagreement of the members is multiplied at `MARKS` frames into a roll-out, so
+            that it covers what it should on held-out data, shape [marks, nq + nv]; of members only.
         fingerprint: The articulation that the model was trained on; None for a model of logs.
         scene: The ground that is assumed where no environment is given; None for free space.
         declaration: Name of the robot, or absolute path of its declaration.
     """
 
     kind = "neural"
+
+    state_scale: Tensor
+    calibration_scales: Tensor
 
     def __init__(
         self,
@@ -82,6 +102,10 @@ class NeuralDynamics(LearnedDynamics):
         self.fingerprint = fingerprint
         self.scene = scene
         own = (0.0, 0.0, -GRAVITY) if fingerprint is None else fingerprint.gravity
+        if predictor.members > 1:
+            size = self.spec.nq + self.spec.nv
+            self.register_buffer("state_scale", torch.ones(size))
+            self.register_buffer("calibration_scales", torch.ones(len(MARKS), size))
         self._compiled = _Compiled()
         self._home = Environment(
             gravity=torch.tensor(own), ground=Ground(scene) if scene is not None and encoding.contact else None
@@ -90,7 +114,17 @@ class NeuralDynamics(LearnedDynamics):
     @property
     def network(self) -> str:
         """What kind of network it is."""
-        return self.predictor.net.__class__.__name__.lower()
+        return self.predictor.net.title
+
+    @property
+    def members(self) -> int:
+        """Number of networks."""
+        return self.predictor.members
+
+    @property
+    def epistemic_scale(self) -> Tensor | None:
+        """Standard deviation of the states in the training data, shape [nq + nv]; None of a single network."""
+        return self.state_scale if self.members > 1 else None
 
     @property
     def contact_points(self) -> ContactPointLayout | None:
@@ -107,24 +141,55 @@ class NeuralDynamics(LearnedDynamics):
         """The robot's own gravity, on the model's own ground."""
         return self._home
 
-    def begin(self, context: State | Window, environment: Environment | None = None) -> NeuralCarry:
+    def base_alone(self) -> "NeuralDynamics":
+        """Return a model that predicts what the base of this one predicts, without correction."""
+        predictor = copy.deepcopy(self.predictor)
+        predictor.silence()
+        return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
+
+    def begin(
+        self,
+        context: State | Window,
+        environment: Environment | None = None,
+        *,
+        members: Tensor | None = None,
+        alone: bool = False,
+    ) -> NeuralCarry:
         """Return the carry of worlds whose history is `context`; a bare state has none.
 
-        Without an environment the worlds are in the robot's own gravity, on the model's own ground.
+        Args:
+            context: History that ends in the present state.
+            environment: What the worlds are in; None for the robot's own gravity, on the model's own ground.
+            members: The member that each world follows, also after `reset`, shape [worlds]; None for the mean of all.
+            alone: Whether only that member sees a world: as fast as a model of one network, and without a standard
+                deviation.
 
         Raises:
             InputError: `environment` asks for another gravity than the model was trained in (of a floating base:
                 one of another strength), or for a ground that the model has no contact points to feel.
         """
         environments = self.resolve_environment(environment)
-        state = present_state(context)
-        memory = self.predictor.begin(state.worlds)
+        worlds = present_state(context).worlds
+        if self.members == 1:
+            members = None
+        groups = Groups.of(members, self.members) if alone and members is not None else None
+        memory = self.predictor.begin(worlds if groups is None else groups.rows.shape[1])
         if isinstance(context, Window):
-            memory = self.predictor.prime(memory, self._window_inputs(context, environments))
-        return NeuralCarry(memory, environments)
+            memory = self.predictor.prime(memory, self._seen(self._window_inputs(context, environments), groups))
+        return NeuralCarry(memory, environments, members, groups)
+
+    def imagine(
+        self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
+    ) -> NeuralCarry:
+        """Return the carry of worlds in which a policy acts: members take turns to be followed; see `Dynamics`."""
+        members = in_turn(present_state(context).worlds, self.members, self.device)
+        return self.begin(context, environment, members=members, alone=not uncertainty)
 
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
         """Predict one frame; `carry` stays valid, so that two futures can be tried from one past.
+
+        With members the state is that of the member that a world follows, or of the mean of their outputs, and the
+        epistemic standard deviation is that of the states to which they lead.
 
         Where no gradient is wanted the frame is compiled (`dynamics.neural.compiled`): the same numbers up to rounding.
         """
@@ -136,17 +201,41 @@ class NeuralDynamics(LearnedDynamics):
         return self._predict(carry, state, control, self.predictor.step_)
 
     def _predict(
-        self, carry: NeuralCarry, state: State, control: Control, predict: "Predict"
+        self, carry: NeuralCarry, state: State, control: Control, step: Callable[..., tuple[Tensor, Any]]
     ) -> tuple[NeuralCarry, Step]:
         torque, environment = frame_torque(self.spec, state, control), carry.environment
-        found = self._frames.step(state, torque, carry.memory, environment, predict)
+
+        def predict(inputs: Tensor, memory: Any) -> tuple[Outputs, Any]:
+            y, memory = step(self._seen(inputs, carry.groups), memory)
+            return self._outputs(y, carry), memory
+
+        spread = self.members if carry.groups is None and self.members > 1 else 0
+        found = self._frames.step(
+            state, torque, carry.memory, environment, predict, spread=spread, mean=carry.member is None
+        )
         if found is not None:
-            after, memory = found
+            after, members, memory = found
         else:
             base_prediction, inputs = self._inputs(state.q, state.qd, torque, environment)
-            output, memory = predict(inputs, carry.memory)
-            after = self.encoding.decode(base_prediction, output)
-        return NeuralCarry(memory, environment), Step.unchecked(state=after)
+            outputs, memory = predict(inputs, carry.memory)
+            after = self.encoding.decode(base_prediction, outputs.followed)
+            members = None
+            if outputs.members is not None:
+                members = self.encoding.decode(base_prediction.repeated(self.members), outputs.members)
+        epistemic = None if members is None else deviation(torch.cat([members.q, members.qd], -1))
+        return replace(carry, memory=memory), Step.unchecked(state=after, epistemic=epistemic)
+
+    def _seen(self, inputs: Tensor, groups: Groups | None) -> Tensor:
+        """Return inputs of worlds, shape [worlds, ...], as the network takes them."""
+        if self.members == 1:
+            return inputs
+        return inputs[None] if groups is None else groups.gather(inputs)
+
+    def _outputs(self, y: Tensor, carry: NeuralCarry) -> Outputs:
+        """Return what the network says of the worlds."""
+        if self.members == 1:
+            return Outputs(y)
+        return Outputs(followed(y, carry.member), y) if carry.groups is None else Outputs(carry.groups.scatter(y))
 
     @property
     def _frames(self) -> "CompiledFrames":
@@ -161,12 +250,48 @@ class NeuralDynamics(LearnedDynamics):
     def reset(self, carry: NeuralCarry, context: State | Window, mask: WorldMask) -> NeuralCarry:
         """Begin anew in the worlds where `mask` is true, shape [worlds]; the others stay bitwise alone.
 
-        The worlds stay in the environment that they were begun in.
+        The worlds stay in the environment that they were begun in, and with the member that they follow.
         """
+        if carry.groups is not None:
+            mask = carry.groups.gather(mask)
         if isinstance(context, Window):
-            history = self._window_inputs(context, carry.environment)
+            history = self._seen(self._window_inputs(context, carry.environment), carry.groups)
             return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
         return replace(carry, memory=self.predictor.reset(carry.memory, mask))
+
+    def rollout(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> Trajectory:
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
+
+        With members the path is that of `step`, which follows their mean in every frame. The epistemic standard
+        deviation is that of the paths on which each member follows itself, calibrated and without gradients.
+        """
+        path = super().rollout(context, controls, environment)
+        if self.members == 1:
+            return path
+        with torch.no_grad():
+            q, qd = self.member_paths(context, controls, environment)
+            spread = deviation(torch.cat([q, qd], -1)[:, :, 1:])
+            scales = between_marks(self.calibration_scales, controls.shape[1])
+        return replace(path, epistemic=spread * scales)
+
+    def member_paths(
+        self, context: State | Window, controls: Controls, environment: Environment | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return positions and velocities where each member follows itself, shape [members, worlds, T + 1, nq or nv].
+
+        Arguments are those of `rollout`.
+        """
+        worlds, members = present_state(context).worlds, self.members
+        rows = torch.arange(worlds, device=controls.device).repeat(members)
+        whole = self.resolve_environment(environment).rows(rows)
+        context = context.rows(rows)
+        carry = self.begin(
+            context, whole, members=rows.new_tensor(range(members)).repeat_interleave(worlds), alone=True
+        )
+        path = self._followed(carry, present_state(context), controls[rows], tracked=False)
+        return path.q.unflatten(0, (members, worlds)), path.qd.unflatten(0, (members, worlds))
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame between fixed buffers, compiled where they are in the precision of the weights."""
@@ -177,7 +302,12 @@ class NeuralDynamics(LearnedDynamics):
         return NeuralFixedFrame(self.encoding, self.predictor, worlds, environment)
 
     def forward(
-        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
+        self,
+        q: Tensor,
+        qd: Tensor,
+        torque: Tensor,
+        environment: Environment | None = None,
+        members: Tensor | None = None,
     ) -> tuple[BasePrediction, Tensor]:
         """Return base predictions and normalised predictions along true states, shape [batch, T, outputs].
 
@@ -186,9 +316,13 @@ class NeuralDynamics(LearnedDynamics):
             qd: Velocities, shape [batch, T, nv].
             torque: Torques during the frames [N m or N], shape [batch, T, nu].
             environment: Gravity and ground, as for `begin`.
+            members: The member that predicts each row, shape [batch]; None for a model of one network.
         """
         base_prediction, inputs = self._inputs(q, qd, torque, self.resolve_environment(environment))
-        return base_prediction, self.predictor.forward_normalised(inputs)
+        if members is None:
+            return base_prediction, self.predictor.forward_normalised(inputs)
+        groups = Groups.of(members, self.members)
+        return base_prediction, groups.scatter(self.predictor.forward_normalised(groups.gather(inputs)))
 
     def _window_inputs(self, window: Window, environment: Environment) -> Tensor:
         return self._inputs(window.q[:, :-1], window.qd[:, :-1], window.torque, environment)[1]

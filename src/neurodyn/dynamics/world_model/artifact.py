@@ -33,16 +33,18 @@ class WorldModelSpec(Config, frozen=True):
     Attributes:
         state: Names, order, units and dt of what the log measures.
         training_range: Range of motion in its training data; None where that is unknown.
+        termination_shift: As of `WorldModel`.
     """
 
     state: StateSpec
     training_range: TrainingRange | None = None
+    termination_shift: float = 0.0
 
 
 def build_world_model(config: WorldModelConfig, spec: WorldModelSpec) -> WorldModel:
     """Build a world model with fresh weights."""
     model = WorldModel(spec.state, config.net, terminates=config.terminates, declaration=config.robot)
-    model.training_range = spec.training_range
+    model.training_range, model.termination_shift = spec.training_range, spec.termination_shift
     return model
 
 
@@ -50,7 +52,10 @@ def describe(model: WorldModel) -> tuple[WorldModelConfig, WorldModelSpec]:
     """Return what a world model's files say of it."""
     net, terminates = model.net.config, model.terminates
     config = WorldModelConfig(kind="world-model", net=net, robot=model.declaration, terminates=terminates)
-    return config, WorldModelSpec(state=model.spec, training_range=model.training_range)
+    known = WorldModelSpec(
+        state=model.spec, training_range=model.training_range, termination_shift=model.termination_shift
+    )
+    return config, known
 
 
 WORLD_MODEL = Artifact("world-model", WorldModelConfig, WorldModelSpec, build_world_model, describe)

@@ -34,10 +34,3 @@ class Forecast:
     states: Tensor
     log_std: Tensor
     logits: Tensor | None
-
-
-def followed(values: Tensor, member: Tensor | None) -> Tensor:
-    """Return the rows of each world's member from [members, worlds, size], or the mean of all members."""
-    if member is None:
-        return values.mean(0)
-    return values.gather(0, member[None, :, None].expand(1, -1, values.shape[2]))[0]

@@ -19,12 +19,15 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry, followed
+from neurodyn.dynamics.members import followed, in_turn
+from neurodyn.dynamics.uncertainty import MARKS, between_marks, deviation, softly_bounded
+from neurodyn.dynamics.world_model.carry import Forecast, WorldCarry
 from neurodyn.dynamics.world_model.observation import Observation
-from neurodyn.dynamics.world_model.uncertainty import MARKS, between_marks, deviation, softly_bounded
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden
 from neurodyn.nets.normaliser import Normaliser
+
+_LEAST_CHANCE = 1e-6
 
 
 class WorldModel(LearnedDynamics):
@@ -48,6 +51,8 @@ class WorldModel(LearnedDynamics):
             covers what it should on held-out data, shape [marks, size].
         fitted: Whether the model has been trained.
         terminates: Whether termination is predicted.
+        termination_shift: What is added to the logit of a failure, so that forecasts with a chance above one half are
+            as many as failures of held-out episodes (`world_model.termination`).
     """
 
     kind = "world-model"
@@ -76,6 +81,7 @@ class WorldModel(LearnedDynamics):
         """
         super().__init__(spec, declaration)
         self.terminates = terminates
+        self.termination_shift = 0.0
         self.observation = Observation(spec)
         size = self.observation.size
         self.net = Ensemble(net, self.observation.inputs, size, spec.nc + terminates)
@@ -123,7 +129,7 @@ class WorldModel(LearnedDynamics):
         self.resolve_environment(environment)
         worlds = present_state(context).worlds
         if members is None:
-            members = torch.arange(worlds, device=self.scale.device) % self.members
+            members = in_turn(worlds, self.members, self.scale.device)
         return WorldCarry(self._history(context), members)
 
     def step(
@@ -155,7 +161,7 @@ class WorldModel(LearnedDynamics):
         step = Step(
             self.observation.state(following),
             contacts=None if chances is None or not self.spec.nc else chances[:, : self.spec.nc],
-            termination=None if chances is None or not self.terminates else chances[:, -1],
+            termination=None if chances is None or not self.terminates else self._failure(chances[:, -1]),
             epistemic=deviation(changes),
             aleatoric=spread.mean(0),
         )
@@ -295,6 +301,11 @@ class WorldModel(LearnedDynamics):
     def require_gravity(self, gravity: Tensor) -> None:
         """Refuse a gravity that the model does not know."""
         self.require_ground()
+
+    def _failure(self, chance: Tensor) -> Tensor:
+        if not self.termination_shift:
+            return chance
+        return torch.sigmoid(torch.logit(chance, _LEAST_CHANCE) + self.termination_shift)
 
     def _std(self, log_std: Tensor) -> Tensor:
         return torch.exp(softly_bounded(log_std)) * self.scale

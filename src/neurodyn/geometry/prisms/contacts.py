@@ -15,9 +15,10 @@ from typing import Any
 
 import warp as wp
 
-from neurodyn.geometry.prisms.pair import APART, Body, Pair, reach_along, upward_normal
+from neurodyn.geometry.prisms.pair import APART, Body, Pair, column, reach_along, upward_normal
 from neurodyn.geometry.prisms.polytope import box_in_prism
 from neurodyn.geometry.prisms.rounded import rounded_on_prism
+from neurodyn.geometry.surfaces import BLOCK
 
 MOST = wp.constant(50)
 """Prisms, at most, that a body is in touch with: MuJoCo's `mjMAXCONPAIR`."""
@@ -35,14 +36,10 @@ Chosen = wp.types.vector(length=4, dtype=wp.int32)
 
 
 @wp.func
-def corner(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, row: int, column: int):
-    """Return a vertex of a heightfield of grid (first height, rows, columns, first block) and cell edges `cell`."""
-    half = wp.float64(0.5)
-    return wp.vec3d(
-        cell[0] * (wp.float64(column) - half * wp.float64(grid[2] - 1)),
-        cell[1] * (wp.float64(row) - half * wp.float64(grid[1] - 1)),
-        heights[grid[0] + row * grid[2] + column],
-    )
+def corner(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, row: int, place: int):
+    """Return a vertex of a heightfield of grid (first height, rows, columns, first block) and cells `cell`."""
+    height = heights[grid[0] + row * grid[2] + place]
+    return wp.vec3d(_start(place, cell[0], grid[2]), _start(row, cell[1], grid[1]), height)
 
 
 @wp.func
@@ -51,20 +48,25 @@ def on_prism(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body
 
     The third component of `cell` is the lowest height.
     """
-    columns = grid[2] - 1
-    row = number / 2 / columns
-    column = number / 2 - row * columns
-    b = corner(heights, grid, cell, row, column)
-    c = corner(heights, grid, cell, row + 1, column + 1)
-    a = corner(heights, grid, cell, row + 1, column)
+    row = number / 2 / (grid[2] - 1)
+    place = number / 2 - row * (grid[2] - 1)
+    b = corner(heights, grid, cell, row, place)
+    c = corner(heights, grid, cell, row + 1, place + 1)
+    a = corner(heights, grid, cell, row + 1, place)
     if number % 2 == 1:
-        a = corner(heights, grid, cell, row, column + 1)
+        a = corner(heights, grid, cell, row, place + 1)
     up = upward_normal(a, b, c)
     if wp.dot(up, body.centre - a) - reach_along(body, up) >= body.radius:
         return Pair()
     if body.radius > wp.float64(0.0):
         return rounded_on_prism(body, a, b, c, up)
     return box_in_prism(body, a, b, c, cell[2])
+
+
+@wp.func
+def _start(number: int, edge: wp.float64, vertices: int):
+    """Return where a row or column of cells begins."""
+    return edge * (wp.float64(number) - wp.float64(0.5) * wp.float64(vertices - 1))
 
 
 @wp.func
@@ -78,6 +80,47 @@ def _end_cell(high: wp.float64, edge: wp.float64, cells: int):
 
 
 @wp.func
+def _stretch(begin: wp.float64, edge: wp.float64, radius: wp.float64, slope: wp.float64, stretch: wp.vec2d):
+    """Return between which of two places along an axis it is nearer than a radius to a strip; the first is then less.
+
+    The strip goes from `begin`, seen from the axis' origin, so far as `edge`; the axis crosses it with a slope.
+    """
+    low = begin - radius
+    high = begin + edge + radius
+    if slope < wp.float64(0.0):
+        low = -begin - edge - radius
+        high = radius - begin
+    steep = wp.abs(slope)
+    if steep < wp.float64(1e-9):
+        if low > wp.float64(0.0) or high < wp.float64(0.0):
+            return wp.vec2d(stretch[1], stretch[0] - wp.float64(1.0))
+        return stretch
+    return wp.vec2d(wp.max(stretch[0], low / steep), wp.min(stretch[1], high / steep))
+
+
+@wp.func
+def in_reach(ranges: wp.array[wp.vec2d], grid: wp.vec4i, cell: wp.vec3d, body: Body):
+    """Return whether a body is lower than the highest point of some block of the heightfield below it."""
+    zero = wp.float64(0.0)
+    one = wp.float64(1.0)
+    x = reach_along(body, wp.vec3d(one, zero, zero)) + body.radius
+    y = reach_along(body, wp.vec3d(zero, one, zero)) + body.radius
+    bottom = body.centre[2] - reach_along(body, wp.vec3d(zero, zero, one)) - body.radius
+    across = (grid[2] + BLOCK - 2) / BLOCK
+    for i in range(
+        _first_cell(body.centre[1] - y, cell[1], grid[1] - 1) / BLOCK,
+        (_end_cell(body.centre[1] + y, cell[1], grid[1] - 1) + BLOCK - 1) / BLOCK,
+    ):
+        for j in range(
+            _first_cell(body.centre[0] - x, cell[0], grid[2] - 1) / BLOCK,
+            (_end_cell(body.centre[0] + x, cell[0], grid[2] - 1) + BLOCK - 1) / BLOCK,
+        ):
+            if ranges[grid[3] + i * across + j][1] >= bottom:
+                return True
+    return False
+
+
+@wp.func
 def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body: Body):
     """Return the numbers of the prisms that a body has its contacts with; -1 for none."""
     zero = wp.float64(0.0)
@@ -85,10 +128,8 @@ def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d,
     x = reach_along(body, wp.vec3d(one, zero, zero)) + body.radius
     y = reach_along(body, wp.vec3d(zero, one, zero)) + body.radius
     z = reach_along(body, wp.vec3d(zero, zero, one)) + body.radius
-    bottom = body.centre[2] - z
-    axis = wp.vec3d(body.turn[0, 2], body.turn[1, 2], body.turn[2, 2])
-    # In a row, a capsule is above few of the cells that the box around it is above of.
-    slender = body.radius > zero and wp.abs(axis[1]) * body.half[2] > zero
+    axis = column(body.turn, 2)
+    slender = body.radius > zero and body.half[2] > zero
     distances = Numbers()
     places = Places()
     numbers = Cells()
@@ -100,23 +141,27 @@ def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d,
     ):
         low = body.centre[0] - x
         high = body.centre[0] + x
+        # Of a capsule, the part that is above of the row, and then of the cell, says how low it is there.
+        part = wp.vec2d(-body.half[2], body.half[2])
         if slender:
-            begin = cell[1] * (wp.float64(row) - wp.float64(0.5) * wp.float64(grid[1] - 1)) - body.centre[1]
-            one_end = (begin - body.radius) / axis[1]
-            other = (begin + cell[1] + body.radius) / axis[1]
-            one_end = wp.clamp(one_end, -body.half[2], body.half[2]) * axis[0]
-            other = wp.clamp(other, -body.half[2], body.half[2]) * axis[0]
-            low = body.centre[0] + wp.min(one_end, other) - body.radius
-            high = body.centre[0] + wp.max(one_end, other) + body.radius
-        for column in range(_first_cell(low, cell[0], grid[2] - 1), _end_cell(high, cell[0], grid[2] - 1)):
-            k = grid[0] + row * grid[2] + column
+            part = _stretch(_start(row, cell[1], grid[1]) - body.centre[1], cell[1], body.radius, axis[1], part)
+            low = body.centre[0] + wp.min(part[0] * axis[0], part[1] * axis[0]) - body.radius
+            high = body.centre[0] + wp.max(part[0] * axis[0], part[1] * axis[0]) + body.radius
+        for place in range(_first_cell(low, cell[0], grid[2] - 1), _end_cell(high, cell[0], grid[2] - 1)):
+            k = grid[0] + row * grid[2] + place
             edge = wp.max(heights[k], heights[k + grid[2] + 1])
+            bottom = body.centre[2] - z
+            if slender:
+                here = _stretch(_start(place, cell[0], grid[2]) - body.centre[0], cell[0], body.radius, axis[0], part)
+                bottom = body.centre[2] + wp.min(here[0] * axis[2], here[1] * axis[2]) - body.radius
+                if here[0] > here[1]:
+                    bottom = wp.float64(1e30)
             for second in range(2):
                 top = wp.max(edge, heights[k + 1])
                 if second == 0:
                     top = wp.max(edge, heights[k + grid[2]])
                 if top >= bottom and count < MOST:
-                    number = 2 * (row * (grid[2] - 1) + column) + second
+                    number = 2 * (row * (grid[2] - 1) + place) + second
                     pair = on_prism(heights, grid, cell, body, number)
                     if pair.kind != APART:
                         if count == 0 or pair.distance < distances[nearest]:

@@ -8,7 +8,7 @@
 import warp as wp
 
 from neurodyn.geometry.chain import advance
-from neurodyn.geometry.prisms.contacts import CONTACTS, chosen_prisms, on_prism
+from neurodyn.geometry.prisms.contacts import CONTACTS, chosen_prisms, in_reach, on_prism
 from neurodyn.geometry.prisms.pair import Body
 
 NUMBERS = wp.constant(20)
@@ -49,6 +49,7 @@ def prism_contacts_kernel(
     shape_size: wp.array[wp.vec3d],
     shape_grid: wp.array[wp.vec4i],
     heights: wp.array[wp.float64],
+    ranges: wp.array[wp.vec2d],
     out: wp.array3d[wp.float64],
 ):
     """Write the contacts of one link of one world: the robot's features in the link's frame, the ground's in the world.
@@ -91,20 +92,21 @@ def prism_contacts_kernel(
         body.turn = to_ground @ wp.quat_to_matrix(rotation * wp.transform_get_rotation(place))
         body.half = body_half[number]
         body.radius = body_radius[number]
-        chosen = chosen_prisms(heights, shape_grid[field], shape_size[field], body)
-        for i in range(CONTACTS):
-            if chosen[i] >= 0 and slot < link_slots[link + 1]:
-                pair = on_prism(heights, shape_grid[field], shape_size[field], body, chosen[i])
-                out[world, slot, 0] = wp.float64(pair.kind)
-                out[world, slot, 1] = body.radius
-                core = ground_turn @ pair.core + ground_origin
-                _write(out, world, slot, 0, wp.transpose(turn) @ (core - origin))
-                _write(out, world, slot, 1, to_link @ pair.along)
-                _write(out, world, slot, 2, to_link @ pair.along_too)
-                _write(out, world, slot, 3, ground_turn @ pair.ground + ground_origin)
-                _write(out, world, slot, 4, ground_turn @ pair.across)
-                _write(out, world, slot, 5, ground_turn @ pair.across_too)
-                slot += 1
+        if in_reach(ranges, shape_grid[field], shape_size[field], body):
+            chosen = chosen_prisms(heights, shape_grid[field], shape_size[field], body)
+            for i in range(CONTACTS):
+                if chosen[i] >= 0 and slot < link_slots[link + 1]:
+                    pair = on_prism(heights, shape_grid[field], shape_size[field], body, chosen[i])
+                    out[world, slot, 0] = wp.float64(pair.kind)
+                    out[world, slot, 1] = body.radius
+                    core = ground_turn @ pair.core + ground_origin
+                    _write(out, world, slot, 0, wp.transpose(turn) @ (core - origin))
+                    _write(out, world, slot, 1, to_link @ pair.along)
+                    _write(out, world, slot, 2, to_link @ pair.along_too)
+                    _write(out, world, slot, 3, ground_turn @ pair.ground + ground_origin)
+                    _write(out, world, slot, 4, ground_turn @ pair.across)
+                    _write(out, world, slot, 5, ground_turn @ pair.across_too)
+                    slot += 1
     for rest in range(slot, link_slots[link + 1]):
         for i in range(NUMBERS):
             out[world, rest, i] = zero

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202, UP018
+# ruff: noqa: ANN201
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 """What touches: a rounded box of the robot and the prism below a triangle of a heightfield, and features of both.

@@ -85,8 +85,8 @@ class PrismContacts(Held):
         changing: list[Any] = [(q, None), (qd, None), (pose, wp.transformd)]
 
         def record() -> Launch:
-            start, _, origin, rotation, size, _, _, _, _, grid, heights, _ = shapes.arrays
-            fields = [start, origin, rotation, size, grid, heights]
+            start, _, origin, rotation, size, _, _, _, _, grid, heights, ranges = shapes.arrays
+            fields = [start, origin, rotation, size, grid, heights, ranges]
             arguments = [*changing, *self._robot(q.device), *fields, (out, None)]
             return Launch(prism_contacts_kernel, (len(q), len(self._slots)), q.device, arguments, keep=shapes)
 

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.learn.loop import TrainState
@@ -30,6 +32,7 @@ def train_run(
     seed: int | None,
     shares: Sequence[float] | None = None,
     threads: int | None = None,
+    members: int | None = None,
     **options: Any,
 ) -> TrainState:
     """Train neural dynamics as `learn.train` asks; `options` and errors are those of `train`."""
@@ -38,6 +41,8 @@ def train_run(
         require_same_simulator(robot, store)
     log = any(store.header.source == "log" for store in mixture.stores)
     settings = with_budget(load_settings(robot, size, net, log=log), minutes, steps, seed, threads)
+    if members is not None:
+        settings = msgspec.structs.replace(settings, members=members)
     return train(robot, name, place_of(mixture), mixture, out, settings, **options)
 
 
@@ -57,6 +62,6 @@ def finetune_run(
     """Fine-tune neural dynamics as `learn.finetune` asks; `options` and errors are those of `finetune`."""
     config, _ = NEURAL.read(run)
     robot = load(config.robot)
-    settings = with_budget(load_finetuning(size, config.net, robot), minutes, steps, seed, threads)
+    settings = with_budget(load_finetuning(size, config.net, robot, config.members), minutes, steps, seed, threads)
     mixture = open_mixture(data, shares, partial(open_robot_data, robot))
     return finetune(run, place_of(mixture), mixture, out, settings, **options)

@@ -17,7 +17,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.learn.plan import Plan, Stage, with_budget
 from neurodyn.learn.presets import load_preset, settings_file
-from neurodyn.nets.build import NetConfig
+from neurodyn.nets.build import NetConfig, require_members
 from neurodyn.nets.networks import NETWORKS
 from neurodyn.robots import Robot
 
@@ -74,6 +74,8 @@ class Settings(Plan, frozen=True, kw_only=True):
         base: Known motion that the network corrects: "free" for that of the robot's mechanism without contacts and
             limits, "contact" for that with soft contacts, limits and friction; None where it learns the whole motion.
         free_motion: What older files say in place of `base`: true for "free".
+        members: Number of networks, whose disagreement says how uncertain a prediction is.
+        bootstrap: Whether each of several members learns from its own draw, with replacement, of the episodes.
     """
 
     net: NetConfig
@@ -81,9 +83,12 @@ class Settings(Plan, frozen=True, kw_only=True):
     velocity_products: bool = True
     base: str | None = None
     free_motion: bool | UnsetType = UNSET
+    members: int = 1
+    bootstrap: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_members(self.net, self.members)
         if self.free_motion is True:
             msgspec.structs.force_setattr(self, "base", "free")
         msgspec.structs.force_setattr(self, "free_motion", UNSET)
@@ -118,7 +123,7 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     return msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, kind=net))
 
 
-def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Settings:
+def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None, members: int = 1) -> Settings:
     """Read the settings of a fine-tuning, for the network of the model that is adapted.
 
     Settings that come with the robot (finetune.yaml beside its declaration) are taken as they are. By default a network
@@ -129,6 +134,7 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Se
         size: "finetune", or the path of a settings file.
         net: Network of the base model.
         robot: Robot of the model; None for the general settings.
+        members: Number of its members.
 
     Raises:
         InputError: The file is missing or malformed.
@@ -136,7 +142,7 @@ def load_finetuning(size: str, net: NetConfig, robot: Robot | None = None) -> Se
     own = () if robot is None else (Path(robot.folder) / "finetune.yaml",)
     found = load_preset(Settings, None if size == "finetune" else Path(size), own)
     if found is not None:
-        return msgspec.structs.replace(found, net=net)
+        return msgspec.structs.replace(found, net=net, members=members)
     settings = read_config(_GENERAL / "finetune.yaml", Settings)
     phases = tuple(msgspec.structs.replace(phase, context=net.memory) for phase in settings.phases)
-    return msgspec.structs.replace(settings, net=net, phases=phases)
+    return msgspec.structs.replace(settings, net=net, members=members, phases=phases)

@@ -108,7 +108,9 @@ def train(
             layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
         )
-        config = ModelConfig(kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name)
+        config = ModelConfig(
+            kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name, members=settings.members
+        )  # fmt: skip
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     model = build_model(config, _model_spec(robot, mixture, spec))
     _fit_statistics(model, samples)
@@ -247,6 +249,9 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
         inputs.append(model.encoding.encode(base_prediction, sample.torque, environment))
         targets.append(model.encoding.target(base_prediction, sample.q_next, sample.qd_next))
     model.predictor.fit(torch.cat(inputs), torch.cat(targets), silent=model.encoding.base_is_whole)
+    if model.members > 1:
+        states = torch.cat([torch.cat([sample.q, sample.qd], -1) for sample in samples])
+        model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))
 
 
 def _substeps(header: StoreHeader) -> int:

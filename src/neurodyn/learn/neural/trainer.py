@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neural dynamics in training: their windows, their loss, and validation by roll-out."""
+"""Neural dynamics in training: their windows, their loss, and validation by roll-out.
+
+The members of an ensemble are trained side by side, and none knows of the others: each has windows of its own, its own
+part of the optimiser's statistics, and a gradient that is cut off by itself.
+"""
 
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -13,10 +18,12 @@ from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.learn.bootstrap import MemberSampler
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
-from neurodyn.learn.neural.loss import Scale, training_loss
+from neurodyn.learn.member_parameters import MemberParameters
+from neurodyn.learn.neural.loss import Part, Scale, training_loss
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.learn.optimiser import build_optimiser, trainable
@@ -45,21 +52,38 @@ class NeuralLearner(WindowLearner):
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
         self._phase, settings = self._settings.phases[phase], self._settings
-        groups = trainable(self._model.parameters(), self._phase.rate)
+        several = self._model.members > 1
+        self._parameters = MemberParameters(self._model, self._model.members) if several else None
+        weights = self._model.parameters() if self._parameters is None else self._parameters.views
+        groups = trainable(weights, self._phase.rate)
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
-        self._sampler = MixtureSampler(
-            self._data,
-            self._phase.window,
-            batch=self._phase.batch,
-            seed=derive_seed(settings.seed, "batches", phase),
-            device=self._device,
-            stream=IN_MEMORY,
-        )
+        if several:
+            self._sampler = MemberSampler(
+                self._data, self._phase.window, members=self._model.members, bootstrap=settings.bootstrap,
+                batch=self._phase.batch, seed=settings.seed, phase=phase, device=self._device,
+            )  # fmt: skip
+        else:
+            self._sampler = MixtureSampler(
+                self._data, self._phase.window, batch=self._phase.batch,
+                seed=derive_seed(settings.seed, "batches", phase), device=self._device, stream=IN_MEMORY,
+            )  # fmt: skip
+
+    def draw(self) -> None:
+        """Draw the next windows."""
+        drawn = self._sampler.draw_rows()
+        self._batch = [Part(batch, self._environments[n].of(batch), members) for n, batch, members in drawn]
 
     def loss(self) -> Tensor:
-        """Return the loss of the batch."""
-        parts = [(batch, self._environments[number].of(batch)) for number, batch in self._batch]
-        return training_loss(self._model, parts, self._phase, self._scale)
+        """Return the loss of the batch, by member."""
+        return training_loss(self._model, self._batch, self._phase, self._scale)
+
+    def zero_gradients(self) -> None:
+        """Forget the gradients; the optimiser sees views of those of members."""
+        self._model.zero_grad(set_to_none=True)
+
+    def clip_gradients(self) -> Tensor:
+        """Cut the gradient off, that of each member by itself."""
+        return super().clip_gradients() if self._parameters is None else self._parameters.take_gradients(self.clip)
 
     def validate(self, at: TrainState) -> Validation:
         """Roll out along held-out windows."""
@@ -70,6 +94,23 @@ class NeuralLearner(WindowLearner):
         }
         shown = "  ".join(f"{name} {value:.2g} {unit}" for name, value, unit in _by_size(spec, error.q))
         return Validation(error.score, values, f"held-out roll-out error: {shown}")
+
+    def finish(self, at: TrainState) -> None:
+        """Calibrate the best members on more held-out windows; say so where the network brought nothing."""
+        if self._model.members > 1:
+            best = NEURAL.load(self._run).to(self._device)
+            self._validation.calibrate(best)
+            NEURAL.save(self._run, best)
+        base = self._validation.base_score(self._model)
+        nothing = base is not None and at.best is not None and at.best >= base
+        at.note = (
+            "the network adds nothing to its base on held-out episodes: the base alone is as good" if nothing else ""
+        )
+
+    def closing(self, at: TrainState) -> dict[str, Any]:
+        """Return the best score beside that of the base alone, where that leaves nothing out."""
+        base = self._validation.base_score(self._model)
+        return {} if base is None else {"base_score": base, "best_score": at.best}
 
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""

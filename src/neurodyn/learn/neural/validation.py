@@ -2,6 +2,9 @@
 """The roll-out error on held-out episodes: what a training is steered by, instead of its loss.
 
 One-frame errors get worse while roll-outs improve, so checkpoints are chosen by this error.
+
+A model on a base that leaves nothing out is compared with that base, roll-out by roll-out: a mean is ruled by the few
+that diverge, and a network that gains a little there may have spoilt all those that the base predicts exactly.
 """
 
 from dataclasses import dataclass
@@ -14,14 +17,20 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Batch
-from neurodyn.dynamics.interface import Environment, Window
+from neurodyn.dynamics.interface import Environment, Trajectory, Window
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.dynamics.tangent import position_difference
+from neurodyn.dynamics.tangent import coordinate_difference, position_difference
+from neurodyn.learn.calibration import calibrate
 from neurodyn.learn.neural.settings import Settings
+
+_CALIBRATION = 512
 
 WORST = 10.0
 """Score of a roll-out that leaves all bounds, in standard deviations of the training data."""
+
+NEGLIGIBLE = 1e-3
+"""Error of a roll-out that is as good as none, in standard deviations of the training data."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,9 @@ class RolloutError:
 
     Attributes:
         score: Mean absolute error of all coordinates, each over its standard deviation in the training data. A roll-out
-            counts with at most `WORST`, one that is not finite with just that.
+            counts with at most `WORST`, one that is not finite with just that. With a whole base it is at least the
+            base's own, times the geometric mean over roll-outs of error over that of the base: a score below that of
+            the base is better than the base on average and in most roll-outs.
         q: Mean absolute error of each position [rad or m], by degree of freedom, shape [nv].
         qd: Mean absolute error of each velocity [rad/s or m/s], shape [nv].
     """
@@ -47,36 +58,67 @@ class RolloutValidation:
         data = Mixture.of(store)
         self._context = max(phase.context for phase in settings.phases)
         frames = min(self._context + settings.validation_frames, data.longest(Split.VALIDATION))
-        sampler = MixtureSampler(
-            data,
-            max(frames, self._context + 1),
-            split=Split.VALIDATION,
-            batch=settings.validation_rollouts,
-            seed=derive_seed(settings.seed, "validation"),
-            device=device or "cpu",
-        )
-        environments = [RecordedEnvironments(part, device or "cpu") for part in data.stores]
-        self._parts = [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
+        self._data, self._frames, self._device = data, max(frames, self._context + 1), device or "cpu"
+        self._seed = settings.seed
+        self._parts = self._draw(settings.validation_rollouts, "validation")
         self._q_scale = self._position_scale(data, device)
         self._qd_scale = _deviation(data.sampled_columns("qd", Split.TRAIN), device)
+        self._of_base: Tensor | None = None
 
-    @torch.no_grad()
     def measure(self, model: NeuralDynamics) -> RolloutError:
         """Roll the model out along the held-out windows."""
+        errors, q, qd = self._rolled_out(model)
+        score = score_of(errors, self._base_errors(model))
+        return RolloutError(score, tuple(q.mean((0, 1)).tolist()), tuple(qd.mean((0, 1)).tolist()))
+
+    def base_score(self, model: NeuralDynamics) -> float | None:
+        """Return the score of the model's base alone; None where it leaves something out, or there is none."""
+        base = self._base_errors(model)
+        return None if base is None else float(base.mean())
+
+    def _base_errors(self, model: NeuralDynamics) -> Tensor | None:
+        """Return the errors of the roll-outs of the base alone, shape [rollouts]."""
+        if self._of_base is None and isinstance(model, NeuralDynamics) and model.encoding.base_is_whole:
+            self._of_base, _, _ = self._rolled_out(model.base_alone())
+        return self._of_base
+
+    @torch.no_grad()
+    def _rolled_out(self, model: NeuralDynamics) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the error of each roll-out, shape [rollouts], and those of positions and velocities behind it."""
         found = [self._errors(model, batch, environment) for batch, environment in self._parts]
         q, qd = (torch.cat(parts) for parts in zip(*found, strict=True))
         errors = torch.cat([q / self._q_scale, qd / self._qd_scale], -1).mean((1, 2))
-        return RolloutError(
-            score=float(errors.nan_to_num(WORST, WORST).clamp_max(WORST).mean()),
-            q=tuple(q.mean((0, 1)).tolist()),
-            qd=tuple(qd.mean((0, 1)).tolist()),
+        return errors.nan_to_num(WORST, WORST).clamp_max(WORST), q, qd
+
+    @torch.no_grad()
+    def calibrate(self, model: NeuralDynamics) -> None:
+        """Fit the factors of the standard deviation of a model's members to other held-out windows."""
+        model.calibration_scales.fill_(1.0)
+        errors, spreads = [], []
+        for batch, environment in self._draw(_CALIBRATION, "calibration"):
+            predicted = self._rolled(model, batch, environment)
+            assert predicted.epistemic is not None  # a model with members predicts it
+            q = coordinate_difference(model.spec, predicted.q, batch.q[:, self._context :])
+            errors.append(torch.cat([q, predicted.qd - batch.qd[:, self._context :]], -1)[:, 1:])
+            spreads.append(predicted.epistemic)
+        calibrate(model, torch.cat(errors), torch.cat(spreads))
+
+    def _draw(self, count: int, name: str) -> list[tuple[Batch, Environment]]:
+        seed = derive_seed(self._seed, name)
+        sampler = MixtureSampler(
+            self._data, self._frames, split=Split.VALIDATION, batch=count, seed=seed, device=self._device
         )
+        environments = [RecordedEnvironments(part, self._device) for part in self._data.stores]
+        return [(batch, environments[number].of(batch)) for number, batch in sampler.draw()]
+
+    def _rolled(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> Trajectory:
+        first = self._context
+        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
+        return model.rollout(past if first else past.present, batch.control[:, first:], environment)
 
     def _errors(self, model: NeuralDynamics, batch: Batch, environment: Environment) -> tuple[Tensor, Tensor]:
         """Return absolute errors of positions and velocities, shape [rollouts, T, nv]."""
-        first = self._context
-        past = Window(batch.q[:, : first + 1], batch.qd[:, : first + 1], batch.control[:, :first])
-        predicted = model.rollout(past if first else past.present, batch.control[:, first:], environment)
+        first, predicted = self._context, self._rolled(model, batch, environment)
         q = position_difference(model.spec, predicted.q, batch.q[:, first:])[:, 1:].abs()
         return q, (predicted.qd - batch.qd[:, first:])[:, 1:].abs()
 
@@ -88,6 +130,19 @@ class RolloutValidation:
         q = torch.cat([batch.q for batch, _ in self._parts])
         moved = position_difference(spec, q[:, first + 1 :], q[:, first : first + 1])
         return moved.square().mean((0, 1)).sqrt().clamp_min(1e-6)
+
+
+def score_of(errors: Tensor, base: Tensor | None) -> float:
+    """Return the score of roll-outs, by which models are chosen.
+
+    Args:
+        errors: Error of each roll-out, shape [rollouts].
+        base: Those of a base that leaves nothing out, by itself, shape [rollouts]; None without one.
+    """
+    if base is None:
+        return float(errors.mean())
+    ratio = ((errors + NEGLIGIBLE) / (base + NEGLIGIBLE)).log().mean().exp()
+    return float(torch.maximum(errors.mean(), ratio * base.mean()))
 
 
 def _deviation(values: np.ndarray, device: torch.device | None) -> Tensor:

@@ -15,6 +15,7 @@ from torch.nn import functional
 from neurodyn.data.windows import Batch
 from neurodyn.dynamics.world_model.carry import Forecast
 from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.learn.world_model.ends import Ends
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 
 
@@ -32,7 +33,13 @@ class EventWeights:
 
 
 def world_model_loss(
-    model: WorldModel, batch: Batch, phase: WorldPhase, settings: WorldSettings, change: Tensor, weights: EventWeights
+    model: WorldModel,
+    batch: Batch,
+    phase: WorldPhase,
+    settings: WorldSettings,
+    change: Tensor,
+    weights: EventWeights,
+    ends: Ends | None = None,
 ) -> Tensor:
     """Return the losses of the members, shape [members].
 
@@ -43,6 +50,7 @@ def world_model_loss(
         settings: Settings of the training.
         change: Standard deviation of one frame's change, the unit of absolute errors, shape [size].
         weights: Weights of the events.
+        ends: Windows that a failure cuts off, for the termination's loss.
     """
     states = model.observation.join(batch.q, batch.qd, batch.channels)
     first, members = phase.context, model.members
@@ -58,7 +66,8 @@ def world_model_loss(
         hidden = model.net.begin(states.shape[1], states)
     isolate = phase.loss == "absolute"
     found = model.follow(hidden, states[:, :, first], batch.control[:, :, first:], isolate=isolate)
-    return loss + _frames_loss(model, found, batch, slice(first + 1, None), True, phase, settings, change, weights)
+    loss = loss + _frames_loss(model, found, batch, slice(first + 1, None), True, phase, settings, change, weights)
+    return loss if ends is None else loss + _ends_loss(model, ends, first, weights)
 
 
 def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> Forecast:
@@ -121,6 +130,25 @@ def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: T
     if not beta:
         return values
     return values * (torch.exp(log_std.detach()) * unit).pow(2.0 * beta)
+
+
+def _ends_loss(model: WorldModel, ends: Ends, first: int, weights: EventWeights) -> Tensor:
+    """Return what the windows that a failure cuts off add to the termination's cross-entropy, shape [members]."""
+    windows = ends.windows
+    states = model.observation.join(windows.q, windows.qd, windows.channels)
+    hidden = model.net.begin(states.shape[1], states)
+    if first:
+        hidden = model.read(states[:, :, :first], windows.control[:, :, :first])[2]
+    logits = model.follow(hidden, states[:, :, first], windows.control[:, :, first:]).logits
+    assert logits is not None  # of a model that terminates
+    assert windows.failed is not None  # of windows that end in a failure
+    truth = windows.failed[:, :, first + 1 :].to(logits.dtype).expand(model.members, -1, -1)
+    values = functional.binary_cross_entropy_with_logits(
+        logits[..., -1], truth, pos_weight=weights.positive[-1], reduction="none"
+    )
+    # The mean over the frames of a forecast, as of the other windows; those beyond the end count nothing.
+    values = (values * windows.valid[:, :, first + 1 :]).mean((1, 2))
+    return ends.weight * weights.event[-1] * values
 
 
 def _event_loss(model: WorldModel, logits: Tensor, batch: Batch, frames: slice, weights: EventWeights) -> Tensor:

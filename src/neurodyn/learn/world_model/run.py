@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from neurodyn.core.errors import InputError
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.plan import with_budget
@@ -29,6 +31,7 @@ def train_run(
     seed: int | None,
     shares: Sequence[float] | None = None,
     threads: int | None = None,
+    members: int | None = None,
     **options: Any,
 ) -> TrainState:
     """Train a world model as `learn.train` asks; `options` and errors are those of `train_world_model`.
@@ -40,4 +43,6 @@ def train_run(
         raise InputError("--net is for --kind neural; the network of a world model is part of its settings (--size)")
     mixture = open_mixture(data, shares, partial(open_measured_data, robot))
     settings = with_budget(load_world_settings(robot, size), minutes, steps, seed, threads)
+    if members is not None:
+        settings = msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, members=members))
     return train_world_model(robot, name, place_of(mixture), mixture, out, settings, **options)

@@ -12,10 +12,10 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
+from neurodyn.learn.member_parameters import MemberParameters
 from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.world_model.bootstrap import MemberSampler
+from neurodyn.learn.world_model.ends import EpisodeSampler
 from neurodyn.learn.world_model.loss import EventWeights, world_model_loss
-from neurodyn.learn.world_model.member_parameters import MemberParameters
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.validation import WorldValidation
 
@@ -59,9 +59,10 @@ class WorldModelLearner(WindowLearner):
         self._parameters = MemberParameters(self._model, self._model.members)
         groups = trainable(self._parameters.views, self._phase.rate)
         self.set_optimiser(build_optimiser(settings.optimiser, groups, weight_decay=settings.weight_decay))
-        self._sampler = MemberSampler(
+        self._sampler = EpisodeSampler(
             self._data,
-            self._phase.window,
+            self._phase.context,
+            self._phase.forecast,
             members=self._model.members if own else 1,
             bootstrap=settings.bootstrap and own and self._model.members > 1,
             batch=self._phase.batch,
@@ -70,6 +71,11 @@ class WorldModelLearner(WindowLearner):
             device=self._device,
         )
 
+    def draw(self) -> None:
+        """Draw the next windows, and some that end in a failure."""
+        super().draw()
+        self._ends = self._sampler.draw_ends() if self._model.terminates else None
+
     def zero_gradients(self) -> None:
         """Forget the gradients of the ensemble, which the optimiser sees views of."""
         self._model.zero_grad(set_to_none=True)
@@ -77,7 +83,7 @@ class WorldModelLearner(WindowLearner):
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
         return world_model_loss(
-            self._model, self._batch, self._phase, self._settings, self._change, self._weights
+            self._model, self._batch, self._phase, self._settings, self._change, self._weights, self._ends
         )  # fmt: skip
 
     def clip_gradients(self) -> Tensor:

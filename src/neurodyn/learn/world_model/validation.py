@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roll-out error of a world model on held-out episodes, and the calibration of its standard deviations on them."""
+"""The roll-out error of a world model on held-out episodes, and the calibration of what it predicts on them."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,9 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Batch
 from neurodyn.dynamics.interface import Window
 from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
+from neurodyn.learn.calibration import calibrate, coverage
 from neurodyn.learn.neural.validation import WORST
-from neurodyn.learn.world_model.calibration import calibrate, coverage
 from neurodyn.learn.world_model.settings import WorldSettings
 
 _CALIBRATION = 1024
@@ -66,10 +67,14 @@ class WorldValidation:
 
     @torch.no_grad()
     def calibrate(self, model: WorldModel) -> None:
-        """Fit the factors of the model's standard deviations to more of the held-out windows."""
+        """Fit the factors of the model's standard deviations, and the shift of its failures, to more windows."""
         model.calibration_scales.fill_(1.0)
         parts = self._draw(_CALIBRATION, "calibration")
         calibrate(model, *self._errors(model, parts))
+        if model.terminates:
+            model.termination_shift = 0.0
+            alarms = alarms_along(model, self._data.stores, Split.VALIDATION, self.context)
+            model.termination_shift = fitted_shift(alarms)
 
     def _draw(self, count: int, name: str) -> Batch:
         sampler = MixtureSampler(

@@ -5,8 +5,9 @@ A solver of many sweeps, or a network of thousands of weights, would fill pages 
 It is one node instead. Where a graph is differentiated, the adjoint of a loop is one node more.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from neurodyn.multibody.trace.expression import Expression, Graph, Scalar
 
@@ -41,6 +42,8 @@ class Loop:
         weights: Number of weights it reads.
         first_weight: Where they begin in the program's weights.
         fixed: Number of inputs, the last ones, to which no derivative goes.
+        onnx: Adds the same as nodes of an ONNX graph (`onnx_nodes`): from the inputs side by side, by name, to the
+            first outputs side by side and their number; None where there is no such form.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Loop:
     weights: int = 0
     first_weight: int = 0
     fixed: int = 0
+    onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
 
 
 def apply_loop(graph: Graph, loop: Loop, inputs: Sequence[Scalar]) -> list[Expression]:

@@ -119,7 +119,13 @@ class Gradients:
 
 
 class Program(Held):
-    """A traced recurrence, compiled when it first runs."""
+    """A traced recurrence, compiled when it first runs.
+
+    Attributes:
+        sizes: Lengths of the arrays.
+        step: The step as it was given.
+        threads: CPU threads, at most, among which worlds are split.
+    """
 
     def __init__(self, sizes: Sizes, step: Step, threads: int = 1, *, lanes: int | None = None) -> None:
         """Trace a step and its adjoint.
@@ -132,7 +138,7 @@ class Program(Held):
         """
         start_warp()
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.step = sizes, step
         self.threads = threads
         self._lanes = lanes
         self._scalar_only = False

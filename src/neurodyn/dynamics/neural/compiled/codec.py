@@ -50,14 +50,14 @@ def decode_launch(encoding: Encoding, start: Tensor, y: Tensor, q_next: Tensor, 
     Args:
         encoding: The encoding.
         start: State where the prediction starts, shape [worlds, nq + nv]; rows may lie apart.
-        y: Network outputs, shape [worlds, outputs], contiguous.
-        q_next: Next positions, shape [worlds, nq], contiguous.
-        qd_next: Next velocities, shape [worlds, nv], contiguous.
+        y: Network outputs, once or several times those of all worlds, shape [rows, outputs], contiguous.
+        q_next: Next positions, shape [rows, nq], contiguous.
+        qd_next: Next velocities, shape [rows, nv], contiguous.
     """
     spec, coordinates = encoding.spec, encoding.coordinates
     numbers = [
         spec.nq, spec.nv, int(coordinates.free), int(encoding.starts_ahead), len(coordinates.balls),
-        len(coordinates.scalars), start.stride(0),
+        len(coordinates.scalars), start.stride(0), len(start),
     ]  # fmt: skip
     balls = coordinates.balls
     indices = [*coordinates.scalars, *coordinates.scalar_dofs, *(row for row, _ in balls), *(dof for _, dof in balls)]

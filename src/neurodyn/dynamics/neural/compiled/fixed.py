@@ -24,7 +24,9 @@ class NeuralFixedFrame:
         self._encoding, self._predictor = encoding, predictor
         like = encoding.dt
         plain = is_plain(predictor, like)
-        self._frame = frame = CompiledFrame(encoding, predictor, worlds, environment, network=plain)
+        self._members = predictor.members > 1
+        members = predictor.members if plain and self._members else 0
+        self._frame = frame = CompiledFrame(encoding, predictor, worlds, environment, network=plain, members=members)
         self.capturable = frame.capturable
         self.q, self.qd, self.torque = frame.q, frame.qd, frame.torque
         self.q_next, self.qd_next = frame.q_next, frame.qd_next
@@ -43,8 +45,9 @@ class NeuralFixedFrame:
             frame.run()
             return
         frame.encode()
-        y, self._memory = self._predictor.step_(frame.x, self._memory)
-        frame.y.copy_(y)
+        x = frame.x[None] if self._members else frame.x
+        y, self._memory = self._predictor.step_(x, self._memory)
+        frame.y.copy_(y.mean(0) if self._members else y)
         frame.decode()
 
     def refresh(self) -> None:

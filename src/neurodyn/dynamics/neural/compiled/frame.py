@@ -32,14 +32,24 @@ class CompiledFrame:
         gravity: Gravity in world axes [m/s^2], shape [worlds, 3].
         q_next: Positions one frame later, shape [worlds, nq].
         qd_next: Velocities one frame later, shape [worlds, nv].
+        members_q_next: Positions to which each member leads, shape [members, worlds, nq].
+        members_qd_next: Velocities, likewise.
         x: Network inputs, shape [worlds, inputs].
-        y: Network outputs, shape [worlds, outputs].
+        y: Network outputs that lead to the next state, shape [worlds, outputs].
+        members_y: Those of each member, shape [members, worlds, outputs].
         network: The compiled network; None where torch runs it.
         capturable: Whether `run` is launches alone.
     """
 
     def __init__(
-        self, encoding: Encoding, predictor: Predictor, worlds: int, environment: Environment, *, network: bool
+        self,
+        encoding: Encoding,
+        predictor: Predictor,
+        worlds: int,
+        environment: Environment,
+        *,
+        network: bool,
+        members: int = 0,
     ) -> None:
         """Record the launches.
 
@@ -49,6 +59,7 @@ class CompiledFrame:
             worlds: Number of worlds.
             environment: Gravity and ground; another one with the same shapes is taken by `place`.
             network: Whether the network is compiled too; it has a compiled form (`network.is_plain`).
+            members: Members whose next states are wanted beside that which follows; of a compiled network all or none.
 
         Raises:
             InputError: The ground is for another number of worlds.
@@ -58,14 +69,17 @@ class CompiledFrame:
         self.state = _zeros(like, worlds, spec.nq + spec.nv)
         self.q, self.qd = self.state[:, : spec.nq], self.state[:, spec.nq :]
         self.torque, self.gravity = _zeros(like, worlds, spec.nu), _zeros(like, worlds, 3)
-        self.q_next, self.qd_next = _zeros(like, worlds, spec.nq), _zeros(like, worlds, spec.nv)
-        self.x, self.y = _zeros(like, worlds, encoding.inputs), _zeros(like, worlds, encoding.outputs)
-        self.network = CompiledNetwork(predictor, self.x, self.y) if network else None
+        self.x = _zeros(like, worlds, encoding.inputs)
+        y, q_next, qd_next = (_zeros(like, 1 + members, worlds, n) for n in (encoding.outputs, spec.nq, spec.nv))
+        self.y, self.q_next, self.qd_next = y[0], q_next[0], qd_next[0]
+        self.members_y, self.members_q_next, self.members_qd_next = y[1:], q_next[1:], qd_next[1:]
+        self.network = CompiledNetwork(predictor, self.x, y) if network else None
         self._feels_gravity = encoding.coordinates.free or encoding.starts_ahead
         self._pose: Tensor | None = None
         before, keep = self._launches_before(encoding, environment)
-        decode, kept = decode_launch(encoding, self._start, self.y, self.q_next, self.qd_next)
-        between = [] if self.network is None else [self.network.command]
+        rows = (x.flatten(0, 1) for x in (y, q_next, qd_next))
+        decode, kept = decode_launch(encoding, self._start, *rows)
+        between = [] if self.network is None else self.network.commands
         self._encode, self._decode = Chain(before, like.device, keep), Chain([decode], like.device, kept)
         self.capturable = network and self._predict_base is None
         self._whole = Chain([*before, *between, decode], like.device)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a step takes the compiled frame, and the frames that a model keeps."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from neurodyn.dynamics.interface import Environment, State
 from neurodyn.dynamics.neural.compiled.frame import CompiledFrame, felt_ground
 from neurodyn.dynamics.neural.compiled.network import is_plain
 from neurodyn.dynamics.neural.encoding import Encoding
+from neurodyn.dynamics.neural.outputs import Predict
 from neurodyn.nets.predictor import Predictor
 
 NETWORK_WORLDS = 16
@@ -20,9 +20,6 @@ NETWORK_WORLDS = 16
 Measured by benchmarks/neural_step.py: they meet at 8 to 24 worlds for the ant and ANYmal C, at 32 to 48 for the
 cartpole, depending on how busy the caches are.
 """
-
-Predict = Callable[[Tensor, Any], tuple[Tensor, Any]]
-"""One frame of a predictor in torch, from inputs and memory."""
 
 
 class CompiledFrames:
@@ -39,9 +36,17 @@ class CompiledFrames:
         return encoding is self._encoding and predictor is self._predictor
 
     def step(
-        self, state: State, torque: Tensor, memory: Any, environment: Environment, predict: Predict
-    ) -> tuple[State, Any] | None:
-        """Return the state one frame later and the network's memory, which is another one; None for a step in torch.
+        self,
+        state: State,
+        torque: Tensor,
+        memory: Any,
+        environment: Environment,
+        predict: Predict,
+        *,
+        spread: int = 0,
+        mean: bool = True,
+    ) -> tuple[State, State | None, Any] | None:
+        """Return the state one frame later, the members' states, and the network's memory; None for a step in torch.
 
         Args:
             state: The state.
@@ -49,6 +54,8 @@ class CompiledFrames:
             memory: The network's memory; it stays valid unless `predict` uses it up.
             environment: Gravity and ground.
             predict: The predictor's frame in torch, for many worlds and for networks without a compiled form.
+            spread: Members whose states are wanted, [spread, worlds, ...]; 0 for none of them.
+            mean: Whether the worlds follow a single network, or the mean of all that there are.
 
         Raises:
             InputError: The ground is for another number of worlds.
@@ -57,7 +64,7 @@ class CompiledFrames:
         hidden = memory if isinstance(memory, tuple) else ()
         if wants_torch((q, qd, torque, *hidden), self._parameters):
             return None
-        frame = self._frame(q, qd, torque, environment)
+        frame = self._frame(q, qd, torque, environment, spread, mean)
         if frame is None:
             return None
         with torch.no_grad():
@@ -66,25 +73,33 @@ class CompiledFrames:
             frame.torque.copy_(torque)
             if frame.network is None:
                 frame.encode()
-                output, memory = predict(frame.x, memory)
-                frame.y.copy_(output)
+                outputs, memory = predict(frame.x, memory)
+                frame.y.copy_(outputs.followed)
+                if outputs.members is not None:
+                    frame.members_y.copy_(outputs.members)
                 frame.decode()
             else:
                 for own, given in zip(frame.network.cells, hidden, strict=True):
                     own.copy_(given)
                 frame.run()
                 memory = tuple(cell.clone() for cell in frame.network.cells) or None
-            return State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None), memory
+            after = State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
+            if not spread:
+                return after, None, memory
+            # Read before the next frame; nobody keeps them.
+            return after, State.unchecked(q=frame.members_q_next, qd=frame.members_qd_next, channels=None), memory
 
-    def _frame(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> CompiledFrame | None:
+    def _frame(
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
+    ) -> CompiledFrame | None:
         """Return the frame for such states; None where they, or the weights, are not as a compiled frame wants them."""
         ground = felt_ground(self._encoding, environment)
         pose = None if ground is None else ground.pose
         key = (
             q.shape, qd.shape, torque.shape, q.dtype, q.device, None if pose is None else pose.shape,
-            None if ground is None else id(ground.compiled),
+            None if ground is None else id(ground.compiled), spread, mean,
         )  # fmt: skip
-        frame: CompiledFrame | None = self._kept.get(key, lambda: self._made(q, qd, torque, environment))
+        frame: CompiledFrame | None = self._kept.get(key, lambda: self._made(q, qd, torque, environment, spread, mean))
         if frame is None:
             return None
         if frame.network is not None and not frame.network.refresh():
@@ -93,7 +108,9 @@ class CompiledFrames:
         frame.place(environment)
         return frame
 
-    def _made(self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment) -> CompiledFrame | None:
+    def _made(
+        self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool
+    ) -> CompiledFrame | None:
         spec, worlds, like = self._encoding.spec, q.shape[0], self._encoding.dt
         shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
         given = (q, qd, torque)
@@ -103,5 +120,5 @@ class CompiledFrames:
             return None
         if any(tensor.dtype != like.dtype or tensor.device != like.device for tensor in given):
             return None
-        network = like.device.type == "cpu" and worlds <= NETWORK_WORLDS and is_plain(self._predictor, like)
-        return CompiledFrame(self._encoding, self._predictor, worlds, environment, network=network)
+        network = mean and like.device.type == "cpu" and worlds <= NETWORK_WORLDS and is_plain(self._predictor, like)
+        return CompiledFrame(self._encoding, self._predictor, worlds, environment, network=network, members=spread)

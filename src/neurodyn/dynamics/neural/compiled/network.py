@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of a predictor as a compiled kernel."""
+"""The network of a predictor as a compiled kernel; its members one after another, and their mean."""
 
 from functools import cache
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.neural.compiled.texts import ACTIVATIONS, BLOCK, network_text
+from neurodyn.dynamics.neural.compiled.texts import ACTIVATIONS, BLOCK, mean_text, network_text
 from neurodyn.geometry.fixed_launch import FixedLaunch, table_kernel
 from neurodyn.geometry.launching import warp_device
 from neurodyn.nets.dense import Dense, Weight, linear_weights
@@ -23,6 +23,7 @@ class CompiledNetwork:
     The weights are read where they lie: what changes them in place is felt at the next call.
 
     Attributes:
+        commands: The recorded launches.
         hidden: Hidden states, overwritten by every run, shape [cells, worlds, width].
         cells: Those of each recurrent layer, shape [worlds, width] each.
     """
@@ -33,33 +34,42 @@ class CompiledNetwork:
         Args:
             predictor: The predictor, of which there is a compiled form (`is_plain`).
             x: Where its inputs are, shape [worlds, inputs], contiguous.
-            y: Where its outputs go, shape [worlds, outputs], contiguous.
+            y: Where its outputs go, contiguous: shape [1, worlds, outputs], or their mean and then those of each
+                member, shape [1 + members, worlds, outputs].
         """
         dense = predictor.net.dense()
         assert dense is not None
         self._predictor = predictor
         worlds, on_gpu = x.shape[0], x.device.type == "cuda"
-        widths = [*(3 * dense.width for _ in dense.cells), *(w.tensor.shape[0] for w, _ in dense.layers)]
+        widths = [*(3 * dense.width for _ in dense.cells), *(w.rows for w, _ in dense.layers)]
         stride = x.shape[1] + 2 * max(widths)
         self.hidden = x.new_zeros(len(dense.cells), worlds, dense.width)
         self.cells = self.hidden.unbind(0)
         limit = x.new_full((1,), predictor.clip or 0.0)
         self._kept = (x, y, self.hidden, x.new_empty(worlds, stride), limit)
+        outputs = y[1:] if len(y) > 1 else y
         group = 1 if on_gpu else _GROUP
         numbers = [
-            worlds, group, x.shape[1], y.shape[1], len(dense.cells), dense.width, len(dense.layers),
+            worlds, group, x.shape[1], y.shape[-1], len(dense.cells), dense.width, len(dense.layers),
             ACTIVATIONS.index(dense.activation), int(predictor.clip is not None), int(predictor.skip is not None),
             stride, max(widths),
         ]  # fmt: skip
-        self._fixed = numbers + [tensor.data_ptr() for tensor in self._kept]
-        self._places, self._widths = _places(predictor, dense)
-        threads = worlds * BLOCK if on_gpu else -(-worlds // group)
-        self._launch = FixedLaunch(_kernel(x.dtype), threads, self._words(), warp_device(x.device))
-
-    @property
-    def command(self) -> Any:
-        """The recorded launch."""
-        return self._launch.command
+        rest = [tensor.data_ptr() for tensor in self._kept[2:]]
+        self._fixed = [[*numbers, x.data_ptr(), own.data_ptr(), *rest] for own in outputs]
+        weights = _weights(predictor, dense)
+        self._places = [_place(weight) for weight in weights]
+        self._strides = [0 if weight is None else weight.stride for weight in weights]
+        self._widths = [matrix.rows for matrix, _ in dense.layers]
+        threads, self._found = worlds * BLOCK if on_gpu else -(-worlds // group), self._addresses()
+        device = warp_device(x.device)
+        self._launches = [
+            FixedLaunch(_kernel(x.dtype), threads, self._words(member), device) for member in range(len(outputs))
+        ]
+        self.commands: list[Any] = [launch.command for launch in self._launches]
+        if len(y) > 1:
+            words = [y[0].numel(), len(outputs), outputs.data_ptr(), y.data_ptr()]
+            self._mean = FixedLaunch(_mean_kernel(x.dtype), y[0].numel(), words, device)
+            self.commands.append(self._mean.command)
 
     def refresh(self) -> bool:
         """Look where the weights are now; modules that are moved replace them.
@@ -67,17 +77,22 @@ class CompiledNetwork:
         Returns:
             Whether they are still such as the kernel wants them.
         """
-        words = self._words()
-        if words == self._launch.words:
+        found = self._addresses()
+        if found == self._found:
             return True
         if not is_plain(self._predictor, self.hidden):
             return False
-        self._launch.update(words)
+        self._found = found
+        for member, launch in enumerate(self._launches):
+            launch.update(self._words(member))
         return True
 
-    def _words(self) -> list[int]:
-        weights = [0 if place is None else place[0][place[1]].data_ptr() for place in self._places]
-        return self._fixed + weights + self._widths
+    def _addresses(self) -> list[int]:
+        return [0 if place is None else place[0][place[1]].data_ptr() for place in self._places]
+
+    def _words(self, member: int) -> list[int]:
+        own = [first + member * stride for first, stride in zip(self._found, self._strides, strict=True)]
+        return self._fixed[member] + own + self._widths
 
 
 def is_plain(predictor: Predictor, like: Tensor) -> bool:
@@ -85,29 +100,36 @@ def is_plain(predictor: Predictor, like: Tensor) -> bool:
     dense = predictor.net.dense()
     if dense is None or dense.activation not in ACTIVATIONS:
         return False
-    places, _ = _places(predictor, dense)
-    weights = [place[0].get(place[1]) for place in places if place is not None]
-    return all(
-        w is not None and w.dtype == like.dtype and w.device == like.device and w.is_contiguous() for w in weights
-    )
+    weights = [weight for weight in _weights(predictor, dense) if weight is not None]
+    if any(weight.holder.get(weight.name) is None for weight in weights):
+        return False
+    tensors = [weight.tensor for weight in weights]
+    return all(w.dtype == like.dtype and w.device == like.device and w.is_contiguous() for w in tensors)
 
 
 _Place = tuple[dict[str, Any], str]
 """Where a parameter or a buffer is looked up, in the dictionary of its module."""
 
 
-def _places(predictor: Predictor, dense: Dense) -> tuple[list[_Place | None], list[int]]:
-    """Return the places of statistics, short cut, cells and layers, in the kernel's order, and the layers' widths."""
+def _weights(predictor: Predictor, dense: Dense) -> list[Weight | None]:
+    """Return statistics, short cut, cells and layers, in the kernel's order."""
     given, wanted = predictor.normaliser, predictor.denormaliser
     weights: list[Weight | None] = [Weight(given, "mean"), Weight(given, "gain")]
     weights += [Weight(wanted, name) for name in ("mean", "std", "gain")]
     weights += [None, None] if predictor.skip is None else linear_weights(predictor.skip)
     weights += [weight for cell in dense.cells for weight in cell]
-    weights += [weight for layer in dense.layers for weight in layer]
-    places = [None if weight is None else (weight.holder, weight.name) for weight in weights]
-    return places, [matrix.tensor.shape[0] for matrix, _ in dense.layers]
+    return weights + [weight for layer in dense.layers for weight in layer]
+
+
+def _place(weight: Weight | None) -> _Place | None:
+    return None if weight is None else (weight.holder, weight.name)
 
 
 @cache
 def _kernel(dtype: torch.dtype) -> Any:
     return table_kernel(network_text(dtype))
+
+
+@cache
+def _mean_kernel(dtype: torch.dtype) -> Any:
+    return table_kernel(mean_text(dtype))

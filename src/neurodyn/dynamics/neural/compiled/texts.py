@@ -26,7 +26,7 @@ ENCODE_NUMBERS = (
 ENCODE_ARRAYS = ("state", "start", "torque", "gravity", "x", "constants")
 """Arrays of reals that follow: state, state where the prediction starts, torques, gravity, inputs, constants."""
 
-DECODE_NUMBERS = ("nq", "nv", "free_base", "gained", "balls", "scalars", "start_stride")
+DECODE_NUMBERS = ("nq", "nv", "free_base", "gained", "balls", "scalars", "start_stride", "starts")
 """Numbers of the encoding, first in the table of `decode`."""
 
 DECODE_ARRAYS = ("start", "y", "after_q", "after_qd", "constants")
@@ -40,6 +40,12 @@ NETWORK_NUMBERS = (
 
 NETWORK_ARRAYS = ("x", "y", "hidden", "scratch", "limit", "mean", "gain", "y_mean", "y_std", "y_gain")
 """Arrays of reals that follow; after them the weights of short cut, cells and layers, and the layers' widths."""
+
+MEAN_NUMBERS = ("size", "members")
+"""Numbers in the table of `mean`: of the values of a member, and of members."""
+
+MEAN_ARRAYS = ("y", "mean")
+"""Arrays of reals that follow: values of all members, and their mean."""
 
 ACTIVATIONS: tuple[Activation, ...] = ("silu", "gelu", "relu", "tanh")
 """Activations by their number in the table of `network`."""
@@ -128,7 +134,7 @@ if (gained) {
 
 _DECODE = """
 const int world = thread;
-const real* q = start + (long long)world * start_stride;
+const real* q = start + (long long)(world % starts) * start_stride;
 const real* qd = q + nq;
 const real* dqd = y + 2 * (long long)world * nv;
 const real* residual = dqd + nv;
@@ -334,6 +340,13 @@ for (int g = 0; g < count; ++g) {
 """
 
 
+_MEAN = """
+real sum = 0;
+for (int member = 0; member < members; ++member) sum += y[(long long)member * size + thread];
+mean[thread] = sum / members;
+"""
+
+
 def encode_text(dtype: torch.dtype, gravity: float) -> str:
     """Return the text that fills network inputs but for contact features.
 
@@ -356,6 +369,11 @@ def network_text(dtype: torch.dtype) -> str:
     weights = str(len(NETWORK_NUMBERS) + len(NETWORK_ARRAYS))
     text = _NETWORK.replace("BLOCK", str(BLOCK)) + _PRODUCTS + _LAYERS.replace("WEIGHTS", weights)
     return head + text
+
+
+def mean_text(dtype: torch.dtype) -> str:
+    """Return the text that takes the mean over members."""
+    return _head(dtype, MEAN_NUMBERS, MEAN_ARRAYS, indices=False) + _MEAN
 
 
 def _head(dtype: torch.dtype, numbers: tuple[str, ...], arrays: tuple[str, ...], *, indices: bool) -> str:

@@ -16,11 +16,15 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.data.stored_rows import IN_MEMORY
-from neurodyn.data.windows import Batch
+from neurodyn.data.windows import Batch, joined
 
 
 class MemberSampler:
-    """Draws batches of windows for each member; endless, and continues bitwise from a saved state."""
+    """Draws batches of windows for each member; endless, and continues bitwise from a saved state.
+
+    Attributes:
+        episodes: Of each member, and of each store, the episodes that it draws from.
+    """
 
     def __init__(
         self,
@@ -50,19 +54,17 @@ class MemberSampler:
             InputError: No training episode is long enough.
         """
         mixture = Mixture.of(data)
-        episodes = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
+        every = [episodes_of(store, Split.TRAIN) for store in mixture.stores]
+        self.episodes = [
+            [_resampled(own, seed, member) for own in every] if bootstrap else every for member in range(members)
+        ]
         self._samplers = [
             MixtureSampler(
-                mixture,
-                length,
-                batch=batch,
-                seed=derive_seed(seed, "batches", phase, member),
-                device=device,
-                stream=IN_MEMORY // members,
-                episodes=[_resampled(own, seed, member) for own in episodes] if bootstrap else episodes,
+                mixture, length, batch=batch, seed=derive_seed(seed, "batches", phase, member), device=device,
+                stream=IN_MEMORY // members, episodes=own,
             )
-            for member in range(members)
-        ]
+            for member, own in enumerate(self.episodes)
+        ]  # fmt: skip
 
     def draw(self) -> Batch:
         """Return windows with the members as their first axis, as `data.windows.Batch` otherwise."""
@@ -75,6 +77,17 @@ class MemberSampler:
             contacts=_stacked([p.contacts for p in parts]),
             failed=_stacked([p.failed for p in parts]),
         )
+
+    def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:
+        """Return windows member after member: of each store that has any, its number, a batch, and their members."""
+        drawn = [(number, batch, m) for m, sampler in enumerate(self._samplers) for number, batch in sampler.draw()]
+        parts = []
+        for number in dict.fromkeys(number for number, _, _ in drawn):
+            own = [(batch, m) for n, batch, m in drawn if n == number]
+            batches, counts = [batch for batch, _ in own], torch.tensor([len(batch.q) for batch, _ in own])
+            members = torch.tensor([m for _, m in own]).repeat_interleave(counts)
+            parts.append((number, joined(batches), members.to(batches[0].q.device)))
+        return parts
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws."""

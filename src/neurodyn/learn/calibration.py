@@ -6,11 +6,16 @@ network predicts is so at best on the horizons that it was trained on; a factor 
 on held-out episodes after the training, mends the rest.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.world_model.model import WorldModel
-from neurodyn.dynamics.world_model.uncertainty import MARKS
+from neurodyn.dynamics.uncertainty import MARKS
+
+if TYPE_CHECKING:
+    from neurodyn.dynamics.neural.model import NeuralDynamics
+    from neurodyn.dynamics.world_model.model import WorldModel
 
 WITHIN_TWO = 0.9545
 """Share of a normal distribution within two standard deviations."""
@@ -48,6 +53,6 @@ def fit_scales(error: Tensor, deviation: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def calibrate(model: WorldModel, error: Tensor, deviation: Tensor) -> None:
+def calibrate(model: "WorldModel | NeuralDynamics", error: Tensor, deviation: Tensor) -> None:
     """Store factors in a model; arguments as of `fit_scales`."""
     model.calibration_scales.copy_(fit_scales(error, deviation))

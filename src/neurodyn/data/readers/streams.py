@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the columns of a log to runs in SI units, as a column map says; each stream keeps its clock."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import StateSpec
+from neurodyn.data.readers.column_map import Column, ColumnMap
+from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, to_newton
+from neurodyn.data.readers.raw import RawRun, selected
+from neurodyn.data.readers.resample import hermite
+from neurodyn.data.readers.source import Part, RunRows, Series, Source
+
+_KINDS = ("q", "qd", "control")
+
+
+@dataclass(frozen=True)
+class _Signals:
+    """Coordinates of one kind on one clock.
+
+    Attributes:
+        time: Time of each row [s], shape [N].
+        value: Values in SI units, shape [N, coordinates].
+        missing: Times at which another stream has no value for them.
+    """
+
+    time: np.ndarray
+    value: np.ndarray
+    missing: np.ndarray
+
+
+def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRun]:
+    """Yield the runs of a log that a column map selects; long ones in parts.
+
+    Raises:
+        InputError: A column is missing, a number in it is not finite (unless the map says `missing: gap`), time goes
+            backwards, or a quaternion is not unit.
+    """
+    where = str(source.path)
+    factors = columns.factors(spec, where)
+    names = tuple(dict.fromkeys(name for column in columns.coordinates for name in column.names))
+    count, groups = 0, set()
+    for part in source.parts(names):
+        signals = {what: _signals(what, factors[what], columns, part, where) for what in _KINDS}
+        _check_motion(columns, spec, signals, part, where)
+        for run in part.runs:
+            groups.add(run.group)
+            if not selected(columns, run.group, run.name):
+                continue
+            cut = _cut(columns, spec, signals, run, part.first or 0, where)
+            if cut is not None:
+                count += 1
+                yield cut
+    if not count and (columns.select_groups or columns.select_runs):
+        patterns = ", ".join((*columns.select_groups, *columns.select_runs))
+        raise InputError(
+            f"{where}: no run is selected by {patterns}; groups there: {', '.join(sorted(groups)) or '(none)'}"
+        )
+    if not count:
+        raise InputError(f"{where}: holds no run; expected at least one with two rows")
+
+
+def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Part, where: str) -> _Signals:
+    """Return the coordinates of "q", "qd" or "control" on one clock: that of the densest stream of q and qd.
+
+    A control is held, so that a clock that has the times of all its streams loses nothing.
+    """
+    given = {"q": columns.positions, "qd": columns.velocities, "control": columns.control}[what]
+    values = [_value(given[name], part, size, columns.missing == "gap", where) for name, size in sizes.items()]
+    clocks = list({id(series.time): series.time for series in values}.values())
+    if not clocks:
+        time = next(iter(part.series.values())).time if part.series else np.zeros(0)
+        return _Signals(time, np.zeros((len(time), 0)), np.zeros(0))
+    if len(clocks) == 1:
+        return _Signals(clocks[0], np.stack([series.value for series in values], axis=1), np.zeros(0))
+    if what == "control":
+        time = np.unique(np.concatenate(clocks))
+        time = time[time >= max(clock[0] if len(clock) else np.inf for clock in clocks)]
+    else:
+        time = max(clocks, key=len)
+        begin, end = (pick(clock[i] if len(clock) else np.nan for clock in clocks) for pick, i in ((max, 0), (min, -1)))
+        time = time[(time >= begin) & (time <= end)]
+    if not len(time):
+        names = ", ".join(repr(name) for column in given.values() for name in column.names[:1])
+        raise InputError(
+            f"{where}: the streams of {what} ({names}) have no time in common; valid: streams that run together, or "
+            "`clock: log` where their headers have different clocks"
+        )
+    moved = [_moved(series, time, what) for series in values]
+    lost = [time[_in_hole(clock, time, columns.max_gap)] for clock in clocks]
+    return _Signals(time, np.stack(moved, axis=1), np.unique(np.concatenate(lost)))
+
+
+def _moved(series: Series, time: np.ndarray, what: str) -> np.ndarray:
+    """Return a series at other times: held (control), on straight lines (qd), or by cubic polynomials (q)."""
+    good = np.isfinite(series.value)
+    own, value = series.time[good], series.value[good]
+    own, first = np.unique(own, return_index=True)
+    value = value[first]
+    if what == "control":
+        return value[np.clip(np.searchsorted(own, time, side="right") - 1, 0, len(own) - 1)]
+    if what == "qd" or len(own) < 3:
+        return np.interp(time, own, value)
+    return hermite(own, value[:, None], np.gradient(value, own)[:, None], time)[:, 0]
+
+
+def _in_hole(clock: np.ndarray, time: np.ndarray, max_gap: float) -> np.ndarray:
+    """Return which times lie between two rows of another clock that are too far apart to interpolate."""
+    after = np.clip(np.searchsorted(clock, time), 1, max(1, len(clock) - 1))
+    return (clock[after] - clock[after - 1] > max_gap) & (time > clock[after - 1]) & (time < clock[after])
+
+
+def _value(column: Column, part: Part, size: float, gaps: bool, where: str) -> Series:
+    """Return one coordinate in SI units, on the clock of its first column."""
+    parts = [(sign, name) for sign, names in ((1.0, column.columns), (-1.0, column.subtracted)) for name in names]
+    time = part.series[parts[0][1]].time
+    total = np.full(len(time), column.offset)
+    for sign, name in parts:
+        series = part.series[name]
+        if not gaps:
+            _check_finite(series, name, part.first, where)
+        value = series.value if series.time is time else np.interp(time, series.time, series.value)
+        total = total + sign * value
+    return Series(time, size * total)
+
+
+def _check_motion(columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], part: Part, where: str) -> None:
+    """Check quaternions, and the declared order and axes of floating joints against the motion.
+
+    Raises:
+        InputError: A quaternion is not unit, another reading fits the motion, or none does.
+    """
+    if not columns.floating:
+        return
+    q, qd = signals["q"], signals["qd"]
+    check_quaternions(columns.floating, spec, q.value, where)
+    if len(q.time) < 2 or not columns.velocities:
+        return
+    velocity = _on_clock(qd, q.time)
+    steps = np.diff(q.time)
+    starts = np.asarray([run.rows.start or 0 for run in part.runs], int)
+    steps[starts[starts > 0] - 1] = np.nan
+    steps[steps > columns.max_gap] = np.nan
+    whole = np.isfinite(np.concatenate((q.value, velocity), axis=1)).all(axis=1)
+    steps[~(whole[1:] & whole[:-1])] = np.nan
+    check_readings(columns.floating, spec, q.value, velocity, steps, where)
+
+
+def _on_clock(signals: _Signals, time: np.ndarray) -> np.ndarray:
+    """Return signals on straight lines at other times, shape [N, coordinates]."""
+    if signals.time is time:
+        return signals.value
+    return np.stack([np.interp(time, signals.time, column) for column in signals.value.T], axis=1)
+
+
+def _cut(
+    columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Signals], run: RunRows, first: int, where: str
+) -> RawRun | None:
+    """Cut one run out of converted columns: check its times, drop repeated ones and missing values, unwrap its angles.
+
+    Returns:
+        The run; None for a part of one that has less than two rows.
+
+    Raises:
+        InputError: Time goes backwards, or there are fewer than two rows.
+    """
+    q, control = signals["q"], signals["control"] if spec.nu else None
+    velocities = signals["qd"] if columns.velocities else None
+    if columns.floating and velocities is not None and velocities.time is not q.time:
+        velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses turn velocities
+    shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
+    kept = {
+        id(s): _kept(s, shared if s is q else [], run, first, where)
+        for s in (q, velocities, control)
+        if s is not None and (s is q or s.time is not q.time)
+    }
+    rows, missing = kept[id(q)]
+    if len(rows) < 2:
+        if run.partial or len(missing):
+            return None
+        raise InputError(f"{where}: run {run.name!r} has {len(rows)} rows with different times; expected at least 2")
+
+    def taken(s: _Signals | None) -> tuple[np.ndarray | None, np.ndarray | None]:
+        if s is None:
+            return None, None
+        if s.time is q.time:
+            return s.value[rows], None
+        own = kept[id(s)][0]
+        return s.value[own], s.time[own]
+
+    positions, (qd, velocity_time), (values, control_time) = q.value[rows], taken(velocities), taken(control)
+    for index, coordinate in enumerate(spec.q_names):
+        if coordinate in columns.q and columns.q[coordinate].wrapped:
+            positions[:, index] = np.unwrap(positions[:, index])
+    continuous_signs(spec, positions)
+    if qd is not None:
+        to_newton(columns.floating, spec, positions, qd)
+    lost = np.unique(np.concatenate([m for _, m in kept.values()] + [s.missing for s in signals.values()]))
+    return RawRun(
+        run.name, run.group, run.split, q.time[rows], positions, qd,
+        np.zeros((len(rows), 0)) if values is None else values, run.together or run.name,
+        velocity_time=velocity_time, control_time=control_time, missing=lost if len(lost) else None,
+    )  # fmt: skip
+
+
+def _kept(
+    signals: _Signals, others: Sequence[_Signals], run: RunRows, first: int, where: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of a run that have new times and all values, and the times of those that lack a value."""
+    rows = np.arange(*run.rows.indices(len(signals.time)))
+    time = signals.time[rows]
+    steps = np.diff(time)
+    if (steps < 0).any():
+        row = int(np.argmin(steps)) + 1
+        raise InputError(
+            f"{where}: time goes backwards in run {run.name!r} at row {first + int(rows[row])} ({time[row - 1]:.6g} s "
+            f"to {time[row]:.6g} s); sort the rows, or declare where runs begin (`episodes`)"
+        )
+    fresh = np.concatenate(([True], steps > 0)) if len(rows) else np.zeros(0, bool)
+    good = np.ones(len(rows), bool)
+    for s in (signals, *others):
+        if not np.isfinite(np.sum(s.value)):  # one pass without a copy settles most logs
+            good &= np.isfinite(s.value[rows]).all(axis=1)
+    return rows[fresh & good], time[~good]
+
+
+def _check_finite(series: Series, name: str, first: int | None, where: str) -> None:
+    if np.isfinite(np.sum(series.value)):
+        return
+    bad = ~np.isfinite(series.value)
+    if not bad.any():
+        return
+    row = int(np.argmax(bad))
+    place = f"at {series.time[row]:.6g} s" if first is None else f"in row {first + row}"
+    raise InputError(
+        f"{where}: column {name!r} holds {series.value[row]} {place} ({int(bad.sum())} such rows); expected finite "
+        "numbers: remove those rows, a gap in time begins a new episode, or declare `missing: gap`"
+    )

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a world model says that an episode has failed, and how often it says so along a log.
+
+A network that is trained on rare failures says how much more likely than usual one is, not whether it has come, and the
+frame of a fall is uncertain even where the fall is not: a chance above one half would hardly ever be met. So the chance
+is shifted until forecasts of held-out episodes fail as often as these did.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurodyn.data.store import Store
+from neurodyn.data.until_end import OpenWindows, windows_along
+from neurodyn.dynamics.interface import Control, State, Window
+from neurodyn.dynamics.world_model.model import WorldModel
+
+LIKELY = 0.5
+"""Chance of a failure above which a forecast has failed."""
+FRAMES = 100
+"""Frames of a forecast in which failures are counted."""
+_WINDOWS = 2048
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """Forecasts along windows of a log, up to the end of its episodes.
+
+    Attributes:
+        chance: Chance of a failure in each frame, zero beyond the end of the episode, shape [B, T].
+        failed: Whether the episode failed in that frame, shape [B, T], bool.
+    """
+
+    chance: Tensor
+    failed: Tensor
+
+    @property
+    def raised(self) -> Tensor:
+        """Whether each forecast fails, shape [B], bool."""
+        return (self.chance > LIKELY).any(1)
+
+    @property
+    def right(self) -> Tensor:
+        """Whether each window ends in a failure, shape [B], bool."""
+        return self.failed.any(1)
+
+
+@torch.no_grad()
+def alarms_along(model: WorldModel, stores: Iterable[Store], split: int | None, context: int) -> Alarms:
+    """Forecast as an environment does, from starts spread over episodes: each by one member, from its own states.
+
+    Args:
+        model: A model that terminates.
+        stores: Logs.
+        split: Which of their episodes; None for all.
+        context: Frames of history.
+    """
+    parts = [
+        _alarms(model, windows.to(model.device), context)
+        for store in stores
+        for windows in windows_along(store, split, context, FRAMES, _WINDOWS)
+    ]
+    return Alarms(torch.cat([part.chance for part in parts]), torch.cat([part.failed for part in parts]))
+
+
+def fitted_shift(alarms: Alarms) -> float:
+    """Return the shift with which as many forecasts fail as windows did; 0 where none did.
+
+    Args:
+        alarms: Forecasts of held-out windows without a shift.
+    """
+    failures = int(alarms.right.sum())
+    if not failures:
+        return 0.0
+    peaks = alarms.chance.amax(1).double().logit(1e-6).sort(descending=True).values
+    last = min(failures, len(peaks) - 1)
+    return -float(peaks[last - 1] + peaks[last]) / 2.0
+
+
+def _alarms(model: WorldModel, windows: OpenWindows, context: int) -> Alarms:
+    first, channels, control = context, windows.channels, windows.control
+    past = Window(
+        windows.q[:, : first + 1], windows.qd[:, : first + 1], control[:, :first],
+        None if channels is None else channels[:, : first + 1],
+    )  # fmt: skip
+    targets = model.spec.control_kind == "target"
+    carry, state, chances = model.begin(past), past.present, []
+    for applied in control[:, first:].unbind(1):
+        carry, step = model.step(carry, state, Control(target=applied) if targets else Control(torque=applied))
+        state = _finite(step.state)
+        assert step.termination is not None  # of a model that terminates
+        chances.append(step.termination)
+    assert windows.failed is not None  # of open windows
+    return Alarms(torch.stack(chances, 1) * windows.valid[:, first + 1 :], windows.failed[:, first + 1 :])
+
+
+def _finite(state: State) -> State:
+    """Return a state in which what has run away is zero, so that one world does not spoil a batch."""
+    channels = None if state.channels is None else state.channels.nan_to_num(0.0, 0.0, 0.0)
+    return State(state.q.nan_to_num(0.0, 0.0, 0.0), state.qd.nan_to_num(0.0, 0.0, 0.0), channels)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes of an ONNX graph, written one after another."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+OPSET = 20
+"""Version of ONNX's operators; what is written means the same in later ones."""
+
+
+class OnnxNodes:
+    """The nodes of one ONNX graph and of those inside it.
+
+    Values are known by their names. Those of a graph are seen by the graphs of the loops inside it.
+
+    Attributes:
+        dtype: Precision of all numbers, float32 or float64.
+    """
+
+    def __init__(self, dtype: np.dtype | type, prefix: str = "", parent: "OnnxNodes | None" = None) -> None:
+        """Begin without nodes; names begin with `prefix`."""
+        self.dtype = np.dtype(dtype)
+        self._prefix, self._count = prefix, 0
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = [] if parent is None else parent._constants
+        self._known: dict[tuple[Any, ...], str] = {} if parent is None else parent._known
+
+    @property
+    def kind(self) -> int:
+        """ONNX's number of the precision."""
+        from onnx import helper
+
+        return helper.np_dtype_to_tensor_dtype(self.dtype)
+
+    def name(self) -> str:
+        """Return a new name."""
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+    def __call__(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output, and return its name."""
+        return self.several(1, operator, *inputs, **attributes)[0]
+
+    def several(self, outputs: int, operator: str, *inputs: str, **attributes: Any) -> list[str]:
+        """Add a node, and return the names of its outputs."""
+        from onnx import helper
+
+        names = [self.name() for _ in range(outputs)]
+        self._nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names
+
+    def reals(self, values: Any) -> str:
+        """Return a constant of real numbers."""
+        return self._constant(np.asarray(values, dtype=self.dtype))
+
+    def integers(self, values: Any) -> str:
+        """Return a constant of whole numbers."""
+        return self._constant(np.asarray(values, dtype=np.int64))
+
+    def _constant(self, values: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        key = (values.dtype, values.shape, values.tobytes())
+        if key not in self._known:
+            self._known[key] = f"{self._prefix}constant_{len(self._constants)}"
+            self._constants.append(numpy_helper.from_array(values, self._known[key]))
+        return self._known[key]
+
+    def shaped(self, value: str, *shape: int) -> str:
+        """Return a value in another shape; -1 stands for what is left."""
+        return self("Reshape", value, self.integers(shape))
+
+    def sum(self, value: str, axis: int, *, keep: bool = False) -> str:
+        """Return the sum over an axis."""
+        return self("ReduceSum", value, self.integers([axis]), keepdims=int(keep))
+
+    def part(self, value: str, first: int, last: int, axis: int = 1) -> str:
+        """Return the entries from `first` to before `last` of an axis."""
+        return self("Slice", value, *(self.integers([x]) for x in (first, last, axis)))
+
+    def repeat(
+        self,
+        most: int,
+        begin: Sequence[str],
+        body: Callable[["OnnxNodes", list[str]], list[str]],
+        until: Callable[["OnnxNodes", list[str]], str] | None = None,
+    ) -> list[str]:
+        """Repeat a graph on the values that it returns, and return the last ones.
+
+        Args:
+            most: How often, at most.
+            begin: The first values.
+            body: Adds nodes for one turn: from the values to the next.
+            until: Adds nodes that say of the next values whether to go on; None for always.
+        """
+        from onnx import TensorProto, helper
+
+        inner = OnnxNodes(self.dtype, f"{self.name()}/", self)
+        given = [inner.name() for _ in begin]
+        results = body(inner, given)
+        go_on = inner("Identity", inner._constant(np.asarray(True))) if until is None else until(inner, results)
+        results = [inner("Identity", x) for x in results]  # an output of its own, whatever it is
+        number, before = inner.name(), inner.name()
+        kind = self.kind
+        untyped = [helper.make_tensor_value_info(name, kind, None) for name in given]
+        graph = helper.make_graph(
+            inner._nodes, "body",
+            [
+                helper.make_tensor_value_info(number, TensorProto.INT64, []),
+                helper.make_tensor_value_info(before, TensorProto.BOOL, []), *untyped,
+            ],
+            [
+                helper.make_tensor_value_info(go_on, TensorProto.BOOL, []),
+                *(helper.make_tensor_value_info(name, kind, None) for name in results),
+            ],
+        )  # fmt: skip
+        return self.several(len(begin), "Loop", self.integers(most), "", *begin, body=graph)
+
+    def graph(self, name: str, inputs: dict[str, int], outputs: dict[str, tuple[str, int]]) -> Any:
+        """Return the graph.
+
+        Args:
+            name: Its name.
+            inputs: Widths of its inputs by name, shape [worlds, width].
+            outputs: Of each output the value's name, and its width.
+        """
+        from onnx import helper
+
+        kind = self.kind
+        ends = [helper.make_node("Identity", [value], [output]) for output, (value, _) in outputs.items()]
+        return helper.make_graph(
+            [*self._nodes, *ends], name,
+            [helper.make_tensor_value_info(x, kind, ["worlds", width]) for x, width in inputs.items()],
+            [helper.make_tensor_value_info(x, kind, ["worlds", width]) for x, (_, width) in outputs.items()],
+            initializer=self._constants,
+        )  # fmt: skip

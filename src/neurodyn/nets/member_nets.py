@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequence networks of several members, computed in one batched pass.
+
+Follow the protocol of `nets.sequence` with the axis of the members in front: inputs [members or 1, worlds, inputs], of
+chunks [members or 1, worlds, time, inputs]; hidden states [members, worlds, width]. With length 1 there, all members
+read the same.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from neurodyn.core.errors import NeurodynError
+from neurodyn.nets.dense import Dense, linear_weights
+from neurodyn.nets.members import MemberGRU, MemberLinear
+from neurodyn.nets.mlp import ACTIVATIONS, IN_PLACE, MLP
+from neurodyn.nets.sequence import SequenceNet
+
+if TYPE_CHECKING:
+    from neurodyn.nets.build import NetConfig
+    from neurodyn.nets.gru import GRU
+
+
+class MemberNet(SequenceNet):
+    """What networks with members have in common."""
+
+    _members: int
+
+    @abstractmethod
+    def __init__(self, nets: Sequence[Any]) -> None:
+        """Take networks of the same sizes."""
+        super().__init__()
+
+    @property
+    def members(self) -> int:
+        """Number of members."""
+        return self._members
+
+    @classmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Refuse: they are made of networks (`nets.build`)."""
+        raise NeurodynError(f"{cls.__name__} is made of networks of one member")
+
+    def _shared(self, x: Tensor) -> Tensor:
+        """Return inputs with one entry for each member."""
+        return x.expand(self._members, *x.shape[1:])
+
+
+class MemberMLP(MemberNet):
+    """Multi-layer perceptrons: every frame is mapped by itself."""
+
+    def __init__(self, nets: Sequence[MLP]) -> None:
+        """Take networks of the same sizes."""
+        super().__init__(nets)
+        first = nets[0]
+        self.inputs, self.outputs, self.activation = first.inputs, first.outputs, first.activation
+        self._members = len(nets)
+        columns = zip(*(cast(Sequence[nn.Linear], net.layers) for net in nets), strict=True)
+        self.layers = nn.ModuleList(MemberLinear.together(column) for column in columns)
+
+    @property
+    def title(self) -> str:
+        """The kind of the members."""
+        return "mlp"
+
+    @property
+    def context(self) -> int:
+        """No earlier frame matters."""
+        return 0
+
+    @property
+    def output_layer(self) -> MemberLinear:
+        """The last layer."""
+        return cast(MemberLinear, self.layers[-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map every frame by itself, shape [members or 1, ..., inputs] -> [members, ..., outputs]."""
+        activation = ACTIVATIONS[self.activation]
+        for layer in self.layers[:-1]:
+            x = activation(layer(x))
+        return self.output_layer(x)
+
+    def dense(self) -> Dense:
+        """Return the layers as matrices."""
+        return Dense((), tuple(linear_weights(cast(MemberLinear, layer)) for layer in self.layers), self.activation)
+
+    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
+        """There is no history: the carry is None."""
+
+    def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
+        """Map one frame."""
+        return self.forward(x), None
+
+    @torch.no_grad()
+    def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
+        """Map one frame without gradients; activations are computed in place."""
+        activation = IN_PLACE[self.activation]
+        for layer in self.layers[:-1]:
+            x = activation(layer(x))
+        return self.output_layer(x), None
+
+    def reset(self, carry: None, mask: Tensor) -> None:
+        """Nothing to forget."""
+
+    def merge(self, carry: None, other: None, mask: Tensor) -> None:
+        """Nothing to merge."""
+
+    def rewound(self, carry: None, frames: int) -> None:
+        """There is no history."""
+
+    def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
+        """A net without memory ignores history."""
+
+
+class MemberRecurrent(MemberNet):
+    """Gated recurrent networks with their heads (`nets.gru`); masks of worlds have the shape [worlds], or with members.
+
+    The streams of `stream` have the worlds first, as those of all networks.
+    """
+
+    def __init__(self, nets: "Sequence[GRU]") -> None:
+        """Take networks of the same sizes."""
+        super().__init__(nets)
+        first = nets[0]
+        self.inputs, self.outputs, self.width, self.warmup = first.inputs, first.outputs, first.width, first.warmup
+        self._members = len(nets)
+        cells = [net.cells for net in nets]
+        self.cells = nn.ModuleList(MemberGRU.together(cells, layer) for layer in range(first.depth))
+        self.head = MemberMLP([net.head for net in nets])
+
+    @property
+    def title(self) -> str:
+        """The kind of the members."""
+        return "gru"
+
+    @property
+    def context(self) -> int:
+        """Declared number of frames of warm-up."""
+        return self.warmup
+
+    @property
+    def output_layer(self) -> MemberLinear:
+        """The last layer of the heads."""
+        return self.head.output_layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map chunks from an empty history, shape [members or 1, worlds, time, inputs or outputs]."""
+        h = x.new_zeros(self._members, x.shape[1], self.width)
+        x = self._shared(x).transpose(1, 2)  # cells take time before rows
+        for cell in self.cells:
+            x = cell(x, h)
+        return self.head(x).transpose(1, 2)
+
+    def begin(
+        self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None
+    ) -> tuple[Tensor, ...]:
+        """Return zero hidden states, one a layer, shape [members, worlds, width] each."""
+        like = self._like_weights(device, dtype)
+        return tuple(torch.zeros(self._members, batch, self.width, **like) for _ in self.cells)
+
+    def step(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame."""
+        x, new = self._shared(x), []
+        for cell, h in zip(self.cells, carry, strict=True):
+            x = cast(MemberGRU, cell).step(x, h)
+            new.append(x)
+        return self.head(x), tuple(new)
+
+    @torch.no_grad()
+    def step_(self, x: Tensor, carry: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame without gradients."""
+        return self.step(x, carry)
+
+    def reset(self, carry: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
+        """Set the hidden states of the worlds where `mask` is true to zero."""
+        return tuple(h.masked_fill(mask[..., None], 0.0) for h in carry)
+
+    def merge(self, carry: tuple[Tensor, ...], other: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, ...]:
+        """Take the worlds where `mask` is true from `other`."""
+        return tuple(torch.where(mask[..., None], b, a) for a, b in zip(carry, other, strict=True))
+
+    def rewound(self, carry: tuple[Tensor, ...], frames: int) -> tuple[Tensor, ...]:
+        """Return an empty history; a hidden state knows no frame number."""
+        return tuple(torch.zeros_like(h) for h in carry)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the hidden states."""
+        return tuple(f"hidden_{layer}" for layer in range(len(self.cells)))
+
+    def stream_begin(self, worlds: int) -> tuple[Tensor, ...]:
+        """Return zero hidden states, shape [worlds, members, width] each."""
+        return tuple(h.transpose(0, 1).contiguous() for h in self.begin(worlds))
+
+    def stream(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Map one frame."""
+        y, after = self.step(x, tuple(h.transpose(0, 1) for h in memory))
+        return y, tuple(h.transpose(0, 1) for h in after)

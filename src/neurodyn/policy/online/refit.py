@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the model of each kind is fitted to all data so far: a part "refit" of the kinds' records."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.episodes import joined
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.kinds import KINDS
+from neurodyn.learn.metrics import Progress
+from neurodyn.policy.logs import RANDOM, Behaviour, logs_rows, record_log
+from neurodyn.policy.online.settings import OnlineSettings
+from neurodyn.policy.resolve import ResolvedDynamics
+from neurodyn.robots import Robot
+from neurodyn.robots.data import open_measured_data, open_robot_data
+from neurodyn.tasks import Task
+
+_WORLDS = 64
+_EDGE = 1e-6
+"""Share of a parameter's range that is kept from its bounds, where its start would have no gradient."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One fit of a model.
+
+    Attributes:
+        task: The task.
+        settings: Settings of the loop.
+        out: Run directory to write.
+        data: Files, those of random data first.
+        shares: Share of each in what the model learns from; None for that of its transitions.
+        previous: Run of the model before; None for none.
+        resume: Whether a fit that was stopped goes on.
+        device: Torch device.
+        progress: Shown how far it is.
+    """
+
+    task: Task
+    settings: OnlineSettings
+    out: Path
+    data: Sequence[str]
+    shares: Sequence[float] | None
+    previous: str | None
+    resume: bool = False
+    device: str = "cpu"
+    progress: Progress | None = field(default=None, compare=False)
+
+    @property
+    def robot(self) -> Robot:
+        """The robot, as the task moves it."""
+        return self.task.declaration()
+
+
+class Refit(ABC):
+    """Fits models of one kind.
+
+    Attributes:
+        measured: Whether the models predict what the robot measures.
+        uncertain: Whether a new model knows how uncertain it is.
+        short: Whether roll-outs are short unless asked otherwise.
+        frames: Frames of random data that a new model begins from unless asked otherwise.
+    """
+
+    measured = False
+    uncertain = False
+    short = True
+    frames = 50_000
+
+    @abstractmethod
+    def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
+        """Refuse a new model (`new`) from nothing, and settings of other kinds; `data`: whether data are given."""
+
+    def require_model(self, model: Dynamics, run: str, settings: OnlineSettings) -> None:
+        """Refuse a model of this kind that cannot be fitted any further, with an InputError."""
+        return
+
+    def require_store(self, robot: Robot, store: Store, name: str) -> None:
+        """Refuse data of another robot, with a MismatchError."""
+        from neurodyn.learn.neural.train import require_data
+
+        try:
+            require_data(robot, store)
+        except InputError as error:
+            raise type(error)(f"{name}: {error}") from None
+
+    def open(self, robot: Robot, data: str) -> Store:
+        """Open data; errors as of `robots.data`."""
+        return open_robot_data(robot, data)
+
+    def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
+        """Write random data, and return the frames that were simulated."""
+        found = record_log(
+            task, reference.dynamics, [Behaviour(RANDOM)], out, transitions=frames,
+            worlds=max(4, min(_WORLDS, frames // task.frames)), noise=0.0, seed=seed, coordinates=not self.measured,
+            test=0.0,
+        )  # fmt: skip
+        return found.transitions + found.episodes
+
+    @abstractmethod
+    def fit(self, fit: Fit) -> None:
+        """Fit a model and write its run directory."""
+
+
+class NeuralRefit(Refit):
+    """Neural dynamics: trained on the first data, and fine-tuned on all of them from then on."""
+
+    def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
+        """Refuse a new model without data, and parameters."""
+        _require_none_free(settings, "neural")
+        _require_some_data(settings, "neural", new=new, data=data)
+
+    def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
+        """Write data from random states; the network has to learn the motion everywhere."""
+        from neurodyn.sim.generate import generate
+
+        robot = task.declaration()
+        worlds = max(8, min(512, frames // robot.frames))
+        found = generate(robot, transitions=frames, out=out, worlds=worlds, seed=seed, ground=robot.ground, threads=1)
+        return found.simulated
+
+    def fit(self, fit: Fit) -> None:
+        """Train a new model, or fine-tune the one before."""
+        from neurodyn.learn.train import finetune, train
+
+        settings = fit.settings
+        if fit.previous is None:
+            train(
+                fit.robot, fit.data, fit.out, size=settings.size or "small", minutes=settings.model_minutes,
+                seed=settings.seed, shares=fit.shares, device=fit.device, resume=fit.resume, progress=fit.progress,
+            )  # fmt: skip
+        else:
+            finetune(
+                fit.previous, fit.data, fit.out, size=settings.finetune or "finetune", minutes=settings.model_minutes,
+                seed=settings.seed, shares=fit.shares, device=fit.device, resume=fit.resume, progress=fit.progress,
+            )  # fmt: skip
+
+
+class WorldModelRefit(Refit):
+    """World models: trained anew on all data."""
+
+    measured = True
+    uncertain = True
+
+    def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
+        """Refuse a new model without data, parameters, and a robot whose logs would hold where it is in the world."""
+        _require_none_free(settings, "world-model")
+        _require_some_data(settings, "world-model", new=new, data=data)
+        robot = task.declaration()
+        if robot.spec.floating and not logs_rows(task):
+            raise InputError(
+                f"robot {robot.name!r} has a floating base, whose pose a world model cannot measure, and declares no "
+                "rows to log; valid: --kind neural or hybrid, or `rows:` in its declaration"
+            )
+
+    def require_store(self, robot: Robot, store: Store, name: str) -> None:
+        """Refuse data of another robot."""
+        from neurodyn.learn.world_model.train import require_log
+
+        try:
+            require_log(robot, store)
+        except InputError as error:
+            raise type(error)(f"{name}: {error}") from None
+
+    def open(self, robot: Robot, data: str) -> Store:
+        """Open whatever was measured."""
+        return open_measured_data(robot, data)
+
+    def fit(self, fit: Fit) -> None:
+        """Train a new ensemble."""
+        from neurodyn.learn.train import train
+
+        settings = fit.settings
+        train(
+            fit.robot, fit.data, fit.out, kind="world-model", size=settings.size or "small",
+            minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
+            resume=fit.resume, progress=fit.progress,
+        )  # fmt: skip
+
+
+class HybridRefit(Refit):
+    """Hybrid dynamics: the declared robot at first, then its free quantities identified from all data."""
+
+    short = False
+    frames = 0
+
+    def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
+        """Refuse a new model without free quantities, and names of quantities that there are not."""
+        if new and not settings.parameters:
+            raise InputError(
+                "--parameters is missing: name the quantities of the hybrid model that are identified, as "
+                "'root.mass' or 'contact.friction=0.5:0.1:2' (neurodyn robots ROBOT lists them)"
+            )
+        if settings.parameters:
+            self._declared(task.declaration(), settings)
+
+    def require_model(self, model: Dynamics, run: str, settings: OnlineSettings) -> None:
+        """Refuse a model with networks, and one without free quantities where none are named."""
+        assert isinstance(model, HybridDynamics)
+        if model.config.blueprint.augmentations:
+            raise InputError(f"{run}: holds networks, which this loop does not train; valid: a hybrid model without")
+        if not model.physical.specs and not settings.parameters:
+            raise InputError(f"{run}: has no free quantities; name some with --parameters")
+
+    def fit(self, fit: Fit) -> None:
+        """Write the declared robot where there are no data yet, else identify from where the model before stands."""
+        from neurodyn.dynamics.hybrid.artifact import HYBRID
+        from neurodyn.identify.run import identify
+
+        if not fit.data:
+            HYBRID.save(fit.out, self._declared(fit.robot, fit.settings))
+            return
+        asked = fit.settings.parameters if fit.previous is None else self._parameters(fit.previous, fit.settings)
+        identify(
+            fit.robot, joined([self.open(fit.robot, name) for name in fit.data]), fit.out, parameters=asked,
+            settings=fit.settings.size, minutes=fit.settings.model_minutes, seed=fit.settings.seed, device=fit.device,
+            resume=fit.resume, progress=fit.progress,
+        )  # fmt: skip
+
+    def _declared(self, robot: Robot, settings: OnlineSettings) -> HybridDynamics:
+        from neurodyn.dynamics.hybrid.declared import declared_hybrid
+        from neurodyn.identify.settings import load_identification
+
+        engine = load_identification(robot, settings.size).engine(robot)
+        return declared_hybrid(robot, contact=engine.contact, substeps=engine.substeps, parameters=settings.parameters)
+
+    def _parameters(self, run: str, settings: OnlineSettings) -> tuple[str, ...]:
+        """Return the free quantities with the values that a run has found as their starts."""
+        from neurodyn.dynamics.hybrid.artifact import HYBRID
+
+        model = HYBRID.load(run)
+        found = []
+        for spec, value in zip(model.physical.specs, model.physical().tolist(), strict=True):
+            lower, upper = ("" if bound is None else repr(bound) for bound in (spec.lower, spec.upper))
+            found.append(f"{spec.name}={_inside(value, spec.lower, spec.upper)!r}:{lower}:{upper}")
+        return tuple(found) or settings.parameters
+
+
+def _inside(value: float, lower: float | None, upper: float | None) -> float:
+    """Return a value a little off its bounds."""
+    room = _EDGE * (upper - lower if lower is not None and upper is not None else max(1.0, abs(value)))
+    if lower is not None:
+        value = max(value, lower + room)
+    return value if upper is None else min(value, upper - room)
+
+
+def _require_none_free(settings: OnlineSettings, kind: str) -> None:
+    if settings.parameters:
+        raise InputError(f"--parameters is for --kind hybrid; leave it out for --kind {kind}")
+
+
+def _require_some_data(settings: OnlineSettings, kind: str, *, new: bool, data: bool) -> None:
+    if new and not settings.frames and not data:
+        raise InputError(f"frames is 0, and a new model of kind {kind} learns from data; valid: at least 1, or --data")
+
+
+for _kind, _refit in (("neural", NeuralRefit()), ("hybrid", HybridRefit()), ("world-model", WorldModelRefit())):
+    KINDS[_kind].add("refit", _refit)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One round: fit the model, train the policy in it, log the policy in the reference, measure.
+
+Each step leaves its result in the round's folder and then an entry in round.json, so that a loop that was killed at any
+point goes on with the step that was under way.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from neurodyn.core import artifacts
+from neurodyn.core.seeds import derive_seed
+from neurodyn.data.episodes import beginnings
+from neurodyn.data.mixture import Mixture
+from neurodyn.dynamics.artifact import load
+from neurodyn.learn.metrics import Progress
+from neurodyn.learn.run_folder import open_mixture
+from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.evaluate import SEED, Returns, play
+from neurodyn.policy.logs import Behaviour, record_log
+from neurodyn.policy.online.measure import model_error
+from neurodyn.policy.online.problem import Problem
+from neurodyn.policy.online.record import (
+    Comparison,
+    FittedModel,
+    LoggedPolicy,
+    Round,
+    TrainedPolicy,
+    read_round,
+)
+from neurodyn.policy.online.refit import Fit
+from neurodyn.policy.resolve import ResolvedDynamics
+from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.starts import MixedStarts, Starts
+from neurodyn.policy.train import train_policy
+
+Stages = Callable[[str], Progress]
+"""From the name of a step to what shows how far it is."""
+
+_FILE = "round.json"
+_MOST_WORLDS = 256
+_LEAST_WORLDS = 4
+"""Episodes in a log: two with noise and two without, so that some are left to learn from."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What there is before a round.
+
+    Attributes:
+        first: Files of random data, or of data that were given.
+        rounds: The rounds before.
+    """
+
+    first: tuple[str, ...]
+    rounds: tuple[Round, ...]
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Logs of policies."""
+        return tuple(one.log.path for one in self.rounds if one.log is not None)
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """All files."""
+        return (*self.first, *self.logs)
+
+    def shares(self, random: float) -> tuple[float, ...] | None:
+        """Return the share of each file; of logs, the last has as much as all before it.
+
+        Args:
+            random: Share of the first files where there are logs.
+        """
+        if not self.logs or len(self.data) == 1:
+            return None
+        random = random if self.first else 0.0
+        first = [random / len(self.first) for _ in self.first]
+        before = len(self.logs) - 1
+        last = 0.5 if before else 1.0
+        logs = [(1.0 - last) / before for _ in range(before)] + [last]
+        return (*first, *((1.0 - random) * share for share in logs))
+
+
+class RoundInProgress:
+    """Makes one round, or what is left of it."""
+
+    def __init__(self, problem: Problem, folder: Path, number: int, known: Known, stages: Stages | None) -> None:
+        """Read what is recorded.
+
+        Args:
+            problem: The problem.
+            folder: Folder of the round.
+            number: Number of the round, from 1.
+            known: What there is before it.
+            stages: Shows how far each step is.
+        """
+        self.problem, self.folder, self.number, self.known = problem, folder, number, known
+        self._stages = stages
+        self.round = read_round(folder / _FILE, number)
+
+    def run(self) -> Round:
+        """Make the steps that are not done, and return the round."""
+        steps: dict[str, Callable[[], object]] = {
+            "model": self._fit, "policy": self._train, "log": self._log, "measured": self._measure,
+        }  # fmt: skip
+        for name, step in steps.items():
+            if getattr(self.round, name) is None:
+                self.round = msgspec.structs.replace(self.round, **{name: step()})
+                artifacts.write_json(self.folder / _FILE, self.round.plain())
+        return self.round
+
+    def _stage(self, step: str) -> Progress | None:
+        return None if self._stages is None else self._stages(f"round {self.number}, {step}")
+
+    @property
+    def _before(self) -> Round | None:
+        return self.known.rounds[-1] if self.known.rounds else None
+
+    def _fit(self) -> FittedModel:
+        problem, known, before = self.problem, self.known, self._before
+        previous = problem.first_run if before is None or before.model is None else before.model.run
+        if not known.data and previous is not None:
+            return FittedModel(run=previous, cpu_seconds=0.0)
+        run, began = self.folder / "model-run", time.process_time()
+        problem.refit.fit(
+            Fit(
+                problem.task, problem.settings, run, known.data, known.shares(problem.settings.random_share), previous,
+                _begun(run), problem.device, self._stage("model"),
+            )
+        )  # fmt: skip
+        return FittedModel(run=str(run), cpu_seconds=time.process_time() - began)
+
+    def _train(self) -> TrainedPolicy:
+        problem, before, out = self.problem, self._before, self.folder / "policy"
+        settings = self._policy_settings()
+        initial = problem.policy if before is None or before.policy is None else Path(before.policy.folder)
+        where = self._where()
+        end = train_policy(
+            problem.task, where, out, settings, initial=initial, training_starts=self._starts(where),
+            resume=_begun(out), progress=self._stage("policy"),
+        )  # fmt: skip
+        return TrainedPolicy(folder=str(out), frames=settings.frames_of(end.step), cpu_seconds=end.cpu_seconds)
+
+    def _log(self) -> LoggedPolicy:
+        problem, settings, path = self.problem, self.problem.settings, self.folder / "log.h5"
+        _, network = load_policy(self.folder / "policy")
+        quiet, noisy = Behaviour("policy", network, quiet=True), Behaviour("policy with noise", network)
+        worlds = min(_MOST_WORLDS, max(_LEAST_WORLDS, round(settings.log_frames / problem.task.frames)))
+        found = record_log(
+            problem.task, problem.reference.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
+            worlds=worlds, noise=settings.noise, seed=derive_seed(settings.seed, "online log", self.number),
+            coordinates=not problem.refit.measured, test=0.0,
+        )  # fmt: skip
+        name = problem.reference.name
+        return LoggedPolicy(
+            path=str(path),
+            frames=found.transitions + found.episodes,
+            returns=found.outcomes[quiet.name].returns_in(name),
+            noisy=found.outcomes[noisy.name].returns_in(name),
+            cpu_seconds=found.cpu_seconds,
+        )
+
+    def _measure(self) -> Comparison:
+        problem, where = self.problem, self._where()
+        assert self.round.log is not None
+        log = problem.refit.open(problem.task.declaration(), self.round.log.path)
+        return Comparison(returns=self._imagined(where), model_error=model_error(where.dynamics, log))
+
+    def _imagined(self, where: ResolvedDynamics) -> Returns:
+        problem = self.problem
+        _, network = load_policy(self.folder / "policy")
+        outcome = play(
+            network.to(where.dynamics.device), problem.task, where.dynamics, where.starts(problem.task, SEED),
+            problem.settings.episodes, seed=SEED,
+        )  # fmt: skip
+        return outcome.returns_in(where.name)
+
+    def _policy_settings(self) -> PolicySettings:
+        settings = self.problem.settings
+        policy = msgspec.structs.replace(
+            settings.policy, frames=settings.rollout, seed=derive_seed(settings.seed, "online policy", self.number)
+        )
+        if self.number == 1 or policy.iterations is None:
+            return policy
+        return msgspec.structs.replace(policy, iterations=max(1, round(policy.iterations * settings.further)))
+
+    def _where(self) -> ResolvedDynamics:
+        """Return the model; where its state is what a log measures, episodes in it start as logged ones do."""
+        assert self.round.model is not None
+        model, problem = load(self.round.model.run, device=self.problem.device), self.problem
+        whole = not model.measured or (model.spec.context <= 1 and not model.spec.nx)
+        if whole:
+            return ResolvedDynamics(self.round.model.run, model)
+        robot, frames = problem.task.declaration(), max(1, model.spec.context)
+        cut = [beginnings(problem.refit.open(robot, name), frames) for name in self.known.data]
+        return ResolvedDynamics(self.round.model.run, model, Mixture.of(cut))
+
+    def _starts(self, where: ResolvedDynamics) -> Starts | None:
+        """Return where roll-outs of the training start; None for where episodes do."""
+        problem, settings = self.problem, self.problem.settings
+        if not self.known.data or (settings.rollout is None and not where.dynamics.measured):
+            return None
+        robot = problem.task.declaration()
+        data = open_mixture(
+            self.known.data, self.known.shares(settings.random_share),
+            lambda path, /, *, memory: problem.refit.open(robot, str(path)),
+        )  # fmt: skip
+        seed = derive_seed(settings.seed, "online starts", self.number)
+        logged = where.starts_in(data, problem.task, seed)
+        if where.log is not None:
+            return logged
+        return MixedStarts(where.starts(problem.task, seed), logged, settings.task_share, seed)
+
+
+def _begun(run: Path) -> bool:
+    """Return whether a training was begun; what another kind of step left half done is removed."""
+    if (run / "config.yaml").is_file():
+        return True
+    shutil.rmtree(run, ignore_errors=True)
+    return False

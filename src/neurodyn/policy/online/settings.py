@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the online loop."""
+
+import math
+from typing import Any, ClassVar
+
+from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.errors import InputError, require
+from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.settings import with_flags as policy_with_flags
+
+SHORT = 64
+"""Frames of a roll-out in models that learn the motion, where a user does not say."""
+
+
+class OnlineSettings(Config, frozen=True, kw_only=True):
+    """How a policy and its model learn in turns.
+
+    Attributes:
+        reference: What is logged, as the user calls it.
+        rounds: Most rounds.
+        frames: Frames of random data that the first model learns from; 0 for none.
+        log_frames: Frames of the policy that are logged in a round, rounded up to whole episodes.
+        noise: Greatest standard deviation of the noise on actions in half of the logged episodes; the others have none.
+        rollout: Frames of a roll-out in the model, which starts at a logged state and ends with the critic's value;
+            None for whole episodes.
+        task_share: Share of short roll-outs that start where the task says instead.
+        random_share: Share of random data, and of data that are given, in what the model learns from, once there are
+            logs of policies.
+        further: Updates of the policy in each round after the first, as a share of those in the first.
+        tolerance: Relative difference of the returns in model and reference up to which these agree, and relative gain
+            above which a round counts as progress.
+        episodes: Episodes in which the policy is played in the model.
+        size: Settings of a new model's training, or file of identification settings; None for the usual ones.
+        finetune: File with settings by which a neural model learns on in later rounds; None for the usual ones.
+        model_minutes: Time budget of each fit of the model [min]; None for that of its settings.
+        parameters: Quantities of a hybrid model that are identified.
+        seed: Seed of everything random.
+        policy: How the policy is trained.
+    """
+
+    budget_fields: ClassVar[tuple[str, ...]] = ("rounds",)
+
+    reference: str = "analytic"
+    rounds: int = 5
+    frames: int = 0
+    log_frames: int = 20_000
+    noise: float = 0.3
+    rollout: int | None = None
+    task_share: float = 0.25
+    random_share: float = 0.3
+    further: float = 0.5
+    tolerance: float = 0.05
+    episodes: int = 128
+    size: str | None = None
+    finetune: str | None = None
+    model_minutes: float | None = None
+    parameters: tuple[str, ...] = ()
+    seed: int = 0
+    policy: PolicySettings = PolicySettings()
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "log_frames", "episodes"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(self.frames >= 0, "frames", self.frames, "at least 0")
+        require(self.rollout is None or self.rollout >= 1, "rollout", self.rollout, "at least 1 frame")
+        require(0 <= self.noise < math.inf, "noise", self.noise, "a finite number of at least 0")
+        require(self.further > 0, "further", self.further, "above 0")
+        for name in ("task_share", "random_share"):
+            require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
+        require(0 < self.tolerance < 1, "tolerance", self.tolerance, "between 0 and 1")
+        if self.model_minutes is not None:
+            require(0 < self.model_minutes < math.inf, "model_minutes", self.model_minutes, "above 0")
+
+
+def with_flags(settings: OnlineSettings, *, policy: dict[str, Any], **flags: Any) -> OnlineSettings:
+    """Return settings with what a user asks for; a flag that is None was not given, and a rollout of 0 means none.
+
+    Args:
+        settings: The settings.
+        policy: Flags of the policy's training.
+        flags: The others.
+
+    Raises:
+        InputError: A value is not valid.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    if given.get("rollout") == 0:
+        given["rollout"] = None
+    plain = {**to_dict(settings), **given, "policy": to_dict(policy_with_flags(settings.policy, **policy))}
+    try:
+        return from_dict(plain, OnlineSettings, "online")
+    except InputError as error:
+        raise InputError(str(error).removeprefix("online: ")) from None

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By how much the return of policies in a model is off that in a reference, and how well that is known.
+
+As the paper compares dynamics (NeRD, arXiv 2508.15755): $|R_{model} - R_{ref}| / |R_{ref}|$ of the mean returns. Its
+interval is of the signed ratio, from policies and episodes drawn with replacement (Efron, "Bootstrap methods: another
+look at the jackknife", The Annals of Statistics 7, 1979).
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from torch import Tensor
+
+from neurodyn.core.records import Record
+from neurodyn.policy.resolve import ANALYTIC
+
+LEVEL = 0.95
+"""Share of the draws within the interval."""
+_DRAWS = 2000
+_TINY = 1e-12
+
+
+class RewardError(Record, frozen=True):
+    """How far the returns in dynamics `b` are from those in `a`.
+
+    Attributes:
+        a: The reference: the simulator where it is one of the two, else the first.
+        b: The other dynamics.
+        difference: Mean return in b less that in a.
+        relative: Its size, as a share of that in a.
+        by_episode: Mean size of the difference between episodes with the same policy and start.
+        interval: Lower and upper bound of `difference` as a share of the return in a, at the level of 95 %; None where
+            there is nothing to draw from, a single episode.
+    """
+
+    a: str
+    b: str
+    difference: float
+    relative: float
+    by_episode: float
+    interval: tuple[float, float] | None = None
+
+
+def reward_errors(returns: dict[str, Sequence[Tensor]], seed: int = 0) -> list[RewardError]:
+    """Return the differences of returns between pairs of dynamics.
+
+    Args:
+        returns: By dynamics, the returns of the episodes of each policy, shape [episodes]; policies and starts are in
+            the same order everywhere.
+        seed: Seed of the intervals' draws.
+    """
+    values = {name: np.stack([one.double().numpy() for one in policies]) for name, policies in returns.items()}
+    names = sorted(values, key=lambda name: name != ANALYTIC)
+    return [_between(a, b, values[a], values[b], seed) for a, b in combinations(names, 2)]
+
+
+def _between(a: str, b: str, one: np.ndarray, other: np.ndarray, seed: int) -> RewardError:
+    difference = float(other.mean() - one.mean())
+    return RewardError(
+        a=a,
+        b=b,
+        difference=difference,
+        relative=abs(difference) / max(abs(float(one.mean())), _TINY),
+        by_episode=float(np.abs(other - one).mean()),
+        interval=_interval(one, other, np.random.default_rng(seed)) if one.size > 1 else None,
+    )
+
+
+def _interval(one: np.ndarray, other: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
+    """Draw policies, and of each its episodes, in both dynamics the same; shapes [policies, episodes]."""
+    policies, episodes = one.shape
+    found = np.empty(_DRAWS)
+    for draw in range(_DRAWS):
+        rows = rng.integers(policies, size=(policies, 1))
+        columns = rng.integers(episodes, size=(policies, episodes))
+        first = one[rows, columns].mean()
+        found[draw] = (other[rows, columns].mean() - first) / max(abs(first), _TINY)
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)

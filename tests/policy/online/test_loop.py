@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole loop on the cartpole, small: what is written, killed anywhere, other kinds of models."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.learn.interruption import Interrupted
+from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
+from neurodyn.policy.online.rounds import RoundInProgress
+from neurodyn.policy.settings import NetworkSettings
+
+pytest.importorskip("newton")
+pytest.importorskip("rsl_rl")
+
+TASK = "cartpole-swingup"
+SMALL = """
+net: {kind: mlp, width: 16, depth: 1}
+steps: 40
+phases: [{share: 1.0, rate: 1.0e-2, batch: 64, loss: absolute}]
+validations: 1
+validation_rollouts: 8
+validation_frames: 10
+"""
+WORLD = """
+net: {kind: mlp, members: 2, trunk: own, width: 16, depth: 1, head: 16}
+steps: 150
+context: 1
+phases: [{share: 1.0, rate: 5.0e-3, batch: 32, context: 1, forecast: 2, loss: absolute}]
+validations: 5
+validation_rollouts: 8
+validation_frames: 10
+"""
+POLICY = PolicySettings(
+    worlds=16, horizon=8, iterations=2, evaluations=1, evaluation_worlds=4, minibatches=2, epochs=1,
+    network=NetworkSettings(hidden=(8,)), threads=1,
+)  # fmt: skip
+
+
+def settings(folder: Path, text: str = SMALL, **changes) -> OnlineSettings:
+    """Return settings of a loop of seconds, whose steps depend on seeds alone."""
+    path = folder / "small.yaml"
+    path.write_text(text)
+    fixed = OnlineSettings(
+        rounds=2, frames=800, log_frames=1200, rollout=16, episodes=4, size=str(path), finetune=str(path), policy=POLICY
+    )
+    return msgspec.structs.replace(fixed, **changes)
+
+
+def figures(out: Path) -> dict:
+    """Return what a loop found, without times and paths."""
+
+    def bare(value):
+        if isinstance(value, dict):
+            left_out = ("cpu_seconds", "run", "folder", "path", "dynamics")
+            return {key: bare(entry) for key, entry in value.items() if key not in left_out}
+        return [bare(entry) for entry in value] if isinstance(value, list) else value
+
+    return bare(artifacts.read_json(out / "online.json"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("online")
+    lines: list[str] = []
+    result = online(TASK, folder / "out", settings=settings(folder), report=lines.append)
+    return folder / "out", result, lines
+
+
+def test_what_is_written(whole):
+    out, result, lines = whole
+    assert [one.number for one in result.rounds] == [1, 2]
+    assert lines[0].startswith("round 1: return ")
+    assert artifacts.read_json(out / "online.json") == result.plain()
+    config, _ = load_policy(out / "policy")
+    assert config.task == TASK
+    page = (out / "report.html").read_text()
+    assert "Ends of episodes" in page
+    assert result.verdict in page
+
+
+def test_frames_of_the_reference_are_counted(whole):
+    out, result, _ = whole
+    logs = [Store.open(out / "rounds" / f"{number:02d}" / "log.h5") for number in (1, 2)]
+    # An episode has one frame more than transitions: its first is not kept.
+    assert [one.log.frames for one in result.rounds] == [log.transitions + len(log.table) for log in logs]
+    assert result.frames == result.first_frames + sum(one.frames for one in result.rounds)
+    assert result.first_frames >= 800
+
+
+def test_half_of_the_logged_episodes_have_no_noise(whole):
+    out, result, _ = whole
+    log = Store.open(out / "rounds" / "01" / "log.h5")
+    first = result.rounds[0].log
+    assert first is not None
+    assert first.returns.episodes == first.noisy.episodes == len(log.table) // 2
+    assert first.returns.mean == pytest.approx(log.returns[log.group == 0].mean(), rel=1e-5)
+
+
+def test_the_second_policy_begins_with_the_first(whole):
+    out, _, _ = whole
+    record = (out / "rounds" / "02" / "policy" / "config.yaml").read_text()
+    assert f"base: {out / 'rounds' / '01' / 'policy'}" in record
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"), [("_fit", True), ("_train", False), ("_train", True), ("_log", True), ("_measure", False)]
+)
+def test_a_loop_that_was_killed_goes_on(whole, tmp_path, monkeypatch, step, kept):
+    finished, _, _ = whole
+    own, killed = getattr(RoundInProgress, step), []
+
+    def kill(self):
+        if self.number == 2 and not killed:
+            killed.append(True)
+            if kept:
+                own(self)  # done, but not yet recorded
+            raise KeyboardInterrupt
+        return own(self)
+
+    monkeypatch.setattr(RoundInProgress, step, kill)
+    chosen = settings(finished.parent)
+    with pytest.raises(Interrupted, match="interrupted; the same command with --resume goes on"):
+        online(TASK, tmp_path / "out", settings=chosen)
+    online(TASK, tmp_path / "out", settings=chosen, resume=True)
+    assert figures(tmp_path / "out") == figures(finished)
+
+
+def test_more_rounds_and_nothing_else_may_be_asked_for(whole, tmp_path):
+    out, _, _ = whole
+    chosen = settings(out.parent)
+    with pytest.raises(InputError, match="already holds a run"):
+        online(TASK, out, settings=chosen)
+    with pytest.raises(InputError, match="--resume needs the settings that the run was started with"):
+        online(TASK, out, settings=msgspec.structs.replace(chosen, noise=0.1), resume=True)
+    before = figures(out)
+    online(TASK, out, settings=chosen, resume=True)
+    assert figures(out) == before
+
+
+def test_a_world_model(tmp_path):
+    result = online(TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD, rounds=1))
+    assert result.kind == "world-model"
+    assert result.rounds[0].measured is not None
+    assert result.rounds[0].measured.model_error is not None
+
+
+def test_a_hybrid_finds_what_is_wrong(tmp_path):
+    chosen = settings(
+        tmp_path, "horizon: 0.2\nwindows: 32\nrollouts: 16\niterations: 10\nthreads: 1\n",
+        frames=0, rollout=None, parameters=("slider.mass=100:10:200",),
+    )  # fmt: skip
+    result = online(TASK, tmp_path / "out", kind="hybrid", settings=chosen)
+    errors = [one.measured.model_error for one in result.rounds if one.measured is not None]
+    found = artifacts.read_json(tmp_path / "out" / "rounds" / "02" / "model-run" / "identification.json")
+    assert errors[0] > 0.1
+    assert errors[1] < 0.03
+    assert found["parameters"]["slider.mass"]["value"] == pytest.approx(50.0, rel=1e-2)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the loop stops, and what it says of what it found."""
+
+import json
+
+import pytest
+
+from neurodyn.core.errors import InputError
+from neurodyn.policy.evaluate import Returns
+from neurodyn.policy.online.record import (
+    Comparison,
+    FittedModel,
+    LoggedPolicy,
+    Round,
+    TrainedPolicy,
+    best_of,
+    read_round,
+    settled,
+    verdict,
+)
+from neurodyn.policy.online.rounds import Known
+
+
+def returns(mean: float, failed: float = 0.0) -> Returns:
+    return Returns(dynamics="x", mean=mean, std=1.0, length=10.0, episodes=4, failed=failed)
+
+
+def made(number: int, imagined: float, real: float, failed: float = 0.0) -> Round:
+    log = LoggedPolicy(
+        path=f"{number}.h5", frames=40, returns=returns(real, failed), noisy=returns(real), cpu_seconds=1.0
+    )
+    return Round(
+        number=number,
+        model=FittedModel(run="m", cpu_seconds=1.0),
+        policy=TrainedPolicy(folder="p", frames=10, cpu_seconds=1.0),
+        log=log,
+        measured=Comparison(returns=returns(imagined), model_error=0.1),
+    )
+
+
+def test_one_round_says_nothing_about_progress():
+    assert not settled([made(1, 100.0, 100.0)], 0.05)
+
+
+@pytest.mark.parametrize(
+    ("imagined", "real", "stops"),
+    [(104.0, 101.0, True), (101.0, 104.0, True), (120.0, 101.0, False), (112.0, 110.0, False), (60.0, 60.0, True)],
+)
+def test_it_stops_where_model_and_reference_agree_and_nothing_is_gained(imagined, real, stops):
+    assert settled([made(1, 130.0, 100.0), made(2, imagined, real)], 0.05) is stops
+
+
+def test_returns_may_be_negative():
+    assert made(1, -95.0, -100.0).gap == pytest.approx(0.05)
+    assert settled([made(1, -300.0, -100.0), made(2, -100.0, -98.0)], 0.05)
+    assert not settled([made(1, -300.0, -100.0), made(2, -52.0, -50.0)], 0.05)
+
+
+def test_the_verdict_is_that_of_the_best_policy_in_the_reference():
+    rounds = [made(1, 110.0, 100.0), made(2, 500.0, 90.0)]
+    assert best_of(rounds).number == 1
+    assert verdict(rounds, 0.05, "analytic").startswith("does not agree: the policy of round 1 returns 100 in analytic")
+    assert verdict(rounds, 0.1, "analytic").startswith("agrees: ")
+
+
+def test_what_cannot_be_used_is_said_to_be_so():
+    assert verdict([made(1, 4855.0, 440.0)], 0.05, "analytic").startswith("unusable: ")
+    assert "every episode in analytic fails" in verdict([made(1, 10.0, 10.0, failed=1.0)], 0.05, "analytic")
+
+
+def test_a_round_is_read_as_it_was_written(tmp_path):
+    path, one = tmp_path / "round.json", made(3, 2.0, 1.0)
+    path.write_text(json.dumps(one.plain()))
+    assert read_round(path, 3) == one
+    assert read_round(tmp_path / "none.json", 4) == Round(number=4)
+    path.write_text('{"number": 3, "model": 5}')
+    with pytest.raises(InputError, match="not the record of a round"):
+        read_round(path, 3)
+
+
+def test_shares_of_random_data_and_of_logs():
+    assert Known(("r.h5",), ()).shares(0.3) is None
+    assert Known((), (made(1, 1.0, 1.0),)).shares(0.3) is None
+    assert Known(("r.h5",), (made(1, 1.0, 1.0),)).shares(0.3) == pytest.approx((0.3, 0.7))
+    three = tuple(made(number, 1.0, 1.0) for number in (1, 2, 3))
+    known = Known(("r.h5", "s.h5"), three)
+    assert known.data == ("r.h5", "s.h5", "1.h5", "2.h5", "3.h5")
+    assert known.shares(0.3) == pytest.approx((0.15, 0.15, 0.175, 0.175, 0.35))
+    assert Known((), three).shares(0.3) == pytest.approx((0.25, 0.25, 0.5))
