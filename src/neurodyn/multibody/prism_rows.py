@@ -6,7 +6,8 @@ from them here, so that they have derivatives by the state. With a point c of th
 ground's, edges a of the robot's and b of the ground's, and the rounding r, the outward normal n of the ground is
 
 * along what is left of $c - g$ across a and b, where the features are apart, as those of rounded shapes are;
-* along $(b_1 - a_1) \times (b_2 - a_2)$, where they have passed each other, or where one is a face.
+* along $(b_1 - a_1) \times (b_2 - a_2)$, where they have passed each other, or where one is a face;
+* vertical, where MuJoCo takes a wall between triangles for what is nearest.
 
 The depth is $r - n \cdot (c - g)$, and the contact is in the middle between the surfaces.
 """
@@ -24,8 +25,8 @@ from neurodyn.multibody.trace import Expression, mapped, maximum, safe_sqrt, sel
 from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import Vector, array, cross, dot
 
-_NEAREST = 1.5
-"""Kinds of pairs below this are of nearest features; see `geometry.prisms.pair`."""
+_NEAREST, _FLAT = 1.5, 2.5
+"""Kinds of pairs below these are of nearest and of flat features; see `geometry.prisms.pair`."""
 
 
 def prism_rows(contacts: Contacts, inertia: TreeInertia, weights: dict[int, Any]) -> list[tuple[int, list[Any]]]:
@@ -70,7 +71,8 @@ def _contact(block: list[Any], item: list[Any]) -> tuple[Vector, Vector, Any]:
         array([select_less(kind, _NEAREST, a, b) for a, b in zip(*pair, strict=True)])
         for pair in ((nearest, flat), (slid, moved))
     )
-    gap = dot(normal, between)
+    gap = select_less(kind, _FLAT, dot(normal, between), dot(across, between))
+    normal = array([select_less(kind, _FLAT, a, b) for a, b in zip(normal, across_too, strict=True)])
     depth = select_less(0.5, kind, radius - gap, -1.0)
     return from_root + core + shift - 0.5 * (gap + radius) * normal, normal, depth
 

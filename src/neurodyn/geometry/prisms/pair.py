@@ -20,6 +20,9 @@ NEAREST = wp.constant(1)
 FLAT = wp.constant(2)
 """Faces, or edges that have passed each other: the normal is across an edge of each, or across two of one."""
 
+UPRIGHT = wp.constant(3)
+"""A point of the robot vertically above or below a point of the ground: the normal stays vertical."""
+
 
 @wp.struct
 class Body:
@@ -43,7 +46,8 @@ class Pair:
     """Features that touch, in the frame of the heightfield.
 
     Where they are `NEAREST`, the normal is what is left of core - ground across `along` and `across`; where they are
-    `FLAT`, it is along (across - along) x (across_too - along_too).
+    `FLAT`, it is along (across - along) x (across_too - along_too); where they are `UPRIGHT`, it is `across_too`, and
+    their distance across . (core - ground).
 
     Attributes:
         kind: How the normal follows from them; `APART` where nothing touches.
@@ -154,22 +158,28 @@ def straight_up(core: wp.vec3d, radius: wp.float64, a: wp.vec3d, b: wp.vec3d, c:
     second = wp.cross(c - core, a - core)[2] / whole
     third = one - first - second
     top = c[2]
+    slope = wp.vec3d(zero, zero, one)
     if first > zero and second > zero and third > zero:
         top = first * a[2] + second * b[2] + third * c[2]
+        up = upward_normal(a, b, c)
+        slope = up / up[2]
     elif first > zero:
         top = a[2]
     elif second > zero:
         top = b[2]
     pair = Pair()
+    pair.kind = UPRIGHT
     pair.core = core
     pair.ground = wp.vec3d(core[0], core[1], top)
-    pair.distance = core[2] - top
     pair.normal = wp.vec3d(zero, zero, one)
+    pair.across = slope
     if core[2] - radius >= top:
         if radius > zero:
             return Pair()
         pair.normal = -pair.normal
-        pair.distance = -pair.distance
-    none = wp.vec3d()
-    east = wp.vec3d(one, zero, zero)
-    return in_the_middle(flat_pair(pair, none, none, east, wp.vec3d(zero, one, zero)), radius)
+        pair.across = -pair.across
+    pair.across_too = pair.normal
+    gap = wp.dot(pair.normal, core - pair.ground)
+    pair.distance = gap - radius
+    pair.place = core - wp.float64(0.5) * (gap + radius) * pair.normal
+    return pair
