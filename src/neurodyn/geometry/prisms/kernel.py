@@ -21,7 +21,7 @@ def _write(out: wp.array3d[wp.float64], world: int, slot: int, place: int, vecto
         out[world, slot, 2 + 3 * place + i] = vector[i]
 
 
-@wp.kernel(enable_backward=False, module="unique")
+@wp.kernel(enable_backward=False, module="unique", module_options={"max_unroll": 1})
 def prism_contacts_kernel(
     q: wp.array2d[wp.float64],
     qd: wp.array2d[wp.float64],
