@@ -61,6 +61,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_logs(folder / "logs")
         assert run(["generate", robot, "--transitions", "2000", "--out", "arm.h5", "--worlds", "40"]) == 0
         assert run(["train", robot, "--data", "arm.h5", "--out", "runs/arm", "--steps", "8"]) == 0
+        members = ["train", robot, "--data", "arm.h5", "--out", "runs/arm-members", "--members", "5", "--steps", "2"]
+        assert run(members) == 0
         files = [str(path) for path in sorted((folder / "logs").glob("*.csv"))]
         assert run(["import", *files, "--reader", f"{logs}/map.yaml", "--out", "pendulum.h5"]) == 0
         assert run(["train", logs, "--data", "pendulum.h5", "--out", "runs/pendulum", "--steps", "8"]) == 0
