@@ -117,8 +117,8 @@ def pose(
         _require_run(task, dynamics, refit, settings)
     elif settings.policy.penalty and not refit.uncertain(task, settings):
         raise InputError(
-            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it "
-            "is; valid here: 0"
+            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it is; "
+            "valid here: 0"
         )
     robot = task.declaration()
     for name in data:
@@ -153,10 +153,7 @@ def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -
     from neurodyn.policy.compatibility import require_fit
 
     model = load(run)
-    penalty = settings.policy.penalty
-    require_fit(task, model, settings.policy.fixed_penalty)
-    if penalty and not model.uncertain:
-        raise InputError(f"penalty is {penalty}, but {run} does not know how uncertain it is; valid here: 0")
+    require_fit(task, model, settings.policy.penalty)
     refit.require_model(model, run, settings)
 
 
