@@ -51,4 +51,4 @@ def test_logs_and_world_models_have_tables_with_rows(plant_store):
     found = forecast_log(worlds.make_model(), worlds.make_store(), split=Split.TEST, horizon=20)
     tables = {table.title: table for table in evaluation_tables(found)}
     assert len(tables["Coverage and rank correlations"].rows) == len(found.marks)
-    assert [row[0] for row in tables["Contacts and termination"].rows] == ["pad", "termination"]
+    assert [row[0] for row in tables["Contacts by frame, termination by forecast"].rows] == ["pad", "termination"]
