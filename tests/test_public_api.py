@@ -29,8 +29,7 @@ INTERNALS = {
     "neurodyn.multibody.trace.program", "neurodyn.nets.members", "neurodyn.nets.rotary", "neurodyn.nets.transformer",
     "neurodyn.dynamics.quantities", "neurodyn.policy.evaluate", "neurodyn.policy.grounds", "neurodyn.policy.network",
     "neurodyn.policy.logs", "neurodyn.policy.reward_error", "neurodyn.policy.resolve", "neurodyn.policy.train",
-    "neurodyn.robots.sections",
-    "neurodyn.sim.engine",
+    "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.store_header",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""
 
