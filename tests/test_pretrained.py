@@ -83,6 +83,7 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
     [
         ("cartpole", 1150.0, 64),
         ("ant-run", 2600.0, 24),
+        ("ant-spin", 2600.0, 24),
         ("ant-run-analytic", 2700.0, 24),
         ("anymal-forward", 1330.0, 8),
         ("anymal-forward-analytic", 1330.0, 8),
