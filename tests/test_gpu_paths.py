@@ -7,14 +7,16 @@ cost a GPU's time whatever their size.
 
 import functools
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
 
 import neurodyn
 from neurodyn.core.scene import Box, Plane, Scene
-from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State, Window
-from neurodyn.evaluate import LaunchCount, count_launches
+from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State
+from neurodyn.dynamics.neural.artifact import NEURAL, build_model
+from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.geometry import Ground
 from neurodyn.multibody import CONTACT_MODELS, EngineConfig
 from neurodyn.nets import EnsembleConfig
@@ -54,6 +56,26 @@ def test_a_neural_step(name: str, ceiling: int) -> None:
     carry = dynamics.begin(state)
     carry, _ = dynamics.step_(carry, state, torque)  # what is made on first use is made
     _require(count_launches(lambda: dynamics.step_(carry, state, torque)), ceiling)
+
+
+@functools.cache
+def _members() -> Dynamics:
+    config, spec = NEURAL.read("pretrained:ant")
+    return build_model(msgspec.structs.replace(config, members=5), spec).requires_grad_(False).to("meta")
+
+
+@pytest.mark.parametrize(("together", "ceiling"), [(True, 75), (False, 60)])
+def test_a_step_of_members(together: bool, ceiling: int) -> None:
+    dynamics = _members()
+    state, torque = _state(dynamics), Control(torque=_torque(dynamics))
+    carry = dynamics.imagine(state, uncertainty=together)
+    carry, _ = dynamics.step_(carry, state, torque)
+    _require(count_launches(lambda: dynamics.step_(carry, state, torque)), ceiling)
+
+
+@pytest.mark.parametrize(("penalty", "ceiling"), [(0.0, 115), (1.0, 130)])
+def test_a_policy_in_members(penalty: float, ceiling: int) -> None:
+    _require(_steps(_environment("ant-run", _members(), penalty=penalty)), ceiling)
 
 
 @pytest.mark.parametrize("name", ["cartpole", "ant"])
@@ -146,23 +168,6 @@ def test_an_environment_step_with_episodes_that_end(task: str, model: str, ceili
     _require(_steps(_environment(task, _model(model))), ceiling)
 
 
-class _Windows:
-    """Windows of a log, without numbers."""
-
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._spec = dynamics.spec
-
-    def draw(self, count: int) -> Window:
-        spec, frames = self._spec, self._spec.context
-
-        def rows(states: int, width: int) -> Tensor:
-            return torch.zeros(count, states, width, device=META)
-
-        return Window(
-            rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
-        )
-
-
 @functools.cache
 def _world_model() -> Dynamics:
     from neurodyn.dynamics import WorldModel
@@ -179,7 +184,7 @@ def _world_model() -> Dynamics:
 
 def test_a_step_of_a_world_model() -> None:
     model = _world_model()
-    window = _Windows(model).draw(WORLDS)
+    window = EmptyWindows(model.spec).draw(WORLDS)
     carry = model.begin(window)
     control = Control(target=_torque(model))
     _require(count_launches(lambda: model.step_(carry, window.present, control)), 75)
@@ -187,7 +192,7 @@ def test_a_step_of_a_world_model() -> None:
 
 def test_a_step_of_imagination() -> None:
     model = _world_model()
-    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 195)
+    _require(_steps(_environment("anymal-velocity", model, EmptyWindows(model.spec), penalty=1.0, noisy=True)), 195)
 
 
 def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:

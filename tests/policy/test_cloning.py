@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imitating a log: what came of a control is taken for what was asked, and the actor learns the control."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.header import Split, Status, StoreHeader
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store, StoreWriter
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.cloning import Demonstrations, clone
+from neurodyn.policy.cloning import Demonstrations, best_episodes, clone
 from neurodyn.policy.logs import row_layout
 from neurodyn.policy.settings import CloneSettings
 from neurodyn.tasks.anymal_velocity import AnymalVelocity
@@ -89,3 +91,18 @@ def test_an_actor_learns_it(tmp_path: Path) -> None:
 def test_a_task_without_an_inverse_is_refused() -> None:
     with pytest.raises(InputError, match="cannot imitate a log"):
         Hold().action_of(torch.zeros(1, 1))
+
+
+def test_the_best_episodes_are_those_of_the_greatest_mean_reward(tmp_path: Path) -> None:
+    store, _ = _log(tmp_path / "log.h5")
+    assert len(best_episodes(store, 0.5)) == len(episodes_of(store, Split.TRAIN))  # no rewards, no choice
+    rewards = np.repeat(np.random.default_rng(1).permutation(_EPISODES), _FRAMES + 1).astype(np.float32)
+    table = store.table.copy()
+    table["status"][int(np.argmax(rewards[:: _FRAMES + 1]))] = Status.TERMINATED
+    rewarded = dataclasses.replace(store, reward=rewards, table=table)
+    train = episodes_of(rewarded, Split.TRAIN)
+    chosen = best_episodes(rewarded, 0.25)
+    assert len(chosen) == len(train) // 4 + 1
+    of = {episode: rewards[rewarded.offsets[episode]] for episode in train}
+    fine = [episode for episode in train if rewarded.status[episode] == Status.COMPLETE]
+    assert sorted(chosen) == sorted(sorted(fine, key=lambda episode: -of[episode])[: len(chosen)])

@@ -35,3 +35,19 @@ def test_a_file_with_an_unknown_key_is_refused(tmp_path):
     path.write_text("wolds: 3\n")
     with pytest.raises(InputError, match="wolds"):
         load_settings("cartpole-swingup", path)
+
+
+def test_a_penalty_is_a_number_or_left_to_the_model(tmp_path):
+    assert with_flags(PolicySettings(), penalty="auto").penalty == "auto"
+    path = tmp_path / "settings.yaml"
+    path.write_text("penalty: auto\n")
+    assert load_settings("cartpole-swingup", path).penalty == "auto"
+    path.write_text("penalty: often\n")
+    with pytest.raises(InputError, match="penalty"):
+        load_settings("cartpole-swingup", path)
+
+
+def test_training_in_models_of_logs_has_settings_of_its_own_where_there_are_any():
+    assert load_settings("anymal-velocity", logs=True).penalty == "auto"
+    assert load_settings("anymal-velocity").penalty == 0.0
+    assert load_settings("cartpole-swingup", logs=True) == load_settings("cartpole-swingup")

@@ -26,7 +26,7 @@ def train(
     minutes: float | None = None,
     iterations: int | None = None,
     worlds: int | None = None,
-    penalty: float | None = None,
+    penalty: float | Literal["auto"] | None = None,
     reference: str | None = None,
     keep_every: int | None = None,
     seed: int | None = None,
@@ -47,7 +47,8 @@ def train(
         iterations: Number of updates.
         worlds: Worlds that run at once.
         penalty: Weight (lambda) of a model's uncertainty that is subtracted from the reward; for world models, and
-            models of `neurodyn train --members 5`.
+            models of `neurodyn train --members 5`. auto, in models of logs: what keeps the policy as certain as
+            held-out episodes of the log.
         reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
@@ -67,13 +68,13 @@ def train(
     from neurodyn.tasks import load
 
     wanted = load(task)
+    where = open_dynamics(wanted, dynamics, device=device, starts=starts)
     resolved = with_flags(
-        load_settings(task, settings),
+        load_settings(task, settings, logs=where.dynamics.measured),
         minutes=minutes, iterations=iterations, worlds=worlds, penalty=penalty, seed=seed,
         keep_every=keep_every,
     )  # fmt: skip
     require_writable(out / "config.yaml")
-    where = open_dynamics(wanted, dynamics, device=device, starts=starts)
     require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
     with TrainingBar(f"training {task} in {dynamics}") as bar:

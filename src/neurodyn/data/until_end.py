@@ -5,15 +5,14 @@ Windows of a fixed length show how an episode ended in their last frame alone. T
 as a model meets it that is followed until it says that the episode is over.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Status, Store
 from neurodyn.data.stored_rows import take
 from neurodyn.data.windows import Batch, fields_of
@@ -31,7 +30,16 @@ class OpenWindows(Batch):
 
     def to(self, device: str | torch.device) -> Self:
         """Return the windows on a device."""
-        return type(self)(**{name: None if x is None else x.to(device) for name, x in vars(self).items()})
+        return self.combined([self], lambda parts: parts[0].to(device))
+
+    @classmethod
+    def combined(cls, parts: Sequence[Self], combine: Callable[[list[Tensor]], Tensor]) -> Self:
+        """Return several batches of the same fields as one, each field by `combine` (torch.cat, torch.stack)."""
+        found: dict[str, Any] = {}
+        for field in fields(cls):
+            values = [getattr(part, field.name) for part in parts]
+            found[field.name] = None if values[0] is None else combine(values)
+        return cls(**found)
 
 
 def open_windows(store: Store, episodes: np.ndarray, starts: np.ndarray, length: int) -> OpenWindows:
@@ -63,19 +71,18 @@ def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarr
 
 
 def windows_along(
-    store: Store, split: int | None, context: int, frames: int, most: int, batch: int = 512
+    store: Store, episodes: np.ndarray, context: int, frames: int, most: int, batch: int = 512
 ) -> Iterator[OpenWindows]:
     """Yield about `most` windows in batches, spread evenly over all states that have a past and a future.
 
     Args:
         store: The trajectories.
-        split: Which episodes; None for all.
+        episodes: Which episodes, shape [n].
         context: Frames of each window before its start.
         frames: Frames from its start on.
         most: Number of windows.
         batch: Most windows in a batch.
     """
-    episodes = store.episodes() if split is None else episodes_of(store, split)
     counts = np.maximum(0, store.lengths[episodes] - context)
     ends, total = np.cumsum(counts), int(counts.sum())
     numbers = np.arange(0, total, max(1, -(-total // most)))

@@ -31,6 +31,9 @@ from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
 
+CARRIED = "log.h5"
+"""Name of a log that a run carries with it."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -162,15 +165,22 @@ class _MadeFrom(Config, frozen=True, forbid_unknown_fields=False):
     data: str | tuple[str, ...]
 
 
-def training_log(run: str | Path) -> str:
-    """Return the path of the log that a run was trained on.
+def training_log(run: str | Path, flag: str = "--data") -> str:
+    """Return the path of the log that a run was trained on, or of the part of it that lies in its folder (log.h5).
+
+    Args:
+        run: A run directory, or "pretrained:NAME".
+        flag: With what the user names another log, for messages.
 
     Raises:
         InputError: It is gone, or there are several.
     """
-    data = read_config(resolve_run(run) / "config.yaml", _MadeFrom).data
+    folder = resolve_run(run)
+    if (folder / CARRIED).is_file():
+        return str(folder / CARRIED)
+    data = read_config(folder / "config.yaml", _MadeFrom).data
     if not isinstance(data, str):
-        raise InputError(f"{run}: was trained on several files; name one with --data; valid: {choices(data)}")
+        raise InputError(f"{run}: was trained on several files; name one with {flag}; valid: {choices(data)}")
     if not Path(data).exists():
-        raise InputError(f"{run}: was trained on the log {data}, which is gone; name one with --data")
+        raise InputError(f"{run}: was trained on the log {data}, which is gone; name one with {flag}")
     return data

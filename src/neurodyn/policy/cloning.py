@@ -10,13 +10,15 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.store import Store
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Split, Status, Store
 from neurodyn.dynamics.interface import Dynamics, State
 from neurodyn.learn.learner import GradientLearner, Step
 from neurodyn.learn.loop import TrainingLoop
@@ -32,7 +34,9 @@ _RECENT = 50  # steps over which the error is averaged
 class Demonstrations:
     """Observations and the actions that a log answers them with."""
 
-    def __init__(self, task: Task, dynamics: Dynamics, log: Store | Mixture, batch: int, seed: int) -> None:
+    def __init__(
+        self, task: Task, dynamics: Dynamics, log: Store | Mixture, batch: int, seed: int, *, best: float = 1.0
+    ) -> None:
         """Prepare the draws.
 
         Args:
@@ -41,13 +45,16 @@ class Demonstrations:
             log: The log, or several in shares.
             batch: Observations at a time.
             seed: Seed of the draws.
+            best: Share of the frames that are shown: of the episodes of the greatest mean reward, where the log has
+                rewards.
 
         Raises:
             InputError: No episode is long enough.
         """
         self._task, self._dynamics = task, dynamics
-        stream = derive_seed(seed, "demonstrations")
-        self._sampler = MixtureSampler(Mixture.of(log), 1 + task.foresight, batch=batch, seed=stream)
+        mixture, stream = Mixture.of(log), derive_seed(seed, "demonstrations")
+        chosen = [best_episodes(store, best) for store in mixture.stores]
+        self._sampler = MixtureSampler(mixture, 1 + task.foresight, batch=batch, seed=stream, episodes=chosen)
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "demonstrations", "noise"))
         self._noise = torch.tensor(task.noise) if task.noise else None
 
@@ -72,6 +79,23 @@ class Demonstrations:
         if self._noise is not None:
             seen = seen + self._noise * (2.0 * torch.rand(seen.shape, generator=self._generator) - 1.0)
         return seen, task.action_of(batch.control[:, 1]).clamp(-task.limit, task.limit)
+
+
+def best_episodes(log: Store, share: float, split: int = Split.TRAIN) -> np.ndarray:
+    """Return the episodes of a split with the greatest mean reward that hold a share of its frames.
+
+    Of a log without rewards all are returned.
+
+    Episodes that ended in a failure come last.
+    """
+    episodes, returns = episodes_of(log, split), log.returns
+    if returns is None or share >= 1.0:
+        return episodes
+    lengths = log.lengths[episodes]
+    mean = returns[episodes] / np.maximum(lengths, 1)
+    order = np.lexsort((-mean, log.status[episodes] == Status.TERMINATED))
+    count = int(np.searchsorted(np.cumsum(lengths[order]), share * lengths.sum())) + 1
+    return np.sort(episodes[order[:count]])
 
 
 def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: CloneSettings) -> float:

@@ -66,6 +66,7 @@ class Worlds:
         memory: The task's memory.
         length: Frames of the present episodes, shape [worlds].
         returns: Return, penalised return and length of the present episodes, shape [3, worlds].
+        uncertain: Uncertainty of all frames so far, a sum over frames of the mean over worlds, shape [].
     """
 
     carry: Carry
@@ -74,6 +75,7 @@ class Worlds:
     memory: Memory
     length: Tensor
     returns: Tensor
+    uncertain: Tensor
 
 
 @dataclass(frozen=True)
@@ -148,17 +150,19 @@ class PolicyEnvironment(VecEnv):
         self.num_envs, self.num_actions = worlds, len(task.actions)
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
-        self._starts, self._penalty, self._scale = starts, penalty, reward_scale
+        self._starts, self._scale = starts, reward_scale
         self._bounds = episode_bounds(task, dynamics)
         uneven = environment is not None and environment.ground is not None and dynamics.spec.floating
         self._uneven = environment.ground if uneven and environment is not None else None
         if environment is None and not dynamics.measured:  # which know that of their logs alone
             environment = home_ground(task)
         self._environment = environment
-        self._spread = dynamics.epistemic_scale
+        self._spread, self._penalised = dynamics.epistemic_scale, penalty > 0
         context = starts.draw(worlds)
         state = present_state(context)
         self.device = state.q.device
+        # As a tensor, so that frames that were recorded see it change.
+        self._share = torch.tensor(penalty * task.penalty_scale, device=self.device)
         if capture is None and self.device.type == "cuda" and isinstance(dynamics, LearnedDynamics):
             capture = cuda_graph
         self._record, self._captured = capture, None
@@ -180,6 +184,7 @@ class PolicyEnvironment(VecEnv):
             memory=task.begin(self._now, self._generator),
             length=torch.zeros(worlds, dtype=torch.long, device=self.device),
             returns=torch.zeros(3, worlds, device=self.device),
+            uncertain=torch.zeros((), device=self.device, dtype=torch.float64),
         )
         self._ended: list[_Ended] = []
         self.episodes = Episodes()
@@ -193,6 +198,15 @@ class PolicyEnvironment(VecEnv):
     def carry(self) -> Carry:
         """History of the dynamics."""
         return self._at.carry
+
+    @property
+    def uncertainty(self) -> float:
+        """Uncertainty of all frames so far, a sum over frames of the mean over worlds; 0 without a penalty."""
+        return float(self._at.uncertain)
+
+    def set_penalty(self, penalty: float) -> None:
+        """Change the weight of the uncertainty, in an environment that was given one above 0."""
+        self._share.fill_(penalty * self.task.penalty_scale)
 
     @property
     def memory(self) -> Memory:
@@ -283,7 +297,7 @@ class PolicyEnvironment(VecEnv):
         length = self._at.length + 1
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
-        penalised = self._penalised(end.reward, step, end.implausible)
+        penalised, uncertain = self._less_penalty(end.reward, step, end.implausible)
         returns = self._at.returns + torch.stack([end.reward, penalised, self._one])
         extras: dict[str, Any] = {
             "time_outs": late,
@@ -293,7 +307,7 @@ class PolicyEnvironment(VecEnv):
             "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        self._at, ended = replace(self._at, memory=memory, length=length, returns=returns), None
+        self._at, ended = replace(self._at, memory=memory, length=length, returns=returns, uncertain=uncertain), None
         if self._always_renews or bool(done.any()):
             extras["succeeded"] = self.task.succeeded(self._now, memory)
             ended = _Ended(done, returns, end.failed, end.implausible)
@@ -326,12 +340,13 @@ class PolicyEnvironment(VecEnv):
         found = self.dynamics.quantities(state, step, torque=torque, environment=self._environment)
         return found if self._uneven is None else heights_above(found, self._uneven)
 
-    def _penalised(self, reward: Tensor, step: Step, implausible: Tensor) -> Tensor:
-        if not self._penalty or step.epistemic is None or self._spread is None:
-            return reward
-        uncertain = (step.epistemic / self._spread).sum(-1)
-        share = self._penalty * self.task.penalty_scale
-        return torch.where(implausible, reward, torch.sub(reward, uncertain, alpha=share))
+    def _less_penalty(self, reward: Tensor, step: Step, implausible: Tensor) -> tuple[Tensor, Tensor]:
+        """Return rewards less the penalty, shape [worlds], and the uncertainty of all frames so far."""
+        so_far = self._at.uncertain
+        if not self._penalised or step.epistemic is None or self._spread is None:
+            return reward, so_far
+        uncertain = (step.epistemic / self._spread).sum(-1).masked_fill(implausible, 0.0)
+        return reward - self._share * uncertain, so_far + uncertain.mean()
 
     def _read_ends(self) -> None:
         """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""
@@ -358,4 +373,5 @@ class PolicyEnvironment(VecEnv):
             memory=at.memory.renewed(done, self.task.begin(self._now, self._generator)),
             length=at.length.masked_fill(done, 0),
             returns=at.returns.masked_fill(done, 0.0),
+            uncertain=at.uncertain,
         )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
@@ -18,6 +18,7 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.kinds import KINDS
+from neurodyn.evaluate.run import training_log
 from neurodyn.learn.devices import require_device
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.frame_end import episode_bounds
@@ -76,6 +77,12 @@ class ResolvedDynamics:
         return ended
 
 
+def is_there(name: str) -> bool:
+    """Return whether there are dynamics of a name, as the user calls them."""
+    declared = name in KINDS and "simulate" in KINDS[name].parts
+    return declared or name.startswith(artifacts.PRETRAINED) or Path(name).exists()
+
+
 def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | None = None) -> ResolvedDynamics:
     """Open the dynamics for a task.
 
@@ -94,7 +101,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
         return ResolvedDynamics(name, KINDS[name].parts["simulate"](task.declaration(), device=device))
-    if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
+    if not is_there(name):
         raise InputError(
             f"--dynamics {name!r}: no such dynamics; valid: {_declared()}, a run directory, or one of "
             f"{', '.join(artifacts.PRETRAINED + n for n in artifacts.pretrained_names())}"
@@ -102,7 +109,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     dynamics = load(name, device=device)
     require_fit(task, dynamics)
     if starts is None and dynamics.measured:
-        starts = _training_log(name)
+        starts = training_log(name, "--starts")
     if starts == TASK and dynamics.measured:
         _require_samples(task, name, dynamics.spec)
     if starts in (None, TASK):
@@ -156,26 +163,3 @@ def _simulator() -> bool:
         return find_spec("newton") is not None
     except (ImportError, ValueError):  # barred
         return False
-
-
-def _training_log(run: str) -> str:
-    """Return the log that a world model was trained on.
-
-    Raises:
-        InputError: It is not where it was, or there are several.
-    """
-    import yaml
-
-    path = artifacts.resolve_run(run) / "config.yaml"
-    try:
-        log = yaml.safe_load(path.read_text(encoding="utf-8")).get("data")
-    except (OSError, AttributeError, yaml.YAMLError):
-        log = None
-    if isinstance(log, list):
-        raise InputError(f"{run}: was trained on several logs; name one with --starts; valid: {choices(log)}")
-    if not isinstance(log, str) or not Path(log).is_file():
-        raise InputError(
-            f"{run}: the log {log!r} that it was trained on is not there, and episodes start after its windows; give "
-            "--starts FILE.h5"
-        )
-    return log

@@ -35,18 +35,22 @@ class CloneSettings(Config, frozen=True):
         batch: Observations in a step.
         rate: First learning rate.
         critic: Updates of the training that follows in which the policy stays as it is and only its critic learns.
+        best: Share of the log's frames that are imitated: the episodes of the greatest mean reward. Of logs without
+            rewards all are.
     """
 
     steps: int = 2000
     batch: int = 1024
     rate: float = 1e-3
     critic: int = 10
+    best: float = 1.0
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("batch", 1), ("critic", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"clone: {name} is {getattr(self, name)}; valid: at least {least}")
         require(self.rate > 0, "clone: rate", self.rate, "above 0")
+        require(0 < self.best <= 1, "clone: best", self.best, "above 0, at most 1")
 
 
 class PolicySettings(Config, frozen=True):
@@ -59,7 +63,8 @@ class PolicySettings(Config, frozen=True):
         iterations: Updates; None where `minutes` alone say when to end.
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
-        penalty: Weight of the epistemic uncertainty of a world model, or of a model with members (lambda).
+        penalty: Weight of the epistemic uncertainty of a world model, or of a model with members (lambda); "auto" to
+            let a model of logs choose it (`policy.penalty`).
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.
@@ -88,7 +93,7 @@ class PolicySettings(Config, frozen=True):
     iterations: int | None = 300
     minutes: float | None = None
     seed: int = 0
-    penalty: float = 0.0
+    penalty: float | Literal["auto"] = 0.0
     clone: CloneSettings | None = None
     network: NetworkSettings = NetworkSettings()
     gamma: float = 0.99
@@ -116,12 +121,19 @@ class PolicySettings(Config, frozen=True):
                 raise ValueError(f"{name} is {value}; valid: at least 1")
         if self.iterations is None and self.minutes is None:
             raise ValueError("neither iterations nor minutes are given; valid: at least one of the two")
-        for name in ("seed", "evaluations", "penalty"):
+        if self.penalty != "auto":
+            require(self.penalty >= 0, "penalty", self.penalty, "at least 0, or auto")
+        for name in ("seed", "evaluations"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.worlds * self.horizon < self.minibatches:
             raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
+
+    @property
+    def fixed_penalty(self) -> float:
+        """The weight of the uncertainty where it is given; 0 where the model chooses it."""
+        return 0.0 if self.penalty == "auto" else self.penalty
 
     def frames_of(self, updates: int) -> int:
         """Return the frames of all worlds in so many updates."""
@@ -161,15 +173,23 @@ class PolicySettings(Config, frozen=True):
         }
 
 
-def load_settings(task: str, path: Path | None = None) -> PolicySettings:
+def load_settings(task: str, path: Path | None = None, *, logs: bool = False) -> PolicySettings:
     """Return the settings of a task: those of a file, or the preset; of a task of your own, the defaults.
 
-    A task with other observations (TASK@nerd) has the preset of TASK.
+    A task with other observations (TASK@nerd) has the preset of TASK. Some tasks have a preset of their own for
+    training in models of logs (TASK-from-logs.yaml).
+
+    Args:
+        task: Name of the task.
+        path: A file of the user's; None for the preset.
+        logs: Whether the policy is trained in a model of logs.
 
     Raises:
         InputError: The file is missing or bad.
     """
-    presets = () if ".py:" in task else (_PRESETS / f"{task.partition('@')[0]}.yaml",)
+    name = task.partition("@")[0]
+    names = (f"{name}-from-logs", name) if logs else (name,)
+    presets = () if ".py:" in task else tuple(_PRESETS / f"{name}.yaml" for name in names)
     return load_preset(PolicySettings, path, presets) or PolicySettings()
 
 

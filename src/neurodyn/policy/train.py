@@ -26,9 +26,11 @@ from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
+from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.starts import Starts
@@ -81,10 +83,13 @@ class PolicyLearner(Learner):
         self._out, self._task, self._where, self._settings = out, task, where, settings
         self._reference, self._initial = reference, initial
         seed = settings.seed
+        require_fit(task, where.dynamics, settings.penalty)
+        best = 1.0 if settings.clone is None else settings.clone.best
+        self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
+        self._uncertain = 0.0
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed) if starts is None else starts, settings.worlds,
-            seed=seed, penalty=settings.penalty, reward_scale=settings.reward_scale, noisy=True,
-            frames=settings.frames,
+            seed=seed, penalty=self._penalty, reward_scale=settings.reward_scale, noisy=True, frames=settings.frames,
         )  # fmt: skip
         torch.manual_seed(derive_seed(seed, "policy"))
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
@@ -110,17 +115,24 @@ class PolicyLearner(Learner):
             warm_start(self.runner.alg, self._initial)
         if settings.clone is None or where.log is None or at.step:
             return
-        shown = Demonstrations(self._task, where.dynamics, where.log, settings.clone.batch, settings.seed)
+        shown = Demonstrations(
+            self._task, where.dynamics, where.log, settings.clone.batch, settings.seed, best=settings.clone.best
+        )
         clone(self.runner.alg.actor, self.runner.alg.critic, shown, settings.clone)
 
     def step(self, done: float, at: TrainState) -> Step:
         """Roll out and update; what was imitated or given stays until the critic knows what it is worth."""
         settings = self._settings
-        held = critic_updates(self._initial)
+        updates = critic_updates(self._initial)
         if settings.clone is not None and self._where.log is not None:
-            held = settings.clone.critic
-        self.runner.alg.actor.requires_grad_(at.step >= held)
+            updates = settings.clone.critic
+        held = at.step < updates
+        self.runner.alg.actor.requires_grad_(not held)
+        before = self._world.uncertainty
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
+        self._uncertain = (self._world.uncertainty - before) / settings.horizon
+        if self._rule is not None and not held:
+            self._world.set_penalty(self._rule.update(self._uncertain))
         if settings.keep_every is not None and (at.step + 1) % settings.keep_every == 0:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
         return Step(rate=self.runner.alg.learning_rate)
@@ -128,7 +140,7 @@ class PolicyLearner(Learner):
     def validate(self, at: TrainState) -> Validation:
         """Play the present policy where it is trained, and in the reference."""
         network = self._played = self.network  # made once: its first weights are drawn from torch's generator
-        played = self._play(network, self._where, self._settings.penalty)
+        played = self._play(network, self._where, self._penalty)
         score = float(played.penalised.mean())
         values = {"return_training": float(played.returns.mean()), "penalised_training": score}
         if self._reference is not None:
@@ -136,8 +148,8 @@ class PolicyLearner(Learner):
         return Validation(score, values)
 
     def better(self, score: float, best: float) -> bool:
-        """Return whether a return is greater."""
-        return score > best
+        """Return whether a return is greater; under a penalty that changes, the later one is taken for better."""
+        return self._rule is not None or score > best
 
     def keep(self, at: TrainState) -> None:
         """Write the policy that was played."""
@@ -150,12 +162,15 @@ class PolicyLearner(Learner):
 
     def state(self) -> dict[str, Any]:
         """Return the learner's and torch's random state."""
-        return {"learner": self.runner.alg.save(), "random": torch.get_rng_state()}
+        return {"learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from `state`; episodes begin anew."""
         self.runner.alg.load(saved["learner"], None, True)
         torch.set_rng_state(saved["random"].cpu())
+        if self._rule is not None:
+            self._rule.value = saved["penalty"]
+            self._world.set_penalty(self._rule.value)
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
         """Return the line of an update."""
@@ -174,6 +189,7 @@ class PolicyLearner(Learner):
             "episodes": count,
             "rate": loop.last.rate,
             "noise": float(alg.get_policy().output_std.detach().mean()),
+            **self._certainty(),
             "loss": self._losses.losses,
             **means,
             **(found.values if found else {}),
@@ -193,6 +209,17 @@ class PolicyLearner(Learner):
     def closing(self, at: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""
         return {"frames": self._settings.frames_of(at.step)}
+
+    @property
+    def _penalty(self) -> float:
+        return self._rule.value if self._rule is not None else self._settings.fixed_penalty
+
+    def _certainty(self) -> dict[str, float]:
+        """Return lambda, and how uncertain the policy and held-out episodes of the log are, where that is watched."""
+        if not self._penalty:
+            return {}
+        found = {"penalty": self._penalty, "uncertainty": self._uncertain}
+        return found if self._rule is None else found | {"uncertainty_log": self._rule.reference}
 
     def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> Outcome:
         starts = where.starts(self._task, _EVALUATION)

@@ -25,7 +25,7 @@ SHIFTS = range(-3, 7)
 """Candidates, in steps of the log."""
 
 _FARTHER = (8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 75, 100)
-_FARTHEST = 0.25
+_FARTHEST = 0.1
 """Longest candidate [s]."""
 
 _FINEST = 1e-4
@@ -78,10 +78,8 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
         declared: Delay that the column map declares [s], which is then applied; None to apply the best one.
     """
     chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
-    step = min(
-        float(np.median(np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs])))
-        for name in ("q", "control")
-    )
+    every = [np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs]) for name in ("q", "control")]
+    step = min(float(np.median(steps)) for steps in every if len(steps))
     by_group: dict[str, list[RawRun]] = {}
     for run in chosen_runs:
         by_group.setdefault(run.group, []).append(run)

@@ -15,6 +15,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.floating import velocities_of
 from neurodyn.data.readers.raw import RawRun
 
 _PAST = 0.02
@@ -69,11 +70,12 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
     clocks = list({id(time): time for time in run.clocks.values()}.values())
     if any(len(time) < 2 for time in clocks):
         return []
-    holes = [hole for time in clocks for hole in _holes(time, run.missing, max_gap)]
+    held = run.control_time
+    # A control with a clock of its own is held for one more step after its last row.
+    reach = {id(time): (1 + _TOUCH) * float(np.median(np.diff(time))) if time is held else 0.0 for time in clocks}
+    holes = [(begin + reach[id(time)], end) for time in clocks for begin, end in _holes(time, run.missing, max_gap)]
     begin = max(time[0] for time in clocks)
-    held = run.clocks["control"]  # its last value is held for one more step
-    ends = [time[-1] for time in clocks if time is not held or time is run.time]
-    end = min(*ends, held[-1] + float(np.median(np.diff(held)))) if held is not run.time else min(ends)
+    end = min(time[-1] + reach[id(time)] for time in clocks)
     pieces = []
     for hole_begin, hole_end in [*sorted(holes), (end, np.inf)]:
         piece = _between(run, begin, min(hole_begin, end)) if min(hole_begin, end) > begin else None
@@ -160,14 +162,13 @@ def states(
         q = run.q[rows]
     else:
         q = _in_blocks(lambda at: _normalised(hermite(time, run.q, slopes, at), spec), grid)
-    if run.qd is None and past:
-        return q, _in_blocks(lambda at: past_slopes(time, run.q, at), grid)
     if run.qd is None:
-        # Over all positions the velocity coordinates are those of single-axis joints: same columns.
-        def difference(at: np.ndarray) -> np.ndarray:
+
+        def centred(at: np.ndarray) -> np.ndarray:
             return (hermite(time, run.q, slopes, at + dt / 2) - hermite(time, run.q, slopes, at - dt / 2)) / dt
 
-        return q, _in_blocks(difference, grid)
+        rates = _in_blocks((lambda at: past_slopes(time, run.q, at)) if past else centred, grid)
+        return q, velocities_of(spec, q, rates, run.centers)
     logged = run.qd
     if averaged:
         pieces = 0.5 * (logged[1:] + logged[:-1]) * np.diff(own)[:, None]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 GRAVITY = 9.81
 """Standard gravity [m/s^2], in units of which gravity enters the inputs."""
+
+_STRENGTH = "gravity.z"
 
 
 @dataclass(frozen=True)
@@ -84,15 +87,29 @@ class BaseMotion(ABC):
         """
         return None
 
+    def onnx(self, environment: Environment) -> Any:
+        """Return the motion in an environment as an ONNX graph from `q`, `qd`, `control` to `q_ahead`, `qd_ahead`.
+
+        Raises:
+            InputError: It has no form in ONNX.
+        """
+        raise InputError(f"base {type(self).__name__} has no form in ONNX; valid: base free or contact, or none")
+
 
 class FreeBase(BaseMotion):
     """Motion that nothing touches."""
 
-    def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
-        """Trace the motion of a mechanism in so many steps a frame."""
+    def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
+        """Trace the motion of a mechanism.
+
+        Raises:
+            InputError: The base has values of its own.
+        """
         from neurodyn.multibody.free_motion import FreeMotion  # loads Warp
 
-        self._motion = FreeMotion(mechanism, spec.control_dofs, spec.dt, substeps)
+        if base.values:
+            raise InputError("base 'free' takes no identified values; valid: base 'contact'")
+        self._motion = FreeMotion(mechanism, spec.control_dofs, spec.dt, base.substeps)
 
     def __call__(
         self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
@@ -104,38 +121,50 @@ class FreeBase(BaseMotion):
         """Return the motion as a recorded launch."""
         return BoundMotion(*self._motion.bound(state, torque, gravity))
 
+    def onnx(self, environment: Environment) -> Any:
+        """Return the motion as an ONNX graph."""
+        return self._motion.onnx(_one_gravity(environment))
+
 
 class ContactBase(BaseMotion):
     """Motion with soft contacts, joint limits and joint friction."""
 
     whole = True
 
-    def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
-        """Trace the motion of a mechanism in so many steps a frame."""
+    def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
+        """Trace the motion of a mechanism."""
         from neurodyn.multibody.contact_motion import ContactMotion  # loads Warp
 
-        self._motion = ContactMotion(mechanism, spec, substeps)
+        self._gravity = abs(base.values.get(_STRENGTH, -GRAVITY))
+        values = {name: value for name, value in base.values.items() if name != _STRENGTH}
+        self._motion = ContactMotion(mechanism, spec, base.substeps, values=values)
 
     def __call__(
         self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
     ) -> tuple[Positions, Velocities]:
         """Return positions and velocities one frame later."""
         ground = None if environment is None else ground_of(environment, q.shape[:-1])
-        return self._motion(q, qd, torque, GRAVITY * down(q, environment), ground)
+        return self._motion(q, qd, torque, self._gravity * down(q, environment), ground)
 
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
         """Return the motion as a recorded launch; None on grounds that the contact points look for in every frame."""
+        if self._gravity != GRAVITY:
+            return None
         bound = self._motion.bound(state, torque, gravity, environment.ground)
         if bound is None:
             return None
         after, launch, write = bound
         return BoundMotion(after, launch, lambda environment: write(environment.ground))
 
+    def onnx(self, environment: Environment) -> Any:
+        """Return the motion as an ONNX graph."""
+        return self._motion.onnx(_one_gravity(environment), environment.ground)
 
-BASES: Registry[Callable[[StateSpec, Mechanism, int], BaseMotion]] = Registry(
+
+BASES: Registry[Callable[[StateSpec, Mechanism, "Base"], BaseMotion]] = Registry(
     "base", free=FreeBase, contact=ContactBase
 )
-"""Bases of predictions by name: from state, mechanism and steps in a frame."""
+"""Bases of predictions by name: from state, mechanism and what the base is told."""
 
 
 class Base(Config, frozen=True):
@@ -144,10 +173,13 @@ class Base(Config, frozen=True):
     Attributes:
         kind: Name of a base, "free" or "contact".
         substeps: Steps in a frame, as many as the simulator takes.
+        values: Identified quantities that are not those of the mechanism, by name; "gravity.z" is the strength of
+            gravity, whatever its direction.
     """
 
     kind: str
     substeps: int
+    values: dict[str, float] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         BASES.require(self.kind)
@@ -195,7 +227,7 @@ def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) 
             f"robot {spec.robot!r}: base {base.kind!r} needs the mechanism, which these data do not hold; generate "
             "them anew, or leave `base` out"
         )
-    return BASES[base.kind](spec, mechanism, base.substeps)
+    return BASES[base.kind](spec, mechanism, base)
 
 
 def predict_base(
@@ -206,6 +238,12 @@ def predict_base(
         return BasePrediction(q, qd)
     after_q, after_qd = motion(q, qd, torque, environment)
     return BasePrediction(after_q, after_qd, after_qd - qd)
+
+
+def _one_gravity(environment: Environment) -> tuple[float, ...]:
+    """Return the gravity that all worlds have [m/s^2]."""
+    like = torch.zeros(1, dtype=torch.float64)
+    return tuple((GRAVITY * down(like, environment)).flatten()[:3].tolist())
 
 
 def down(q: Tensor, environment: Environment | None) -> Tensor:

@@ -6,7 +6,7 @@ see it after 8 frames alone, and an eighth as often as any other frame. The wind
 off: with them, weighed by how many there are, each frame of an episode counts the same at each horizon.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,12 +77,7 @@ class EndSampler:
         if self.empty:
             return None
         members = [self._of_member(ends, random) for ends, random in zip(self._ends, self._random, strict=True)]
-        stacked = {
-            f.name: None if getattr(members[0], f.name) is None
-            else torch.stack([getattr(m, f.name) for m in members]).to(self._device)
-            for f in fields(OpenWindows)
-        }  # fmt: skip
-        return Ends(OpenWindows(**stacked), self._weight)
+        return Ends(OpenWindows.combined(members, torch.stack).to(self._device), self._weight)
 
     def _of_member(self, ends: list[np.ndarray], random: np.random.Generator) -> OpenWindows:
         numbers = random.integers(sum(map(len, ends)), size=self._count)
@@ -97,7 +92,7 @@ class EndSampler:
             starts = store.lengths[episodes] - left - self._context
             if mine.any():
                 parts.append(open_windows(store, episodes, starts, self._context + self._forecast))
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return OpenWindows.combined(parts, torch.cat)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the draws."""
@@ -151,10 +146,3 @@ class EpisodeSampler(MemberSampler):
         """Continue the draws from a saved state."""
         super().load_state_dict(state)
         self._ends.load_state_dict(state["ends"])
-
-
-def _joined(parts: list[OpenWindows]) -> OpenWindows:
-    return OpenWindows(**{
-        f.name: None if getattr(parts[0], f.name) is None else torch.cat([getattr(p, f.name) for p in parts])
-        for f in fields(OpenWindows)
-    })  # fmt: skip

@@ -72,7 +72,7 @@ def default_settings(
     return OnlineSettings(
         frames=refit.frames if dynamics == NEW else 0,
         rollout=SHORT if refit.short else None,
-        policy=load_settings(task, path),
+        policy=load_settings(task, path, logs=refit.measured),
     )
 
 
@@ -107,16 +107,18 @@ def pose(
     if policy is not None:
         config, _ = load_policy(policy)
         require_task(config, task, str(policy))
+        if config.clip is not None:
+            raise InputError(f"{policy}: cuts off its observations, which training does not; valid: one trained here")
         folder = resolve_policy(policy)
         network = msgspec.structs.replace(config.network, initial_std=settings.policy.network.initial_std)
         settings = msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, network=network))
     refit.require(task, settings, new=dynamics == NEW, data=bool(data))
     if dynamics != NEW:
         _require_run(task, dynamics, refit, settings)
-    elif settings.policy.penalty and not refit.uncertain:
+    elif settings.policy.penalty and not refit.uncertain(task, settings):
         raise InputError(
-            f"penalty is {settings.policy.penalty:g}, but a new model of kind {kind} does not know how uncertain it "
-            "is; valid here: 0"
+            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it is; "
+            "valid here: 0"
         )
     robot = task.declaration()
     for name in data:

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lambda by the model's own criterion: it shall be as certain of a policy as of the best that the log did.
+
+A model's uncertainty is known where the truth is: one frame ahead on held-out episodes of its log, of which those are
+taken that the policy imitates (`cloning.best_episodes`). Lambda rises while the frames of the policy in imagination are
+more uncertain than theirs, and falls while they are less. That is dual ascent on the constraint
+
+    mean of u along the policy <= mean of u along these episodes,    u = sum of epistemic / epistemic_scale,
+
+with lambda as its multiplier. Nothing but model and log has a say: no simulator, and no second training.
+"""
+
+import math
+
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.mixture import Mixture
+from neurodyn.data.store import Split, Store
+from neurodyn.data.until_end import windows_along
+from neurodyn.dynamics.interface import Control, Dynamics, Window
+from neurodyn.policy.cloning import best_episodes
+
+AUTO = "auto"
+"""What a user gives for a lambda that the model chooses."""
+
+FIRST = 1.0
+_RATE = 0.1
+"""Change of the logarithm of lambda in an update, for frames twice as uncertain as those of the log."""
+_LEAST, _MOST = 1e-2, 1e2
+_WINDOWS = 2048
+
+
+class CertaintyRule:
+    """Keeps a policy as certain as a log.
+
+    Attributes:
+        reference: Mean uncertainty of the log's held-out frames.
+        value: Lambda.
+    """
+
+    def __init__(self, reference: float) -> None:
+        self.reference, self.value = reference, FIRST
+
+    def update(self, uncertainty: float) -> float:
+        """Return the next lambda, from the mean uncertainty of the frames of an update."""
+        excess = min(max(uncertainty / self.reference - 1.0, -1.0), 1.0)
+        self.value = min(max(self.value * math.exp(_RATE * excess), _LEAST), _MOST)
+        return self.value
+
+
+def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None, best: float = 1.0) -> CertaintyRule:
+    """Return the rule for a model that knows its uncertainty, and the share `best` of its log that is imitated.
+
+    Raises:
+        InputError: There is no log.
+    """
+    if log is None:
+        raise InputError("penalty is auto, which asks for the uncertainty on a log; valid here: a number, or --starts")
+    return CertaintyRule(held_out_uncertainty(dynamics, log, best))
+
+
+@torch.no_grad()
+def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture, best: float = 1.0) -> float:
+    """Return the mean uncertainty one frame ahead of the validation episodes of a log, or of several in their shares.
+
+    Args:
+        dynamics: A model of the log that knows its uncertainty.
+        log: The log.
+        best: Share of their frames that counts, in the episodes of the greatest mean reward.
+
+    Raises:
+        InputError: No episode holds the model's warm-up.
+    """
+    mixture = Mixture.of(log)
+    means = [_mean_uncertainty(dynamics, store, best) for store in mixture.stores]
+    return sum(share * mean for share, mean in zip(mixture.shares, means, strict=True))
+
+
+def _mean_uncertainty(dynamics: Dynamics, log: Store, best: float) -> float:
+    context, scale = dynamics.spec.context, dynamics.epistemic_scale
+    targets, found = dynamics.spec.control_kind == "target", []
+    for windows in windows_along(log, best_episodes(log, best, Split.VALIDATION), context, 1, _WINDOWS):
+        held = windows.to(dynamics.device)
+        channels = None if held.channels is None else held.channels[:, : context + 1]
+        past = Window(held.q[:, : context + 1], held.qd[:, : context + 1], held.control[:, :context], channels)
+        applied = held.control[:, context]
+        step = dynamics.step(
+            dynamics.begin(past), past.present, Control(target=applied) if targets else Control(torque=applied)
+        )[1]
+        assert step.epistemic is not None  # of dynamics that are uncertain
+        assert scale is not None
+        found.append((step.epistemic / scale).sum(-1))
+    if not found:
+        raise InputError(
+            f"no held-out episode of the log holds the {context} frames of the model's warm-up and one more"
+        )
+    return float(torch.cat(found).mean())

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lambda by the model's own criterion: it rises while a policy is less certain than the log, and needs both."""
+
+import json
+import math
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("rsl_rl")
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.store import Store
+from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.world_model.model import WorldModel
+from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy.compatibility import require_fit
+from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
+from neurodyn.policy.resolve import ResolvedDynamics
+from neurodyn.policy.settings import NetworkSettings, PolicySettings
+from neurodyn.policy.starts import SampledStarts
+from neurodyn.policy.train import train_policy
+from tests.policy.worlds import SPEC, Hold, Mass
+
+
+def model() -> WorldModel:
+    torch.manual_seed(0)
+    made = WorldModel(SPEC.with_context(0), EnsembleConfig(kind="mlp", members=3, width=8, head=8)).requires_grad_(
+        False
+    )
+    for weights in made.parameters():
+        weights.normal_(0.0, 0.3)
+    made.fitted.fill_(True)
+    made.state_scale.copy_(torch.tensor([2.0, 0.5]))
+    return made
+
+
+def log() -> Store:
+    rows = 0.1 * np.random.default_rng(0).normal(size=(4 * 11, 3))
+    table = np.zeros(4, EPISODE)
+    table["start"], table["length"] = 11 * np.arange(4), 10
+    table["group"] = table["run"] = table["world"] = -1
+    table["split"][3] = Split.VALIDATION
+    return Store(StoreHeader(spec=SPEC, source="log"), rows.astype(np.float32), table)
+
+
+class Here(ResolvedDynamics):
+    """A model of a log whose episodes start where the task says."""
+
+    def starts(self, task, seed):
+        return SampledStarts(task, seed)
+
+
+def test_lambda_rises_and_falls_with_the_uncertainty_and_stays_within_bounds():
+    rule = CertaintyRule(0.5)
+    assert rule.update(0.5) == rule.value == 1.0
+    assert rule.update(0.75) == pytest.approx(math.exp(0.05))
+    assert rule.update(0.25) == pytest.approx(1.0)
+    for _ in range(1000):
+        rule.update(100.0)
+    assert rule.value == 100.0
+    for _ in range(1000):
+        rule.update(0.0)
+    assert rule.value == 0.01
+
+
+def test_the_reference_is_the_uncertainty_one_frame_ahead_of_held_out_episodes():
+    dynamics, store = model(), log()
+    q, qd, control = (torch.from_numpy(x.copy()) for x in store.episode(3))
+    state = State(q[:-1], qd[:-1])
+    _, step = dynamics.step(dynamics.begin(state), state, Control(torque=control))
+    assert step.epistemic is not None
+    wanted = (step.epistemic / torch.tensor([2.0, 0.5])).sum(-1).mean()
+    assert held_out_uncertainty(dynamics, store) == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_it_needs_a_model_that_knows_its_uncertainty_and_a_log():
+    with pytest.raises(InputError, match="penalty is auto, but these fake dynamics of 'mass' do not know how"):
+        require_fit(Hold(), Mass(), "auto")
+    require_fit(Hold(), model(), "auto")
+    with pytest.raises(InputError, match="asks for the uncertainty on a log; valid here: a number"):
+        certainty_rule(model(), None)
+
+
+SETTINGS = PolicySettings(
+    worlds=16, horizon=8, iterations=4, evaluations=2, evaluation_worlds=4, minibatches=2, penalty="auto", threads=1,
+    network=NetworkSettings(hidden=(8,)),
+)  # fmt: skip
+
+
+def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
+    where = Here("model", model(), log())
+    train_policy(Hold(), where, tmp_path / "policy", SETTINGS)
+    found = [json.loads(line) for line in (tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()][:4]
+    reference = held_out_uncertainty(model(), log())
+    value = 1.0
+    for line in found:
+        assert line["uncertainty_log"] == pytest.approx(reference)
+        value *= math.exp(0.1 * min(line["uncertainty"] / reference - 1.0, 1.0))
+        assert line["penalty"] == pytest.approx(value)
+    assert value != 1.0
+    longer = msgspec.structs.replace(SETTINGS, iterations=5)
+    train_policy(Hold(), where, tmp_path / "policy", longer, resume=True)
+    last = json.loads((tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()[-2])
+    assert last["penalty"] == pytest.approx(value * math.exp(0.1 * min(last["uncertainty"] / reference - 1.0, 1.0)))
