@@ -13,6 +13,8 @@ at a face inside of the differences. A simulation with boxes on rough ground mov
 predict it needs the same.
 """
 
+from typing import Any
+
 import warp as wp
 
 from neurodyn.geometry.prisms.pair import Body, Pair, column, flat_pair, in_the_middle, straight_up
@@ -346,5 +348,5 @@ def box_in_prism(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, lowest: wp.f
 
 
 @wp.func
-def _row(points: Points, index: int):
+def _row(points: Any, index: int):
     return wp.vec3d(points[index, 0], points[index, 1], points[index, 2])
