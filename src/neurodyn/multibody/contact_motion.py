@@ -14,7 +14,7 @@ from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import Engine, EngineConfig
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
-from neurodyn.multibody.program_frame import ProgramFrame
+from neurodyn.multibody.trace.program_frame import ProgramFrame
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 
