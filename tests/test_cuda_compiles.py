@@ -14,7 +14,7 @@ import neurodyn
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, network_text
+from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, mean_text, network_text
 from neurodyn.geometry import Ground
 from neurodyn.geometry.ahead_of_time import compile_for_cuda, needs
 from neurodyn.geometry.base_kernels import base_advance, base_view
@@ -74,10 +74,10 @@ def test_every_kernel_compiles(arch: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
 def test_the_kernels_of_a_neural_frame_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
-    texts = [encode_text(dtype, 9.81), decode_text(dtype), network_text(dtype)]
+    texts = [encode_text(dtype, 9.81), decode_text(dtype), network_text(dtype), mean_text(dtype)]
     made = compile_for_cuda([table_kernel(text) for text in texts], arch, tmp_path)
-    assert len(made) == 3
-    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
+    assert len(made) == 4
+    assert all(f"sm{arch}" in path.name and path.stat().st_size > 3000 for path in made)
 
 
 def _engine(contact: str | None, mechanism: Mechanism, spec: StateSpec, blueprint: Blueprint = Blueprint()) -> Engine:

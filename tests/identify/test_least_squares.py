@@ -10,11 +10,13 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.cma_es import cma_es
 from neurodyn.identify.identifiability import identifiability, require_seen, warning
 from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, estimate_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
+from neurodyn.identify.settings import IdentificationSettings
 from tests.identify import pendulum
 
 ASKED = ("elbow.mass", "elbow.com.z", "*.damping", "*.friction")
@@ -86,6 +88,23 @@ def test_lbfgs_and_levenberg_marquardt_agree(model):
     one = levenberg_marquardt(residuals, start(residuals), 60).cost
     other = lbfgs(residuals, start(residuals), 400, tolerance=1e-12).cost
     assert float(other[0]) == pytest.approx(float(one[0]), rel=1e-3)
+
+
+def test_a_population_finds_what_least_squares_find(model):
+    windows = pendulum.windows(model, TRUTH, count=8)
+    residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(initial=False, huber=3.0))
+    one = levenberg_marquardt(residuals, start(residuals), 60).cost
+    found = cma_es(residuals, start(residuals), 400)
+    assert float(found.cost[0]) == pytest.approx(float(one[0]), rel=1e-2)
+    again = cma_es(residuals, start(residuals), found.iterations)
+    assert torch.equal(again.point.x, found.point.x)
+    assert torch.equal(residuals.space.clipped(found.point.x), found.point.x)
+
+
+def test_a_population_leaves_starting_states_alone():
+    with pytest.raises(ValueError, match="cma-es searches the parameters alone; valid with it: initial: logged"):
+        IdentificationSettings(optimiser="cma-es")
+    IdentificationSettings(optimiser="cma-es", initial="logged")
 
 
 def test_a_parameter_on_its_bound_stays_there_and_leaves_it_again(model):

@@ -8,7 +8,7 @@ from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.contact_motion import ContactMotion
-from neurodyn.multibody.engine import Engine, EngineConfig
+from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from tests.multibody import machines
 
 F64 = torch.float64
@@ -65,6 +65,18 @@ def test_any_batch_shape_and_a_pose_for_each_world(motion):
                        FLAT.posed(pose[world : world + 1]))  # fmt: skip
         for a, b in zip(whole, alone, strict=True):
             torch.testing.assert_close(a.flatten(0, 1)[world], b[0], rtol=0, atol=1e-12)
+
+
+def test_values_take_the_place_of_those_of_the_mechanism(motion):
+    q, qd, torque = standing()
+    same = ContactMotion(
+        MECHANISM, SPEC, SUBSTEPS, "force", {"contact.friction": nominal(MECHANISM, "force")["contact.friction"]}
+    )
+    slippery = ContactMotion(MECHANISM, SPEC, SUBSTEPS, "force", {"contact.friction": 0.0})
+    expected = motion(q, qd, torque, GRAVITY, FLAT)
+    for found, wanted in zip(same(q, qd, torque, GRAVITY, FLAT), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    assert (slippery(q, qd, torque, GRAVITY, FLAT)[1] - expected[1]).abs().max() > 1e-3
 
 
 def test_gradients_by_state_torque_and_gravity(motion):

@@ -27,6 +27,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
+from neurodyn.identify.cma_es import cma_es
 from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
@@ -38,11 +39,11 @@ from neurodyn.identify.held_out import (
 )
 from neurodyn.identify.identifiability import Identifiability, identifiability, require_seen, warning
 from neurodyn.identify.lbfgs import lbfgs
-from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.least_squares import Solver, fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
-from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
+from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, Optimiser
 from neurodyn.identify.starts import Start, start_of, started
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
@@ -58,6 +59,7 @@ from neurodyn.robots import Robot
 _DATA = "data"
 _STATE = "parameters"
 _HOPPING_WINDOWS = 48
+_SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
 _HELD_OUT = 1000
 _NETWORKS_FROM = 100_000
 """Step at which the lines of the second stage begin in the metrics."""
@@ -233,10 +235,14 @@ class _Identification:
             self._show(0.0, f"parameters, cost {float(cost.min()):.6g}")
             return self._late()
 
-        solve = levenberg_marquardt if self.settings.optimiser == "levenberg-marquardt" else lbfgs
         rescale = 2 if self.settings.reweigh else 0
         residuals, solution = fitted(
-            residuals, start, self.settings.iterations, rescale=rescale, stop=report, solve=solve
+            residuals,
+            start,
+            self.settings.iterations,
+            rescale=rescale,
+            stop=report,
+            solve=_SOLVERS[self.settings.optimiser],
         )
         point = solution.point
         tree = {

@@ -19,6 +19,8 @@ from neurodyn.robots import Robot
 
 _SUBSTEPS = 4
 
+Optimiser = Literal["levenberg-marquardt", "l-bfgs", "cma-es"]
+
 
 class IdentificationSettings(Config, frozen=True):
     """How parameters are identified.
@@ -38,7 +40,8 @@ class IdentificationSettings(Config, frozen=True):
         initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
         torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
-        optimiser: "levenberg-marquardt", or "l-bfgs" with the gradients of the compiled adjoint.
+        optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
+            without derivatives: for roll-outs over several impacts, from starting states as logged.
         starts: Starting points of the search; more than one search by parallel basin hopping.
         rounds: Rounds of basin hopping.
         round_iterations: Iterations of the local optimiser in a round.
@@ -74,7 +77,7 @@ class IdentificationSettings(Config, frozen=True):
     initial: Literal["free", "logged"] = "free"
     torque_offset: float = 0.0
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
-    optimiser: Literal["levenberg-marquardt", "l-bfgs"] = "levenberg-marquardt"
+    optimiser: Optimiser = "levenberg-marquardt"
     starts: int = 1
     rounds: int = 6
     round_iterations: int = 10
@@ -105,6 +108,11 @@ class IdentificationSettings(Config, frozen=True):
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
             raise ValueError("noise_q, noise_qd and per_log hold standard deviations; valid: finite numbers above 0")
         require(0 < self.parameter_share < 1, "parameter_share", self.parameter_share, "between 0 and 1")
+        if self.optimiser == "cma-es" and (self.initial == "free" or self.torque_offset or self.per_log):
+            raise ValueError(
+                "optimiser cma-es searches the parameters alone; valid with it: initial: logged, no torque_offset, no "
+                "per_log"
+            )
         if isinstance(self.contact, str):
             CONTACT_MODELS.require(self.contact)
         if self.substeps is not UNSET:

@@ -18,9 +18,12 @@ from neurodyn.core.artifacts import read_tree
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
+from neurodyn.core.parameter import Parameter
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Control, Environment, State
 from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.dynamics.neural.base_prediction import Base
@@ -32,6 +35,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
+from neurodyn.multibody.engine import EngineConfig
 from neurodyn.multibody.free_motion import FreeMotion
 from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.robots import load as load_robot
@@ -216,7 +220,7 @@ SETTINGS = Settings(
 )
 
 
-def falling_store(frames: int = 25, episodes: int = 20) -> Store:
+def falling_store(gravity: float = -9.81, frames: int = 25, episodes: int = 20) -> Store:
     """Cubes with their mass off centre that tumble and touch nothing."""
     spec = CUBE.spec
     base = Link(joint=msgspec.structs.replace(LAYOUT.joints[0], name="base"), mass=0.4, com=(0.02, -0.01, 0.01),
@@ -229,7 +233,7 @@ def falling_store(frames: int = 25, episodes: int = 20) -> Store:
     qd = torch.randn(episodes, 6, generator=generator, dtype=F64) * torch.tensor([1.0] * 3 + [6.0] * 3)
     path, none = [(q, qd)], torch.zeros(episodes, 0, dtype=F64)
     for _ in range(frames):
-        path.append(free(*path[-1], none, torch.tensor([0.0, 0.0, -9.81], dtype=F64)))
+        path.append(free(*path[-1], none, torch.tensor([0.0, 0.0, gravity], dtype=F64)))
     rows = torch.stack([torch.cat(state, -1) for state in path], 1).flatten(0, 1).numpy()
     table = np.zeros(episodes, EPISODE)
     table["start"], table["length"] = np.arange(episodes) * (frames + 1), frames
@@ -265,6 +269,29 @@ def test_a_training_that_adds_nothing_leaves_the_base_alone_and_says_so(tmp_path
     assert last["best_score"] == last["base_score"] < 1e-4
     kept = copy.deepcopy(NEURAL.load(tmp_path)).predictor
     assert kept.forward(torch.randn(1, 20, kept.inputs)).abs().max() < 1e-9
+
+
+def test_a_base_takes_what_was_identified(tmp_path: Path):
+    store = falling_store(-3.7)
+    header, moon = store.header, Parameter(name="gravity.z", nominal=-3.7)
+    engine = EngineConfig(substeps=10, contact="soft")
+    HYBRID.save(tmp_path / "moon", HybridDynamics(header.spec, header.mechanism, engine, (moon,), declaration="cube"))
+    settings = msgspec.structs.replace(SETTINGS, base="contact", base_from=str(tmp_path / "moon"))
+    train(CUBE, "cube", "here", store, tmp_path / "model", settings)
+    first = next(line["rollout_score"] for line in read_metrics(tmp_path / "model") if "rollout_score" in line)
+    assert first < 1e-4
+    assert NEURAL.load(tmp_path / "model").encoding.config.base == Base("contact", 10, {"gravity.z": -3.7})
+
+
+def test_a_base_of_other_contacts_is_refused(tmp_path: Path):
+    header = falling_store().header
+    HYBRID.save(tmp_path / "bare", HybridDynamics(header.spec, header.mechanism, EngineConfig(), declaration="cube"))
+    settings = msgspec.structs.replace(SETTINGS, base="contact", base_from=str(tmp_path / "bare"))
+    with pytest.raises(InputError, match="a base is soft constraints without networks"):
+        train(CUBE, "cube", "here", falling_store(), tmp_path / "model", settings)
+    assert not (tmp_path / "model").exists()
+    with pytest.raises(ValueError, match="base_from is given with base 'free'; valid: base: contact"):
+        msgspec.structs.replace(SETTINGS, base_from="anywhere")
 
 
 def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):

@@ -257,22 +257,31 @@ def test_states_on_the_meta_device_take_torch():
 TOUCHING = msgspec.structs.replace(MECHANISM, points=LAYOUT.contact_points)
 
 
-def with_contact_base() -> NeuralDynamics:
+def with_contact_base(values: dict[str, float]) -> NeuralDynamics:
     """A network that corrects a step with contacts, with random weights."""
     torch.manual_seed(0)
     motion = torch.randn(500, SPEC.nv)
     made = fit_encoding(
-        SPEC, motion, 0.6 * SPEC.dt * motion, motion, base_com=COM, layout=LAYOUT, base=Base("contact", SUBSTEPS),
-        mechanism=TOUCHING,
+        SPEC, motion, 0.6 * SPEC.dt * motion, motion, base_com=COM, layout=LAYOUT,
+        base=Base(kind="contact", substeps=SUBSTEPS, values=values), mechanism=TOUCHING,
     )  # fmt: skip
     predictor = build_predictor(NETS["silu"], made.inputs, made.outputs)
     predictor.fit(torch.randn(300, made.inputs), 0.1 * torch.randn(300, made.outputs))
     return NeuralDynamics(made, predictor).double().requires_grad_(False)
 
 
-@pytest.mark.parametrize(("scene", "capturable"), [(Scene(shapes=(Plane(),)), True), (SCENE, False), (Scene(), True)])
-def test_a_base_with_contacts(scene, capturable):
-    model = with_contact_base()
+@pytest.mark.parametrize(
+    ("scene", "capturable", "values"),
+    [
+        (Scene(shapes=(Plane(),)), True, {}),
+        (Scene(shapes=(Plane(),)), True, {"contact.friction": 0.3}),
+        (Scene(shapes=(Plane(),)), False, {"gravity.z": -9.6}),
+        (SCENE, False, {}),
+        (Scene(), True, {}),
+    ],
+)
+def test_a_base_with_contacts(scene, capturable, values):
+    model = with_contact_base(values)
     _, _, own = draw(3)
     ground = Ground(scene, own.ground.pose)
     for pose in (own.ground.pose, own.ground.pose.flip(0)):  # the second finds the frame of the first

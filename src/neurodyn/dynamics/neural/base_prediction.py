@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 GRAVITY = 9.81
 """Standard gravity [m/s^2], in units of which gravity enters the inputs."""
+
+_STRENGTH = "gravity.z"
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,17 @@ class BaseMotion(ABC):
 class FreeBase(BaseMotion):
     """Motion that nothing touches."""
 
-    def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
-        """Trace the motion of a mechanism in so many steps a frame."""
+    def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
+        """Trace the motion of a mechanism.
+
+        Raises:
+            InputError: The base has values of its own.
+        """
         from neurodyn.multibody.free_motion import FreeMotion  # loads Warp
 
-        self._motion = FreeMotion(mechanism, spec.control_dofs, spec.dt, substeps)
+        if base.values:
+            raise InputError("base 'free' takes no identified values; valid: base 'contact'")
+        self._motion = FreeMotion(mechanism, spec.control_dofs, spec.dt, base.substeps)
 
     def __call__(
         self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
@@ -122,21 +131,25 @@ class ContactBase(BaseMotion):
 
     whole = True
 
-    def __init__(self, spec: StateSpec, mechanism: Mechanism, substeps: int) -> None:
-        """Trace the motion of a mechanism in so many steps a frame."""
+    def __init__(self, spec: StateSpec, mechanism: Mechanism, base: "Base") -> None:
+        """Trace the motion of a mechanism."""
         from neurodyn.multibody.contact_motion import ContactMotion  # loads Warp
 
-        self._motion = ContactMotion(mechanism, spec, substeps)
+        self._gravity = abs(base.values.get(_STRENGTH, -GRAVITY))
+        values = {name: value for name, value in base.values.items() if name != _STRENGTH}
+        self._motion = ContactMotion(mechanism, spec, base.substeps, values=values)
 
     def __call__(
         self, q: Positions, qd: Velocities, torque: Torques, environment: Environment | None
     ) -> tuple[Positions, Velocities]:
         """Return positions and velocities one frame later."""
         ground = None if environment is None else ground_of(environment, q.shape[:-1])
-        return self._motion(q, qd, torque, GRAVITY * down(q, environment), ground)
+        return self._motion(q, qd, torque, self._gravity * down(q, environment), ground)
 
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
         """Return the motion as a recorded launch; None on grounds that the contact points look for in every frame."""
+        if self._gravity != GRAVITY:
+            return None
         bound = self._motion.bound(state, torque, gravity, environment.ground)
         if bound is None:
             return None
@@ -148,10 +161,10 @@ class ContactBase(BaseMotion):
         return self._motion.onnx(_one_gravity(environment), environment.ground)
 
 
-BASES: Registry[Callable[[StateSpec, Mechanism, int], BaseMotion]] = Registry(
+BASES: Registry[Callable[[StateSpec, Mechanism, "Base"], BaseMotion]] = Registry(
     "base", free=FreeBase, contact=ContactBase
 )
-"""Bases of predictions by name: from state, mechanism and steps in a frame."""
+"""Bases of predictions by name: from state, mechanism and what the base is told."""
 
 
 class Base(Config, frozen=True):
@@ -160,10 +173,13 @@ class Base(Config, frozen=True):
     Attributes:
         kind: Name of a base, "free" or "contact".
         substeps: Steps in a frame, as many as the simulator takes.
+        values: Identified quantities that are not those of the mechanism, by name; "gravity.z" is the strength of
+            gravity, whatever its direction.
     """
 
     kind: str
     substeps: int
+    values: dict[str, float] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         BASES.require(self.kind)
@@ -211,7 +227,7 @@ def build_base(spec: StateSpec, mechanism: Mechanism | None, base: Base | None) 
             f"robot {spec.robot!r}: base {base.kind!r} needs the mechanism, which these data do not hold; generate "
             "them anew, or leave `base` out"
         )
-    return BASES[base.kind](spec, mechanism, base.substeps)
+    return BASES[base.kind](spec, mechanism, base)
 
 
 def predict_base(

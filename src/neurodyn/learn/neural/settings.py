@@ -73,6 +73,8 @@ class Settings(Plan, frozen=True, kw_only=True):
         velocity_products: Whether products of velocities enter the inputs (Coriolis and centrifugal terms).
         base: Known motion that the network corrects: "free" for that of the robot's mechanism without contacts and
             limits, "contact" for that with soft contacts, limits and friction; None where it learns the whole motion.
+        base_from: Run of `neurodyn identify` (or `hybrid`) with soft contacts whose mechanism and quantities base
+            "contact" takes; None for the mechanism that comes with simulated data.
         free_motion: What older files say in place of `base`: true for "free".
         members: Number of networks, whose disagreement says how uncertain a prediction is.
         bootstrap: Whether each of several members learns from its own draw, with replacement, of the episodes.
@@ -82,6 +84,7 @@ class Settings(Plan, frozen=True, kw_only=True):
     phases: tuple[Phase, ...]
     velocity_products: bool = True
     base: str | None = None
+    base_from: str | None = None
     free_motion: bool | UnsetType = UNSET
     members: int = 1
     bootstrap: bool = True
@@ -94,6 +97,8 @@ class Settings(Plan, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "free_motion", UNSET)
         if self.base is not None:
             BASES.require(self.base)
+        if self.base_from is not None and self.base != "contact":
+            raise ValueError(f"base_from is given with base {self.base!r}; valid: base: contact")
 
 
 def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool = False) -> Settings:

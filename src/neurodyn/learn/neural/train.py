@@ -13,6 +13,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import MismatchError
+from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
@@ -26,19 +27,19 @@ from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment
 from neurodyn.dynamics.neural.artifact import NEURAL, ModelConfig, ModelSpec, build_model
-from neurodyn.dynamics.neural.base_prediction import Base, BaseMotion, build_base, predict_base
+from neurodyn.dynamics.neural.base_prediction import BaseMotion, build_base, predict_base
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.neural.inputs import invariant_columns
+from neurodyn.learn.neural.known_base import known_base
 from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.trainer import NeuralLearner
 from neurodyn.learn.run_folder import RunRecord, check_run, shares_of, train_by_plan
 from neurodyn.robots import Robot
-from neurodyn.robots.sections import SimulatorConfig
 
 _THIN_SAMPLE = 150_000
 """Training frames that are enough for normalisation and first weights where inputs are many."""
@@ -90,18 +91,18 @@ def train(
     spec = msgspec.structs.replace(header.spec, contacts=())  # it feels the ground instead
     coordinates = Coordinates(spec, _base_com(header))
     samples = _transitions(mixture, coordinates)
-    base = None if settings.base is None else Base(kind=settings.base, substeps=_substeps(header))
+    base, mechanism = known_base(settings, header)
     if going_on:
         config, _ = NEURAL.read(out)
     else:
-        qd, dq, dqd = _changes(build_base(spec, header.mechanism, base), coordinates, samples)
+        qd, dq, dqd = _changes(build_base(spec, mechanism, base), coordinates, samples)
         encoding = fit_encoding(
             spec,
             qd,
             dq,
             dqd,
             base=base,
-            mechanism=header.mechanism,
+            mechanism=mechanism,
             invariant=invariant_columns(robot),
             velocity_products=settings.velocity_products,
             base_com=_base_com(header),
@@ -112,7 +113,7 @@ def train(
             kind="neural", net=settings.net, encoding=encoding.config, robot=robot_name, members=settings.members
         )  # fmt: skip
     torch.manual_seed(derive_seed(settings.seed, "weights"))
-    model = build_model(config, _model_spec(robot, mixture, spec))
+    model = build_model(config, _model_spec(robot, mixture, spec, mechanism))
     _fit_statistics(model, samples)
     learner = NeuralLearner(out, model, mixture, settings, _scale(samples), device=device)
     return train_by_plan(learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks)
@@ -254,12 +255,7 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
         model.state_scale.copy_(states.double().std(0).clamp_min(1e-6))
 
 
-def _substeps(header: StoreHeader) -> int:
-    """Return the steps of the simulator in a frame; for logs as many as a simulator takes by default."""
-    return int((header.simulator or {}).get("substeps", SimulatorConfig().substeps))
-
-
-def _model_spec(robot: Robot, mixture: Mixture, spec: StateSpec) -> ModelSpec:
+def _model_spec(robot: Robot, mixture: Mixture, spec: StateSpec, mechanism: Mechanism | None) -> ModelSpec:
     header = mixture.header
     scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
     return ModelSpec(
@@ -267,7 +263,7 @@ def _model_spec(robot: Robot, mixture: Mixture, spec: StateSpec) -> ModelSpec:
         fingerprint=header.fingerprint,
         contact_points=header.contact_points,
         scene=scene,
-        mechanism=header.mechanism,
+        mechanism=mechanism,
         training_range=training_range(mixture),
     )
 
