@@ -16,10 +16,9 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, mean_text, network_text
 from neurodyn.geometry import Ground
-from neurodyn.geometry.ahead_of_time import compile_for_cuda
+from neurodyn.geometry.ahead_of_time import compile_for_cuda, needs
 from neurodyn.geometry.base_kernels import base_advance, base_view
 from neurodyn.geometry.fixed_launch import table_kernel
-from neurodyn.geometry.machine_code import needs
 from neurodyn.multibody import CONTACT_MODELS, Engine, EngineConfig
 from tests.multibody import machines
 

@@ -43,7 +43,7 @@ def constraint_loop(structure: Structure) -> Loop:
     writer = _Writer(structure)
     return Loop(
         name="soft constraints", inputs=writer.inputs, outputs=writer.nv + 3 * writer.points, saved=0,
-        forward=writer.forward(), adjoint=writer.adjoint(), onnx=partial(add_solution, structure),
+        forward=writer.forward(), adjoint=writer.adjoint(), sufficient=writer.nv, onnx=partial(add_solution, structure),
     )  # fmt: skip
 
 

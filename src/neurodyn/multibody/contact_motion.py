@@ -16,7 +16,7 @@ from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
-from neurodyn.multibody.program_frame import ProgramFrame
+from neurodyn.multibody.trace.program_frame import ProgramFrame
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 

@@ -13,9 +13,9 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.integration import advanced
-from neurodyn.multibody.program_frame import ProgramFrame
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
+from neurodyn.multibody.trace.program_frame import ProgramFrame
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 

@@ -41,6 +41,8 @@ class Loop:
         adjoint: Text that fills `adj`.
         weights: Number of weights it reads.
         first_weight: Where they begin in the program's weights.
+        sufficient: First outputs that are all that the adjoint text needs of the forward text, which is then not run
+            again before it; 0 where it needs more.
         fixed: Number of inputs, the last ones, to which no derivative goes.
         onnx: Adds the same as nodes of an ONNX graph (`onnx_nodes`): from the inputs side by side, by name, to the
             first outputs side by side and their number; None where there is no such form.
@@ -54,6 +56,7 @@ class Loop:
     adjoint: str
     weights: int = 0
     first_weight: int = 0
+    sufficient: int = 0
     fixed: int = 0
     onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
 

@@ -258,9 +258,10 @@ class Program(Held):
         return self._forward(run, state, tape), tape
 
     def _forward(self, run: "Run", state: Tensor, tape: Tensor | None) -> Tensor:
-        path = self._path(run, state)
+        path, size = self._path(run, state), self.sizes.state
         taped = 0 if tape is None else tape.data_ptr()
-        self._launch(0, run, state, 1, [*_row(state), *run.words, *_row(path), run.weights.data_ptr(), taped])
+        row = (path.data_ptr(), (run.frames + 1) * size, size, 1) if run.on_cpu else _row(path)
+        self._launch(0, run, state, 1, [*_row(state), *run.words, *row, run.weights.data_ptr(), taped])
         return path
 
     def _path(self, run: "Run", like: Tensor) -> Tensor:
@@ -284,8 +285,12 @@ class Program(Held):
         control = seeds.new_empty(worlds, run.frames, sizes.control) if sizes.control else run.control
         held = seeds.new_empty(worlds, run.frames, sizes.held) if sizes.held else run.held
         parameters = seeds.new_empty(worlds, sizes.parameters)
-        rest = [*run.words, *_row(seeds), *_row(state), *_row(control), *_row(held), *_row(parameters)]
-        rest += [run.weights.data_ptr(), tape.data_ptr()]
+        # Strides that are known need not be asked for, which would be another tenth.
+        rest = [
+            *run.words, *_row(seeds), state.data_ptr(), sizes.state, 0, 1,
+            *(_row(control) if sizes.control else _EMPTY), *(_row(held) if sizes.held else _EMPTY),
+            parameters.data_ptr(), sizes.parameters, 0, 1, run.weights.data_ptr(), tape.data_ptr(),
+        ]  # fmt: skip
         if not sizes.weights:
             self._launch(1, run, seeds, 1, [*rest, 0])
             return Gradients(state, control, held, parameters, run.weights)

@@ -258,7 +258,8 @@ def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
     before, body, _ = _around(graph, assigned, _FORWARD_ELEMENTS, keep=taped)
     forward = _FORWARD.format(before=before, body=body, **numbers)
     reading = "\n".join(f"const real v{index} = KEPT({place});" for index, place in taped.items())
-    before, body, known = _around(graph, changes, _ADJOINT_ELEMENTS, taped, effects=True)
+    kept = {i: [f"v{x}" for x in results] for i, results in _sufficient(graph, taped).items()}
+    before, body, known = _around(graph, changes, _ADJOINT_ELEMENTS, taped, effects=True, kept=kept)
     ends = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
     last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(ends)], _ADJOINT_ELEMENTS, known)
     adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
@@ -332,16 +333,18 @@ def _around(
     *,
     keep: Mapping[int, int] | None = None,
     effects: bool = False,
+    kept: Mapping[int, Sequence[str]] | None = None,
 ) -> tuple[str, str, frozenset[int]]:
     """Return the texts before and inside of a loop for what is assigned in it, and the nodes of the former.
 
-    Nodes that are `given` come from elsewhere; those to `keep` go to these places of the tape.
+    Nodes that are `given` come from elsewhere; those to `keep` go to these places of the tape; loops that are `kept`
+    need not run.
     """
     frontier = _frontier(graph, [value for _, value in assignments])
     before = statements(graph, [("(void)", x) for x in frontier], arrays)
     known = frozenset(live_nodes(graph, [x.index for x in frontier]))
     after = {index: f"KEEP({place}, v{index});" for index, place in (keep or {}).items()}
-    body = statements(graph, assignments, arrays, known | set(given), effects=effects, after=after)
+    body = statements(graph, assignments, arrays, known | set(given), effects=effects, after=after, kept=kept)
     return before, body, known
 
 
@@ -351,8 +354,23 @@ def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> l
     forward = live_nodes(graph, [graph.lift(x).index for x in step], still)
     slow = {i for i in forward if graph.nodes[i][0] in _TAPED and i not in still}
     # Down from the adjoint, past what is on the tape already: only what is still needed then is taped.
-    needed = live_nodes(graph, [graph.lift(x).index for x in adjoint], slow | set(still))
-    return [i for i in needed if i in slow]
+    roots = [graph.lift(x).index for x in adjoint]
+    present = set(forward)
+    needed = live_nodes(graph, roots, slow | set(still))
+    ends = [x for i, found in _sufficient(graph, present).items() if i in needed for x in found]
+    needed = live_nodes(graph, roots, slow | set(still) | set(ends))
+    return sorted({*(i for i in needed if i in slow), *ends})
+
+
+def _sufficient(graph: Graph, among: Collection[int]) -> dict[int, list[int]]:
+    """Return the loops whose adjoints need their first outputs alone, where these are all among some nodes."""
+    found: dict[int, list[int]] = {}
+    for index, (kind, *rest) in enumerate(list(graph.nodes)):
+        if kind == "loop" and rest[0].sufficient:
+            results = [graph.node("result", index, number) for number in range(rest[0].sufficient)]
+            if all(x in among for x in results):
+                found[index] = results
+    return found
 
 
 def _frontier(graph: Graph, outputs: Sequence[Scalar]) -> list[Expression]:

@@ -20,6 +20,7 @@ def statements(
     after: Mapping[int, str] | None = None,
     single: bool = False,
     also: Sequence[int] = (),
+    kept: Mapping[int, Sequence[str]] | None = None,
 ) -> str:
     """Return text that computes what is assigned, and nothing else.
 
@@ -32,6 +33,7 @@ def statements(
         after: Text that follows the declarations of nodes.
         single: Whether what is computed is the same in all lanes of a `real`, and a `number` therefore.
         also: Loops that are to run, too.
+        kept: Loops that need not run, with their first outputs.
     """
     targets = [(left, graph.lift(value).index) for left, value in assignments]
     learning = [i for i, node in enumerate(graph.nodes) if node[0] == "reverse" and node[1].weights]
@@ -39,7 +41,8 @@ def statements(
     lines = []
     for index in live:
         if index not in known:
-            lines += [_declaration(graph, index, arrays, single), (after or {}).get(index, "")]
+            ready = (kept or {}).get(index)
+            lines += [_declaration(graph, index, arrays, single, ready), (after or {}).get(index, "")]
     lines += [f"{left} {_name(graph, index, single)};" for left, index in targets]
     return "\n".join(line for line in lines if line)
 
@@ -67,7 +70,9 @@ def _literal(value: float, kind: str) -> str:
     return f"({text})" if value < 0 else text
 
 
-def _declaration(graph: Graph, index: int, arrays: Mapping[str, str], single: bool) -> str:
+def _declaration(
+    graph: Graph, index: int, arrays: Mapping[str, str], single: bool, ready: Sequence[str] | None = None
+) -> str:
     kind, *rest = graph.nodes[index]
     left = f"const {'number' if single else 'real'} v{index} ="
 
@@ -79,7 +84,7 @@ def _declaration(graph: Graph, index: int, arrays: Mapping[str, str], single: bo
     if kind == "input":
         return f"{left} {arrays[rest[0]].format(rest[1])};"
     if kind == "loop":
-        return _loop(index, rest[0], names(rest[1:]))
+        return _loop(index, rest[0], names(rest[1:]), ready)
     if kind == "reverse":
         return _reverse(index, rest[0], rest[1], names(rest[2:]))
     if kind == "result":
@@ -106,9 +111,11 @@ def _operation(kind: str, names: list[str]) -> str:
     return f"::wp::{kind}({', '.join(names)})"
 
 
-def _loop(index: int, loop: Loop, names: list[str]) -> str:
+def _loop(index: int, loop: Loop, names: list[str], ready: Sequence[str] | None = None) -> str:
     sizes = f"real out_{index}[{max(loop.outputs, 1)}]; real saved_{index}[{max(loop.saved, 1)}];"
     given = f"const real in_{index}[{max(loop.inputs, 1)}] = {{{', '.join(names) or '0'}}};"
+    if ready is not None:
+        return "\n".join([given, sizes, *(f"out_{index}[{i}] = {value};" for i, value in enumerate(ready))])
     scope = f"const real* in = in_{index}; real* out = out_{index}; real* saved = saved_{index};"
     return f"{given}\n{sizes}\n{{ {scope} {_weights(loop, False)}\n{loop.forward}\n(void)in; (void)saved; }}"
 
