@@ -57,7 +57,7 @@ class Here(ResolvedDynamics):
 def test_lambda_rises_and_falls_with_the_uncertainty_and_stays_within_bounds():
     rule = CertaintyRule(0.5)
     assert rule.update(0.5) == rule.value == 1.0
-    assert rule.update(0.75) == pytest.approx(math.exp(0.05))
+    assert rule.update(0.75) == pytest.approx(math.exp(0.15))
     assert rule.update(0.25) == pytest.approx(1.0)
     for _ in range(1000):
         rule.update(100.0)
@@ -99,10 +99,10 @@ def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
     value = 1.0
     for line in found:
         assert line["uncertainty_log"] == pytest.approx(reference)
-        value *= math.exp(0.1 * min(line["uncertainty"] / reference - 1.0, 1.0))
+        value *= math.exp(0.3 * min(line["uncertainty"] / reference - 1.0, 1.0))
         assert line["penalty"] == pytest.approx(value)
     assert value != 1.0
     longer = msgspec.structs.replace(SETTINGS, iterations=5)
     train_policy(Hold(), where, tmp_path / "policy", longer, resume=True)
     last = json.loads((tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()[-2])
-    assert last["penalty"] == pytest.approx(value * math.exp(0.1 * min(last["uncertainty"] / reference - 1.0, 1.0)))
+    assert last["penalty"] == pytest.approx(value * math.exp(0.3 * min(last["uncertainty"] / reference - 1.0, 1.0)))
