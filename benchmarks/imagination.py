@@ -2,6 +2,11 @@
 """Imagination at the sizes of Robotic World Model: policy, world model, reward and storage, beside the networks alone.
 
     python benchmarks/imagination.py --json benchmarks/results/imagination.json
+    python benchmarks/imagination.py --trunks --members 5 --json benchmarks/results/neural_members.json
+
+The second line times policy environments of the neural ant with members (contact points, base of free motion, task,
+guard against implausible states), with the standard deviation of all members at every step, and with each world in the
+hands of its own member alone.
 
 The networks' own time is what the ensemble, the actor and the critic need for a frame of all worlds, with nothing
 around them. The peer's rate was measured with the authors' code on one thread: 14.9 thousand frames per CPU-second.
@@ -10,20 +15,29 @@ around them. The peer's rate was measured with the authors' code on one thread: 
 import argparse
 import contextlib
 import io
+import itertools
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import numpy as np
 import torch
 from rsl_rl.runners import OnPolicyRunner
 
+import neurodyn
 from _common import compare, require, single_thread, write_result
 from neurodyn.data import Status, Store, StoreHeader, StoreWriter
-from neurodyn.dynamics import WorldModel
+from neurodyn.dynamics import NeuralDynamics, WorldModel
 from neurodyn.dynamics.interface import present_state
+from neurodyn.dynamics.neural.artifact import NEURAL, build_model
+from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
+from neurodyn.policy.resolve import ResolvedDynamics
+from neurodyn.sim.build import build as build_robot
+from neurodyn.sim.store_header import simulated_header
 from neurodyn.tasks import Task, load
 
 PEER_RATE = 14_900.0
@@ -106,6 +120,70 @@ def _log(path: Path, task: Task) -> Store:
     return Store.open(path)
 
 
+def ant(members: int, width: int, base: str) -> NeuralDynamics:
+    """Return the neural ant with members that disagree a little: with its own width, the trained network and noise."""
+    torch.manual_seed(0)
+    (config, spec), trained = NEURAL.read("pretrained:ant"), neurodyn.load("pretrained:ant").state_dict()
+    encoding, mechanism = config.encoding, spec.mechanism
+    if base != "free":
+        encoding = msgspec.structs.replace(encoding, base=Base(kind=base, substeps=4))
+        robot = neurodyn.robots.load("ant")
+        header = simulated_header(robot, build_robot(robot, worlds=1), None, seed=0, simulator={})
+        mechanism = header.mechanism
+    net = msgspec.structs.replace(config.net, width=width)
+    config = msgspec.structs.replace(config, net=net, encoding=encoding, members=members)
+    model = build_model(config, msgspec.structs.replace(spec, mechanism=mechanism))
+    for name, tensor in model.state_dict().items():
+        source = trained.get(name)
+        if source is None:
+            continue
+        if "predictor.net" in name or "predictor.skip" in name:
+            source = source.t() if name.endswith("weight") else source[None]
+            if source.shape != tensor.shape[1:]:
+                continue  # of another width: random
+            source = source * (1.0 + 1e-3 * torch.randn(tensor.shape))
+        tensor.copy_(source)
+    if base == "contact":
+        model.predictor.denormaliser.std.mul_(1e-3)  # it has little to correct
+    model.state_scale.copy_(torch.tensor([1.0] * model.spec.nq + [5.0] * model.spec.nv))
+    return model.requires_grad_(False)
+
+
+class AntWorlds:
+    """Policy environments of the neural ant in which random actions act."""
+
+    def __init__(self, model: NeuralDynamics, worlds: int) -> None:
+        task = load("ant-run")
+        self.worlds, self.actions = worlds, 0.3 * torch.randn(HORIZON, worlds, len(task.actions))
+        starts = ResolvedDynamics("ant", model).starts
+        self.alone = PolicyEnvironment(task, model, starts(task, 0), worlds, noisy=True)
+        self.all = PolicyEnvironment(task, model, starts(task, 0), worlds, noisy=True, penalty=1.0)
+        for env in (self.alone, self.all):
+            env.episode_length_buf = torch.randint(0, task.frames, (worlds,))
+
+    @torch.inference_mode()
+    def step(self, env: PolicyEnvironment) -> None:
+        """Step all worlds for a horizon of frames."""
+        for actions in self.actions:
+            env.step(actions)
+
+    def check(self) -> float:
+        """Compare both environments with each world's own member by itself; look for the penalty."""
+        model, worst = self.all.dynamics, 0.0
+        for env in (self.alone, self.all):
+            for actions in self.actions[:5]:
+                before = env.state
+                control = env.task.control(actions.clamp(-1, 1), env.now, env.memory)
+                carry = model.begin(before, members=env.carry.member, alone=True)  # type: ignore[call-arg]
+                wanted = model.step(carry, before, control)[1].state
+                found = env.step(actions)[3]["state"]
+                worst = max(worst, float((found.qd - wanted.qd).abs().max() / wanted.qd.abs().max()))
+        require(worst < 1e-4, f"worlds leave their members by {worst:.1e} of the fastest motion")
+        _, step = model.step_(self.all.carry, self.all.state, control)
+        require(step.epistemic is not None and bool((step.epistemic.sum(-1) > 0).all()), "members agree on everything")
+        return worst
+
+
 def check(work: Work) -> float:
     """Compare the environment with the model's own roll-out of the same world, and look for the penalty."""
     task, model = work.task, work.model
@@ -133,7 +211,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Imagination beside its networks alone, and beside the authors' rate.")
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--worlds", type=int, nargs="+", default=[512])
-    parser.add_argument("--trunks", nargs="+", default=["shared", "own"], choices=["shared", "own"])
+    parser.add_argument("--trunks", nargs="*", default=["shared", "own"], choices=["shared", "own"])
+    parser.add_argument("--members", type=int, default=0, help="members of the neural ant; 0 for none of it")
+    parser.add_argument("--widths", type=int, nargs="+", default=[256, 128], help="of its three hidden layers")
+    parser.add_argument("--bases", nargs="+", default=["free", "contact"], choices=["free", "contact"])
     parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds per piece of work and round")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -155,6 +236,17 @@ def main() -> None:
                 ratios[f"imagination_{trunk}_vs_networks_b{worlds}"] = times["imagination"] / times["networks"]
                 if trunk == "shared":
                     ratios[f"imagination_vs_authors_b{worlds}"] = PEER_RATE / rate
+    for base, width, worlds in itertools.product(options.bases, options.widths, options.worlds):
+        if options.members < 2:
+            break
+        work, key = AntWorlds(ant(options.members, width, base), worlds), f"{base}_{options.members}x{width}_b{worlds}"
+        figures[f"largest_deviation_{key}"] = work.check()
+        works = {"all": partial(work.step, work.all), "alone": partial(work.step, work.alone)}
+        for name, seconds in compare(works, seconds=options.seconds, rounds=options.rounds).items():
+            figures[f"env_steps_per_cpu_second_{name}_{key}"] = worlds * HORIZON / seconds
+        ended = work.all.collect()
+        figures[f"ended_episodes_{key}"] = float(len(ended.returns))
+        figures[f"implausible_ends_{key}"] = float(sum(ended.implausible))
     write_result(options.json, "imagination", figures, ratios)
 
 

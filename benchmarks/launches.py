@@ -11,12 +11,11 @@ import argparse
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 import neurodyn
 from _common import require, write_result
-from neurodyn.dynamics import Control, Dynamics, State, Window, WorldModel
-from neurodyn.evaluate import LaunchCount, count_launches
+from neurodyn.dynamics import Control, State, WorldModel
+from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import PolicyEnvironment, SampledStarts
 from neurodyn.policy.logs import row_layout
@@ -27,24 +26,6 @@ WORLDS = 64
 ENVIRONMENTS = {"ant": "ant-run", "anymal-c": "anymal-forward", "cartpole": "cartpole-swingup"}
 BEFORE = {"ant": 348, "imagination": 334}
 """Launches of a step before they were counted."""
-
-
-class Windows:
-    """Histories without numbers."""
-
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._spec = dynamics.spec
-
-    def draw(self, count: int) -> Window:
-        """Return `count` histories."""
-        spec, frames = self._spec, self._spec.context
-
-        def rows(states: int, width: int) -> Tensor:
-            return torch.zeros(count, states, width, device=META)
-
-        return Window(
-            rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
-        )
 
 
 def step(name: str) -> LaunchCount:
@@ -71,7 +52,7 @@ def imagination() -> LaunchCount:
     sizes = EnsembleConfig(kind="gru", members=5, width=256, depth=2, head=128)
     model = WorldModel(row_layout(task).spec.with_context(4), sizes, terminates=True).requires_grad_(False).to("meta")
     model.fitted = torch.tensor(True)
-    return frame(PolicyEnvironment(task, model, Windows(model), WORLDS, penalty=1.0, noisy=True))
+    return frame(PolicyEnvironment(task, model, EmptyWindows(model.spec), WORLDS, penalty=1.0, noisy=True))
 
 
 def main() -> None:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the pictures of the README: `python docs/make_images.py RUN...`, or `... --policies POLICY...`.
+"""Make the pictures of the README: `python docs/make_images.py RUN...`, `... --policies POLICY...`, `... --played`.
 
 Each RUN is a run (or pretrained:NAME) of a robot with a simulator. Writes docs/images/ROBOT.gif for each: the neural
 model beside the analytic solver from the first start of seed 500, passive, on the robot's default ground.
 
 Each POLICY is one that was trained in imagination and watched in the simulator. Writes docs/images/imagined.png: both
 returns as training went on.
+
+--played POLICY DYNAMICS writes docs/images/TASK.gif: a policy in those dynamics beside the simulator, from the first
+start of seed 500.
 """
 
 import sys
@@ -15,6 +18,8 @@ IMAGES = Path(__file__).resolve().parent / "images"
 SECONDS = {"cartpole": 6.0, "pendulum": 4.0, "ant": 4.0, "anymal-c": 4.0, "cube": 1.2}
 MOST_BYTES = {"cartpole": 1_500_000}
 """Greatest size of a picture; 500 kB where nothing is said."""
+PLAYED = 5.0
+"""Length of the film of a policy [s]."""
 
 
 def main(runs: list[str]) -> None:
@@ -54,10 +59,23 @@ def imagined(policies: list[str]) -> None:
     figure.savefig(IMAGES / "imagined.png", dpi=110)
 
 
+def played(policy: str, dynamics: str) -> None:
+    """Film a policy in some dynamics beside the simulator."""
+    from neurodyn.policy import load_policy, record_policy
+    from neurodyn.report import readme_gif
+
+    task = load_policy(policy)[0].task
+    path = IMAGES / f"{task}.gif"
+    size = readme_gif(record_policy(policy, dynamics, seconds=PLAYED), path, most_bytes=1_500_000)
+    print(f"{path}: {size / 1e6:.2f} MB")
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     if sys.argv[1] == "--policies":
         imagined(sys.argv[2:])
+    elif sys.argv[1] == "--played" and len(sys.argv) == 4:
+        played(*sys.argv[2:])
     else:
         main(sys.argv[1:])

@@ -4,7 +4,6 @@
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 import yaml
 
@@ -20,13 +19,13 @@ ROBOTS = {"arm": "examples/own_robot"}
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_a_blueprint_fits_its_robot(path: Path):
     pytest.importorskip("newton")
+    from neurodyn.dynamics.hybrid.declared import declared_mechanism
     from neurodyn.dynamics.hybrid.model import HybridDynamics
-    from neurodyn.identify.discovery_run import nominal_dynamics
+    from neurodyn.multibody.engine import EngineConfig
 
     robot = robots.load(str(ROOT / ROBOTS[path.stem]) if path.stem in ROBOTS else path.stem)
-    bare = nominal_dynamics(robot, substeps=1)
-    config = msgspec.structs.replace(bare.config, blueprint=read_config(path, Blueprint))
-    model = HybridDynamics(bare.spec, bare.mechanism, config)
+    config = EngineConfig(substeps=1, blueprint=read_config(path, Blueprint))
+    model = HybridDynamics(robot.spec, declared_mechanism(robot, None)[0], config)
     assert model.weights.numel() == config.blueprint.weights > 0
 
 

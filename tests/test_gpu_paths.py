@@ -13,8 +13,8 @@ from torch import Tensor
 
 import neurodyn
 from neurodyn.core.scene import Box, Plane, Scene
-from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State, Window
-from neurodyn.evaluate import LaunchCount, count_launches
+from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State
+from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.geometry import Ground
 from neurodyn.multibody import CONTACT_MODELS, EngineConfig
 from neurodyn.nets import EnsembleConfig
@@ -146,23 +146,6 @@ def test_an_environment_step_with_episodes_that_end(task: str, model: str, ceili
     _require(_steps(_environment(task, _model(model))), ceiling)
 
 
-class _Windows:
-    """Windows of a log, without numbers."""
-
-    def __init__(self, dynamics: Dynamics) -> None:
-        self._spec = dynamics.spec
-
-    def draw(self, count: int) -> Window:
-        spec, frames = self._spec, self._spec.context
-
-        def rows(states: int, width: int) -> Tensor:
-            return torch.zeros(count, states, width, device=META)
-
-        return Window(
-            rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
-        )
-
-
 @functools.cache
 def _world_model() -> Dynamics:
     from neurodyn.dynamics import WorldModel
@@ -179,7 +162,7 @@ def _world_model() -> Dynamics:
 
 def test_a_step_of_a_world_model() -> None:
     model = _world_model()
-    window = _Windows(model).draw(WORLDS)
+    window = EmptyWindows(model.spec).draw(WORLDS)
     carry = model.begin(window)
     control = Control(target=_torque(model))
     _require(count_launches(lambda: model.step_(carry, window.present, control)), 75)
@@ -187,7 +170,7 @@ def test_a_step_of_a_world_model() -> None:
 
 def test_a_step_of_imagination() -> None:
     model = _world_model()
-    _require(_steps(_environment("anymal-velocity", model, _Windows(model), penalty=1.0, noisy=True)), 195)
+    _require(_steps(_environment("anymal-velocity", model, EmptyWindows(model.spec), penalty=1.0, noisy=True)), 195)
 
 
 def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:

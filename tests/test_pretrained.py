@@ -78,7 +78,9 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
         assert value / tolerance < result[key] < value * tolerance, key
 
 
-@pytest.mark.parametrize(("name", "least", "episodes"), [("ant-run", 2700.0, 24), ("anymal-forward", 1300.0, 12)])
+@pytest.mark.parametrize(
+    ("name", "least", "episodes"), [("cartpole", 1150.0, 64), ("ant-run", 2700.0, 24), ("anymal-forward", 1300.0, 12)]
+)
 def test_a_shipped_policy_returns_what_the_page_says(name, least, episodes):
     """In the simulator, beside the paper's 2541 and 1323 (NeRD, arXiv 2508.15755)."""
     pytest.importorskip("newton", reason="the extra sim is not installed")

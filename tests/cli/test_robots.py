@@ -16,6 +16,7 @@ def test_every_robot_is_listed_and_written(tmp_path, capsys):
     listed = json.loads((tmp_path / "robots.json").read_text())
     found = {robot["name"]: robot for robot in listed["robots"]}
     assert "pretrained-policy:ant-run" in listed["policies"]
+    assert "pretrained-policy:cartpole: cartpole-swingup, trained in pretrained:cartpole" in printed
     assert sorted(found) == names()
     assert all(name in printed for name in found)
     assert found["cartpole"]["controls"] == ["slider"]

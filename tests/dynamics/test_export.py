@@ -8,17 +8,25 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError, NeurodynError
+from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
-from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.export import export_model
 from neurodyn.dynamics.interface import Control, State
+from neurodyn.dynamics.neural.base_prediction import Base
+from neurodyn.dynamics.neural.encoding import fit_encoding
+from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldCarry, WorldModel
+from neurodyn.multibody.held_ground import contact_layout
 from neurodyn.nets import onnx_file
+from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.onnx_file import METADATA, write_onnx
+from tests.multibody import machines
+from tests.multibody.test_soft_contact import mechanism, random_states
 from tests.plant import make_model, make_states, make_torques
 
 ort = pytest.importorskip("onnxruntime")
+PLANE = Scene(shapes=(Plane(),))
 
 
 @pytest.mark.parametrize(("kind", "members"), [("mlp", 1), ("gru", 1), ("transformer", 1), ("mlp", 3), ("gru", 3)])
@@ -61,9 +69,49 @@ def test_the_file_names_columns_units_and_the_frame(tmp_path):
     assert plain["q_names"] == ",".join(model.spec.q_names)
 
 
-def test_what_is_compiled_code_is_refused_by_name():
-    with pytest.raises(InputError, match=r"contact points and base prediction are compiled code.*valid"):
-        export_model(load("pretrained:pendulum"), None)
+def hopping(base, kind, scene=PLANE):
+    """A network with random weights that feels a plane, and corrects a base."""
+    torch.manual_seed(0)
+    tree = mechanism()
+    spec, layout = machines.spec(tree, ("knee",), 0.01), contact_layout(tree)
+    motion = torch.randn(200, spec.nv)
+    encoding = fit_encoding(
+        spec, motion, 0.6 * spec.dt * motion, motion, base_com=(0.01, 0.02, 0.03), layout=layout,
+        base=base and Base(kind=base, substeps=2), mechanism=tree,
+    )  # fmt: skip
+    predictor = build_predictor(NetConfig(kind=kind, width=12, depth=2, head=8), encoding.inputs, encoding.outputs)
+    for parameter in predictor.net.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return NeuralDynamics(encoding, predictor, scene=scene).requires_grad_(False)
+
+
+def test_contact_points_and_bases_are_in_the_file(tmp_path):
+    model = hopping("contact", "gru")
+    assert export_model(model, tmp_path / "model.onnx") < 1e-4
+    session = ort.InferenceSession(tmp_path / "model.onnx")
+    first = random_states(60, seed=7).float()
+    state = State(first[:, :8], first[:, 8:])
+    memory = {
+        x.name: np.zeros((len(first), *x.shape[1:]), np.float32)
+        for x in session.get_inputs() if x.name not in ("q", "qd", "control")
+    }  # fmt: skip
+    outputs = [x.name for x in session.get_outputs()]
+    carry = model.begin(state)
+    for _ in range(3):
+        torque = torch.randn(len(first), 1)
+        given = {"q": state.q.numpy(), "qd": state.qd.numpy(), "control": torque.numpy(), **memory}
+        found = dict(zip(outputs, session.run(None, given), strict=True))
+        memory = {name: found[f"{name}_next"] for name in memory}
+        carry, step = model.step(carry, state, Control(torque=torque))
+        state = step.state
+        np.testing.assert_allclose(found["q_next"], state.q, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found["qd_next"], state.qd, rtol=1e-4, atol=1e-4)
+
+
+def test_grounds_that_are_no_plane_are_refused():
+    model = hopping(None, "mlp", Scene(shapes=(Box(half=(1.0, 1.0, 1.0)),)))
+    with pytest.raises(InputError, match=r"'machine': its ground is no plane, .*; valid: .* one plane"):
+        export_model(model, None)
 
 
 class Drifting(torch.nn.Module):

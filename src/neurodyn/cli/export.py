@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn export`: a model or a policy as an ONNX file."""
+"""`neurodyn export`: a model or a policy as an ONNX file, trajectories in the formats of other tools."""
 
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+
+from neurodyn.cli.choice import one_of
+from neurodyn.data.writers import WRITERS
 
 
 def export(
@@ -12,16 +15,22 @@ def export(
     /,
     *,
     out: Path | None = None,
+    to: Annotated[str | None, one_of(WRITERS)] = None,
 ) -> None:
-    """Write a model, or a policy, as an ONNX file that says what its inputs and outputs are.
+    """Write a model, or a policy, as an ONNX file that says what its inputs and outputs are; or a dataset for others.
 
     Args:
-        run: Run directory, pretrained:NAME, the folder of a policy, or pretrained-policy:NAME.
+        run: Run directory, pretrained:NAME, the folder of a policy, or pretrained-policy:NAME; or a dataset (.h5), of
+            measured, simulated or predicted trajectories.
         out: File to write; by default model.onnx in the run directory, policy.onnx in that of a policy, or NAME.onnx
-            here for what is pretrained.
+            here for what is pretrained. Of a dataset, a file (mcap) or folder (lerobot), by default beside it.
+        to: Format of a dataset: a LeRobot data set (v3.0), or an MCAP file of ROS 2 messages.
     """
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
+    if to is not None or Path(run).suffix.lower() in {".h5", ".hdf5"}:
+        _export_data(Path(run), to, out)
+        return
     is_policy = run.startswith(PRETRAINED_POLICY) or (Path(run) / "policy.safetensors").is_file()
     if out is None and run.startswith((PRETRAINED, PRETRAINED_POLICY)):
         out = Path(f"{run.partition(':')[2]}.onnx")
@@ -39,3 +48,16 @@ def export(
         require_writable(path)
         difference = export_model(model, path)
     print(f"differs from the {'policy' if is_policy else 'model'} by at most {difference:.1e} in ONNX Runtime: {path}")
+
+
+def _export_data(data: Path, to: str | None, out: Path | None) -> None:
+    """Write a dataset in the format of other tools."""
+    from neurodyn.core.errors import InputError, choices
+    from neurodyn.data.store import Store
+
+    if to is None:
+        raise InputError(f"{data}: is a dataset; say in which format with --to; valid: {choices(WRITERS)}")
+    store = Store.open(data)
+    path = out or data.with_suffix(f".{to}")
+    WRITERS[to](store, path)
+    print(f"{store.transitions:,} frames in {len(store.table):,} episodes: {path}")

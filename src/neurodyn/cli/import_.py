@@ -11,8 +11,8 @@ from neurodyn.core.errors import InputError
 
 def import_(
     files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")],
-    reader: str,
     out: Path,
+    reader: str | None = None,
     robot: str | None = None,
     split: Literal["declared", "train", "validation", "test", "random"] = "declared",
     alignment: float | None = None,
@@ -20,11 +20,15 @@ def import_(
 ) -> None:
     """Read logs into a dataset: resampled to the robot's frames, with measured alignment of control and motion.
 
+    Formats are recognised by what a file holds: CSV, npz, MuJoCo's npz, LeRobot data sets, bags of ROS 2, MCAP, and
+    HDF5 of robomimic and Isaac Lab.
+
     Args:
-        files: Log files (CSV or npz).
-        reader: Robot whose declared column map fits, for example dfki-c1, or path of a column map (YAML, TOML);
-            "rwm-csv" for headerless rows in the layout that the robot declares, or path of a layout of rows.
+        files: Logs: files, or folders of bags and LeRobot data sets.
         out: File to write (.h5).
+        reader: Robot whose declared column map fits, for example dfki-c1, or path of a column map (YAML, TOML);
+            "rwm-csv" for headerless rows in the layout that the robot declares, or path of a layout of rows. Without
+            one, columns are found by the names of the robot's joints; `neurodyn inspect LOG` drafts a column map.
         robot: Robot that the log is of, by name or path; by default the one that the column map names.
         split: Training, validation or test for all runs; or by the log itself (random by run where it does not
             say); or random by run.
@@ -35,16 +39,23 @@ def import_(
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
     from neurodyn.data.readers.column_map import with_alignment
-    from neurodyn.robots.logs import find_reader, find_rows
+    from neurodyn.robots.logs import find_map, find_reader, find_rows
 
-    layout = find_rows(reader, robot)
+    if reader is None and robot is None:
+        raise InputError("says of which robot the logs are neither by --robot nor by --reader; give one of them")
+    layout = None if reader is None else find_rows(reader, robot)
     if layout is not None:
         if alignment is not None:
             raise InputError("--alignment is for column maps; rows say which action produced which state")
         given = None if split in {"declared", "random"} else Split[split.upper()]
         print_import(import_rows(files, layout, out, split=given, seed=seed), out)
         return
-    columns, spec = find_reader(reader, robot)
+    if reader is not None:
+        columns, spec = find_reader(reader, robot)
+    else:
+        if not files:
+            raise InputError("no log file given; expected at least one path")
+        columns, spec = find_map(files[0], robot or "")
     if alignment is not None:
         columns = with_alignment(columns, alignment)
     store = import_logs(files, columns, spec, out, split=split, seed=seed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn inspect`: what a dataset holds."""
+"""`neurodyn inspect`: what a dataset or a raw log holds."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,17 +8,29 @@ import tyro
 
 
 def inspect(
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.h5")],
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     plot: Path | None = None,
     json: Path | None = None,
+    robot: str | None = None,
+    map: Path | None = None,  # noqa: A002 (the name of the flag)
 ) -> None:
-    """Show what a dataset holds: counts, ranges, coverage, rates, gaps, and how episodes ended; and draw it.
+    """Show what a dataset or a raw log holds.
+
+    Of a dataset: counts, ranges, coverage, rates, gaps, and how episodes ended; and a picture. Of a raw log: streams
+    and columns with types, rates, gaps and likely units; and a column map to start from.
 
     Args:
-        file: HDF5 store.
-        plot: File for the picture; beside the dataset by default.
+        file: HDF5 store, or a log of any format that `neurodyn import` reads.
+        plot: File for the picture of a dataset; beside it by default.
         json: File to write the figures to, as JSON.
+        robot: Robot that a raw log is of, by name or path, whose joints the column map then has.
+        map: File for the column map of a raw log; by default LOG.map.yaml here. One that is there is kept.
     """
+    from neurodyn.data.readers.formats import is_log
+
+    if is_log(file):
+        _inspect_log(file, robot, map, json)
+        return
     from neurodyn.cli.tables.data import print_inspection
     from neurodyn.core.artifacts import write_json
     from neurodyn.data.inspection import inspect_store
@@ -35,4 +47,25 @@ def inspect(
     print(f"picture: {picture}")
     if json is not None:
         write_json(json, found)
+        print(f"figures: {json}")
+
+
+def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
+    """Show what a raw log holds, and draft a column map."""
+    from neurodyn.cli.tables.data import print_log
+    from neurodyn.core.artifacts import require_writable, write_json, write_text
+    from neurodyn.data.log_inspection import inspect_log
+    from neurodyn.robots import load
+
+    path = column_map or Path(f"{log.resolve().name}.map.yaml")
+    require_writable(json, None if path.exists() else path)
+    report = inspect_log(log, None if robot is None else load(robot).spec, robot)
+    print_log(report.found)
+    if path.exists():
+        print(f"column map: {path} is there already and kept; --map FILE writes another")
+    else:
+        write_text(path, report.map_text)
+        print(f"column map to start from: {path}")
+    if json is not None:
+        write_json(json, report.found)
         print(f"figures: {json}")

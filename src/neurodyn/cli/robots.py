@@ -30,9 +30,9 @@ def _list(json: Path | None) -> None:
     from rich.table import Table
 
     from neurodyn.cli.console import terminal
-    from neurodyn.core.artifacts import PRETRAINED_POLICY, pretrained_policy_names, write_json
+    from neurodyn.core.artifacts import write_json
     from neurodyn.core.config import to_dict
-    from neurodyn.robots.listing import list_robots
+    from neurodyn.robots.listing import list_policies, list_robots
 
     found = list_robots()
     table = Table("robot", "joints", "controls", "dt [s]", "simulator", "pretrained", box=SIMPLE_HEAD, pad_edge=False)
@@ -54,13 +54,16 @@ def _list(json: Path | None) -> None:
         for model, measured in robot.measured.items():
             errors = ", ".join(f"{value:.2g} {_UNITS[key]}" for key, value in measured.errors.items())
             print(f"{model}: {errors}; {measured.what}, {measured.rollouts:,} roll-outs of {measured.horizon} frames")
-    policies = [f"{PRETRAINED_POLICY}{name}" for name in pretrained_policy_names()]
-    print(f"policies, named after their tasks: {', '.join(policies)}")
+    policies = list_policies()
+    for policy in policies:
+        print(f"{policy.name}: {policy.task}, trained in {policy.dynamics}")
     missing = [robot.name for robot in found if not robot.installed]
     if missing:
         print(f"Not installed: {', '.join(missing)}; install with: pip install 'neurodyn[robots]'")
     if json is not None:
-        write_json(json, {"robots": [to_dict(robot) for robot in found], "policies": policies})
+        write_json(
+            json, {"robots": [to_dict(robot) for robot in found], "policies": [policy.name for policy in policies]}
+        )
 
 
 def _show(name: str, json: Path | None) -> None:

@@ -24,26 +24,29 @@ class Frame:
         module: From the inputs to a tuple of the outputs.
         inputs: Names and examples of the inputs, worlds first.
         outputs: Names of the outputs.
+        before: An ONNX graph whose outputs the module takes after the inputs; None for no more than those.
+        reference: What the file is compared with; None for the module.
     """
 
     module: nn.Module
     inputs: dict[str, Tensor]
     outputs: tuple[str, ...]
+    before: Any = None
+    reference: nn.Module | None = None
 
 
 def export_model(model: Dynamics, path: Path) -> float:
     """Write a model as an ONNX file, after a check that ONNX Runtime computes the same from it.
 
     The file maps `q`, `qd`, `control` (of a world model also `channels`) and the memory at the start of a frame to
-    those at its end; a memory begins as zeros. Its metadata name the columns in order, their units, the frame's length,
-    and what the model is of.
+    those at its end; a memory begins as zeros. Gravity and ground are those that the model is at home in. Its metadata
+    name the columns in order, their units, the frame's length, and what the model is of.
 
     Returns:
         Largest difference between the file and the model, over the spread of the outputs.
 
     Raises:
-        InputError: Part of the model is compiled code that ONNX cannot hold, a package is missing, or the file cannot
-            be written.
+        InputError: Part of the model has no form in ONNX, a package is missing, or the file cannot be written.
     """
     frame: Frame = KINDS[model.kind].part("export", f"export of {model.spec.robot!r}")(model)
     return write_onnx(
@@ -53,6 +56,8 @@ def export_model(model: Dynamics, path: Path) -> float:
         inputs=list(frame.inputs),
         outputs=frame.outputs,
         metadata=describe(model.spec, model.kind, frame),
+        before=frame.before,
+        reference=frame.reference,
     )
 
 

@@ -14,7 +14,7 @@ from neurodyn.dynamics.kinds import KINDS
 if TYPE_CHECKING:
     from neurodyn.evaluate.checks.records import CheckResult, Finding, RobotCheck
     from neurodyn.evaluate.checks.run import CHECKS, check
-    from neurodyn.evaluate.launches import LaunchCount, count_launches
+    from neurodyn.evaluate.launches import EmptyWindows, LaunchCount, count_launches
     from neurodyn.evaluate.logged import beside_log
     from neurodyn.evaluate.metrics import METRICS, Metric
     from neurodyn.evaluate.records import Evaluation
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from neurodyn.evaluate.world_model import forecast_log
 
 __all__ = [
-    "CHECKS", "METRICS", "CheckResult", "Evaluation", "Finding", "LaunchCount", "Metric", "RobotCheck", "Scenario",
-    "beside_log", "beside_simulator", "check", "count_launches", "evaluate", "forecast_log", "scenario", "scenarios",
+    "CHECKS", "METRICS", "CheckResult", "EmptyWindows", "Evaluation", "Finding", "LaunchCount", "Metric", "RobotCheck",
+    "Scenario", "beside_log", "beside_simulator", "check", "count_launches", "evaluate", "forecast_log", "scenario",
+    "scenarios",
 ]  # fmt: skip
 
 KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")

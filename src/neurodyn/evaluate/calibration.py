@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of a world model: coverage, its standard deviation beside its error, out of distribution, with noise."""
+"""Calibration of a model: coverage, its standard deviation beside its error, out of distribution, with noise."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -8,40 +9,44 @@ from torch import Tensor
 
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.engine import roll_out
-from neurodyn.evaluate.forecasts import Forecasts, changed
+from neurodyn.evaluate.forecasts import Forecasts, MemberErrors, changed
 from neurodyn.evaluate.rank import chance_above, rank_correlation
 from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import Coverage, DrawnOut, Noisy, OutOfDistribution, RankCorrelation
 
 _NOISE = (0.01, 0.03, 0.1)
-_FACTORS = (1.5, 2.0, 3.0)
+FACTORS = (1.5, 2.0, 3.0)
+"""Factors by which states are drawn out from their mean, beyond the distribution of the data."""
 
 
-def coverage_at(found: Forecasts, mark: int) -> Coverage:
+Known = Forecasts | MemberErrors
+"""Errors beside what was predicted of them."""
+
+
+def coverage_at(found: Known, mark: int) -> Coverage:
     """Return how often the truth lies within one and two standard deviations; a normal one has .683 and .954."""
     error, std = found.error[found.finite, mark - 1], found.std[found.finite, mark - 1]
     means, columns = [], []
     for sigmas in (1, 2):
         within = (error.abs() <= sigmas * std).double().mean(0)
-        means.append(float(within[found.model.varying].mean()) if len(error) else None)
+        means.append(float(within[found.varying].mean()) if len(error) else None)
         columns.append(within.tolist() if len(error) else None)
     return Coverage(
-        seconds=mark * found.model.spec.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
+        seconds=mark * found.dt, one_sigma=means[0], one_sigma_columns=columns[0], two_sigma=means[1],
         two_sigma_columns=columns[1],
     )  # fmt: skip
 
 
-def ranks_at(found: Forecasts, mark: int) -> RankCorrelation:
+def ranks_at(found: Known, mark: int) -> RankCorrelation:
     """Return how well the standard deviations order forecasts by their error at a horizon."""
-    rows, scale = found.finite, found.model.state_scale
+    rows, scale = found.finite, found.scale
     error, epistemic, std = (
-        (x[rows, mark - 1].abs() / scale)[:, found.model.varying].mean(-1)
-        for x in (found.error, found.epistemic, found.std)
+        (x[rows, mark - 1].abs() / scale)[:, found.varying].mean(-1) for x in (found.error, found.epistemic, found.std)
     )
     if len(error) < 3:
         return RankCorrelation(epistemic_rank=None, total_rank=None)
     return RankCorrelation(
-        seconds=mark * found.model.spec.dt,
+        seconds=mark * found.dt,
         epistemic_rank=rank_correlation(epistemic, error),
         total_rank=rank_correlation(std, error),
         mean=float(epistemic.mean()),
@@ -51,11 +56,15 @@ def ranks_at(found: Forecasts, mark: int) -> RankCorrelation:
 def out_of_distribution(model: WorldModel, starts: Recorded) -> OutOfDistribution:
     """Return the epistemic standard deviation on states that lie further from their mean than those of any log."""
     usual = _epistemic(model, starts, 1.0)
+    return drawn_out(usual, {factor: _epistemic(model, starts, factor) for factor in FACTORS})
+
+
+def drawn_out(usual: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistribution:
+    """Return epistemic standard deviations beside the usual ones, by the factor that states were drawn out by."""
     if not len(usual):
         return OutOfDistribution(usual_median=None)
     found = {}
-    for factor in _FACTORS:
-        values = _epistemic(model, starts, factor)
+    for factor, values in beyond.items():
         if len(values):
             ratio = float(values.median() / usual.median().clamp_min(1e-12))
             found[f"{factor:g}"] = DrawnOut(ratio=ratio, chance_above_usual=chance_above(values, usual))

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.interface import Control, Dynamics, Environment, State, Trajectory, Window, present_state
+from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Trajectory, Window, present_state
+from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.evaluate.records import About
 
 SEED = 500
@@ -47,7 +48,7 @@ class Drive:
             return Control(torque=None if self.torque is None else self.torque[:, frame])
         return Control(target=self.target[:, frame], kp=self.kp, kd=self.kd)
 
-    def worlds(self, rows: slice) -> "Drive":
+    def worlds(self, rows: slice | Tensor) -> "Drive":
         """Return the drive of some of the roll-outs."""
         return Drive(*(None if x is None else x[rows] for x in (self.torque, self.target, self.kp, self.kd)))
 
@@ -121,8 +122,17 @@ def _followed(dynamics: Dynamics, batch: Batch) -> Trajectory:
     drive = batch.drive
     if drive.torque is not None:
         return dynamics.rollout(batch.past, drive.torque, batch.environment)
-    # The fast step of a network uses up the carry, which nobody else holds here.
     carry, state = dynamics.begin(batch.past, batch.environment), present_state(batch.past)
+    path = _controlled(dynamics, carry, state, drive)
+    if not isinstance(dynamics, NeuralDynamics) or dynamics.members == 1:
+        return path
+    several = drive.worlds(dynamics.apart(path.worlds))
+    each = _controlled(dynamics, *dynamics.begin_apart(batch.past, batch.environment), several)
+    return replace(path, epistemic=dynamics.spread(each))
+
+
+def _controlled(dynamics: Dynamics, carry: Carry, state: State, drive: Drive) -> Trajectory:
+    """Roll out with a controller; the fast step of a network uses up the carry."""
     q, qd = [state.q], [state.qd]
     for frame in range(drive.frames):
         carry, step = dynamics.step_(carry, state, drive.at(frame))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forecasts of a world model beside a log, and their errors, column by column."""
+"""Forecasts beside the truth, their errors and what was predicted of these, column by column."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.interface import State, Trajectory, Window
+from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.dynamics.tangent import coordinate_difference
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.dynamics.world_model.observation import Observation
 from neurodyn.evaluate.engine import Batch, roll_out
@@ -66,6 +68,21 @@ class Forecasts:
         """Which forecasts are finite to their end, shape [starts]."""
         return torch.isfinite(self.error).all(-1).all(-1)
 
+    @property
+    def scale(self) -> Tensor:
+        """Unit of each column: its standard deviation in the training data, shape [size]."""
+        return self.model.state_scale
+
+    @property
+    def varying(self) -> Tensor:
+        """Which columns vary in the training data, shape [size]."""
+        return self.model.varying
+
+    @property
+    def dt(self) -> float:
+        """Length of a frame [s]."""
+        return self.model.spec.dt
+
     def means(self, errors: Tensor) -> ColumnMeans:
         """Return mean absolute errors over starts, shape [starts, size]."""
         if not len(errors):
@@ -79,6 +96,59 @@ class Forecasts:
             qd_mean=float(columns[nq : nq + nv].mean()),
             scaled=float((columns / self.model.state_scale)[self.model.varying].mean()),
         )
+
+
+@dataclass(frozen=True)
+class MemberErrors:
+    """Roll-outs of neural dynamics with members beside the truth; shapes as of `Forecasts`.
+
+    Attributes:
+        model: The model.
+        path: What it predicts, with an epistemic standard deviation.
+        truth: What became of the same starts.
+    """
+
+    model: NeuralDynamics
+    path: Trajectory
+    truth: Trajectory
+
+    @cached_property
+    def error(self) -> Tensor:
+        """Predicted less true state."""
+        path, truth = self.path, self.truth
+        q = coordinate_difference(self.model.spec, path.q[:, 1:], truth.q[:, 1:])
+        return torch.cat([q, path.qd[:, 1:] - truth.qd[:, 1:]], -1)
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Standard deviation of the members."""
+        assert self.path.epistemic is not None  # as its members do
+        return self.path.epistemic
+
+    @property
+    def std(self) -> Tensor:
+        """The same: nothing else is predicted."""
+        return self.epistemic
+
+    @cached_property
+    def finite(self) -> Tensor:
+        """Which roll-outs are finite to their end."""
+        return torch.isfinite(torch.cat([self.error, self.epistemic], -1)).all(-1).all(-1)
+
+    @property
+    def scale(self) -> Tensor:
+        """Standard deviation of the states in the training data."""
+        return self.model.state_scale
+
+    @property
+    def varying(self) -> Tensor:
+        """Every column."""
+        return torch.ones_like(self.model.state_scale, dtype=torch.bool)
+
+    @property
+    def dt(self) -> float:
+        """Length of a frame [s]."""
+        return self.model.spec.dt
 
 
 def changed(model: WorldModel, starts: Recorded, change: Callable[[Tensor], Tensor]) -> Iterator[Batch]:

@@ -12,10 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.interface import Window
 
 _READS = frozenset({"_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "_unique2"})
 """Operators for whose result the host waits."""
@@ -46,6 +50,28 @@ class LaunchCount:
     def launches(self) -> int:
         """Number of launches."""
         return self.operators.total()
+
+
+class EmptyWindows:
+    """Histories on device `meta`, without numbers: what imagination is counted with.
+
+    A source of starts for `neurodyn.policy.PolicyEnvironment`.
+    """
+
+    def __init__(self, spec: StateSpec) -> None:
+        """Take what the state consists of, and how many frames a history has."""
+        self._spec = spec
+
+    def draw(self, count: int) -> Window:
+        """Return so many histories."""
+        spec, frames = self._spec, self._spec.context
+
+        def rows(states: int, width: int) -> Tensor:
+            return torch.zeros(count, states, width, device="meta")
+
+        return Window(
+            rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
+        )
 
 
 def count_launches(work: Callable[[], object], device: str = "meta") -> LaunchCount:

@@ -8,6 +8,7 @@ their own.
 
 import numpy as np
 import torch
+from msgspec import UnsetType
 from torch import Tensor
 
 from neurodyn.data.split import episodes_in
@@ -24,9 +25,18 @@ from neurodyn.dynamics.measures import (
 )
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.engine import SEED, about, roll_out
+from neurodyn.evaluate.member_calibration import member_calibration
 from neurodyn.evaluate.metrics import Compared, percentiles
 from neurodyn.evaluate.recorded import Recorded, split_name
-from neurodyn.evaluate.records import Logged, LogMark, LogSection, PartialComparison, StateErrors, Tossed
+from neurodyn.evaluate.records import (
+    Logged,
+    LogMark,
+    LogSection,
+    MemberCalibration,
+    PartialComparison,
+    StateErrors,
+    Tossed,
+)
 from neurodyn.robots import Robot
 
 SECONDS = (0.1, 0.25, 0.5)
@@ -93,6 +103,7 @@ def beside_log(
         q_names=list(error_names(robot.spec)),
         q_units=list(error_units(robot.spec)),
         qd_names=list(robot.spec.qd_names),
+        calibration=_calibration(model, predicted, starts, context),
     )
 
 
@@ -130,4 +141,9 @@ def _tossed(
         stride=starts.stride,
         comparison=compare(robot, done.path, truth, simulated=False),
         releases=PartialComparison(rollouts=int(released.sum()), comparison=first),
+        calibration=_calibration(model, done.path, starts, 0),
     )
+
+
+def _calibration(model: Dynamics, path: Trajectory, starts: Recorded, context: int) -> MemberCalibration | UnsetType:
+    return member_calibration(model, path, starts.truth, next(iter(starts.batches(context))))

@@ -134,6 +134,50 @@ class Comparison(Result, frozen=True, kw_only=True):
         return min(others) / max(mine, 1e-12) if mine is not None and others else None
 
 
+class Coverage(Result, frozen=True):
+    """How often the truth lies within one and two standard deviations, mean and by column."""
+
+    seconds: float
+    one_sigma: float | None
+    one_sigma_columns: list[float] | None
+    two_sigma: float | None
+    two_sigma_columns: list[float] | None
+
+
+class RankCorrelation(Result, frozen=True, kw_only=True):
+    """How well the epistemic and the total standard deviation order forecasts by their error; None of too few."""
+
+    seconds: float | UnsetType = UNSET
+    epistemic_rank: float | None
+    total_rank: float | None
+    mean: float | UnsetType = UNSET
+
+
+class DrawnOut(Result, frozen=True):
+    """The epistemic standard deviation on states that are drawn out from their mean, beside the usual one."""
+
+    ratio: float
+    chance_above_usual: float
+
+
+class OutOfDistribution(Result, frozen=True):
+    """The epistemic standard deviation out of distribution, by the factor that states are drawn out by."""
+
+    inline: ClassVar = ("by_factor",)
+
+    usual_median: float | None
+    by_factor: dict[str, DrawnOut] = msgspec.field(default_factory=dict)
+
+
+class MemberCalibration(Result, frozen=True):
+    """Whether the members of neural dynamics know how large their errors are; by frames of a roll-out."""
+
+    members: int
+    coverage: dict[str, Coverage]
+    epistemic: dict[str, RankCorrelation]
+    out_of_distribution: OutOfDistribution
+
+
 class PartialComparison(Result, frozen=True, kw_only=True):
     """Some of the roll-outs: those under random torques or targets, or those from the first states of episodes."""
 
@@ -142,6 +186,7 @@ class PartialComparison(Result, frozen=True, kw_only=True):
     rollouts: int
     seed: int | UnsetType = UNSET
     comparison: Comparison
+    calibration: MemberCalibration | UnsetType = UNSET
 
 
 class ReferenceErrors(Result, frozen=True):
@@ -215,6 +260,7 @@ class Simulated(Result, frozen=True):
     grounds: "dict[str, Simulated] | UnsetType" = UNSET
     grounds_mean: dict[str, float | None] | UnsetType = UNSET
     stability: Stability | UnsetType = UNSET
+    calibration: MemberCalibration | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
         """Return plain data; of each ground what differs between grounds."""
@@ -291,6 +337,7 @@ class Logged(OfLog, frozen=True):
     q_names: list[str]
     q_units: list[str]
     qd_names: list[str]
+    calibration: MemberCalibration | UnsetType = UNSET
 
 
 class Tossed(OfLog, frozen=True):
@@ -299,6 +346,7 @@ class Tossed(OfLog, frozen=True):
     stride: int
     comparison: Comparison
     releases: PartialComparison
+    calibration: MemberCalibration | UnsetType = UNSET
 
 
 class ColumnMeans(Result, frozen=True):
@@ -330,41 +378,6 @@ class WorldGroup(Result, frozen=True):
 
     starts: int
     marks: dict[str, dict[str, ColumnMeans]]
-
-
-class Coverage(Result, frozen=True):
-    """How often the truth lies within one and two standard deviations, mean and by column."""
-
-    seconds: float
-    one_sigma: float | None
-    one_sigma_columns: list[float] | None
-    two_sigma: float | None
-    two_sigma_columns: list[float] | None
-
-
-class RankCorrelation(Result, frozen=True, kw_only=True):
-    """How well the epistemic and the total standard deviation order forecasts by their error; None of too few."""
-
-    seconds: float | UnsetType = UNSET
-    epistemic_rank: float | None
-    total_rank: float | None
-    mean: float | UnsetType = UNSET
-
-
-class DrawnOut(Result, frozen=True):
-    """The epistemic standard deviation on states that are drawn out from their mean, beside the usual one."""
-
-    ratio: float
-    chance_above_usual: float
-
-
-class OutOfDistribution(Result, frozen=True):
-    """The epistemic standard deviation out of distribution, by the factor that states are drawn out by."""
-
-    inline: ClassVar = ("by_factor",)
-
-    usual_median: float | None
-    by_factor: dict[str, DrawnOut] = msgspec.field(default_factory=dict)
 
 
 class Noisy(Result, frozen=True):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 import torch
+from msgspec import UNSET
 
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
@@ -13,6 +14,7 @@ from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.energy_drift import energy_drift
 from neurodyn.evaluate.engine import SEED, Batch, Drive, Rolled, about, follow, roll_out
+from neurodyn.evaluate.member_calibration import member_calibration
 from neurodyn.evaluate.records import PartialComparison, Simulated
 from neurodyn.evaluate.reference_errors import reference_errors, reference_rollouts
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
@@ -23,6 +25,7 @@ from neurodyn.robots import Robot
 _WORLDS, _REFERENCES = 512, 256
 _SLOWER = 4
 """The simulator of a floating robot is slower by more than this, so that it gets so many fewer roll-outs."""
+_DRAWN_OUT = 1000
 _MOST_BYTES = 8_000_000_000
 
 
@@ -152,12 +155,16 @@ def beside_simulator(
             rollouts=found_driven.path.worlds,
             seed=seed + 1,
             comparison=compare(robot, found_driven.path, truths["driven"].path, simulated=True),
+            calibration=UNSET
+            if wild is None
+            else member_calibration(model, found_driven.path, truths["driven"].path, wild.rows(slice(0, _DRAWN_OUT))),
         ),
         env_steps_per_second=steps / found.seconds,
         env_steps_per_cpu_second=steps / found.cpu_seconds,
         simulator_steps_per_cpu_second=steps / truth.cpu_seconds,
         worlds=min(rollouts, _WORLDS),
         simulator=to_dict(robot.simulator),
+        calibration=member_calibration(model, found.path, truth.path, starts.rows(slice(0, _DRAWN_OUT))),
     )
 
 

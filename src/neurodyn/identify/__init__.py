@@ -8,7 +8,7 @@ from neurodyn.core.lazy import lazy
 if TYPE_CHECKING:
     from neurodyn.identify.basin_hopping import basin_hopping
     from neurodyn.identify.discover import Discovery, DiscoverySettings, discover
-    from neurodyn.identify.discovery_run import discover_run, nominal_dynamics
+    from neurodyn.identify.discovery_run import discover_run
     from neurodyn.identify.held_out import forecast_errors, hybrid_forecast, noise_floor
     from neurodyn.identify.identify import Identification
     from neurodyn.identify.least_squares import levenberg_marquardt
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Discovery", "DiscoverySettings", "Identification", "IdentificationSettings", "Noise", "ResidualOptions",
     "Residuals", "basin_hopping", "changed", "discover", "discover_run", "forecast_errors", "hybrid_forecast",
-    "identify", "levenberg_marquardt", "load_identification", "noise_floor", "nominal_dynamics",
+    "identify", "levenberg_marquardt", "load_identification", "noise_floor",
 ]  # fmt: skip
 
 lazy(__name__)

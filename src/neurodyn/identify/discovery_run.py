@@ -15,7 +15,7 @@ from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.discover import DiscoverySettings, Report, discover
 from neurodyn.learn.devices import threads as torch_threads
@@ -23,7 +23,6 @@ from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.run_folder import RunRecord, check_run
-from neurodyn.multibody.engine import EngineConfig
 from neurodyn.robots import Robot
 
 
@@ -90,16 +89,6 @@ def discover_run(
     artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
     artifacts.write_json(out / "discovery.json", result)
     return result
-
-
-def nominal_dynamics(robot: Robot, substeps: int | None = None) -> HybridDynamics:
-    """Return the hybrid dynamics of a robot as declared, without contacts and networks.
-
-    `substeps` are steps in a frame; None for those of its simulator.
-    """
-    tree, fingerprint, _ = declared_mechanism(robot, None)
-    config = EngineConfig(substeps=robot.simulator.substeps if substeps is None else substeps)
-    return HybridDynamics(robot.spec, tree, config, fingerprint=fingerprint)
 
 
 def _base(base: str, robot: Robot) -> HybridDynamics:

@@ -7,12 +7,13 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.ground import Ground
 from neurodyn.multibody.engine import Engine, EngineConfig
-from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode
+from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
 from neurodyn.multibody.program_frame import ProgramFrame
 
 _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
@@ -96,6 +97,17 @@ class ContactMotion:
                 held.copy_(found)
 
         return *self._frame("plane").bound(state, torque, held=held, parameters=gravity), write
+
+    def onnx(self, gravity: tuple[float, ...], ground: Ground | None) -> Any:
+        """Return the frame in one gravity on one plane as an ONNX graph, as of `ProgramFrame.onnx`.
+
+        Raises:
+            InputError: The ground is none, or a part of the motion has no form in ONNX.
+        """
+        plane = plane_numbers(ground)
+        if plane is None:
+            raise InputError(f"ground {ground!r} is no plane, and has no form in ONNX; valid: one plane, or no ground")
+        return self._frame("plane").onnx(held=plane if self._ground is not None else (), parameters=gravity)
 
     def _frame(self, mode: GroundMode) -> ProgramFrame:
         if mode not in self._frames:

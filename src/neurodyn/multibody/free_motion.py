@@ -65,6 +65,10 @@ class FreeMotion:
         """
         return self._frame.bound(state, torque, held=gravity)
 
+    def onnx(self, gravity: tuple[float, ...]) -> Any:
+        """Return the frame in one gravity as an ONNX graph, as of `ProgramFrame.onnx`."""
+        return self._frame.onnx(held=gravity)
+
     def _step(self, inputs: Inputs) -> list[Scalar]:
         mechanism, nq = self.mechanism, self.mechanism.nq
         values = {**mechanism.quantities(), **dict(zip(_GRAVITY, inputs.held, strict=True))}

@@ -39,6 +39,19 @@ def ground_mode(ground: Ground | None) -> GroundMode:
     return "contact_points" if _planes(ground) is None else "plane"
 
 
+def plane_numbers(ground: Ground | None) -> tuple[float, ...] | None:
+    """Return a point and the normal of the one plane that all worlds see, or of one far below where there is no ground.
+
+    None of other grounds.
+    """
+    if ground is None or ground.empty:
+        return (0.0, 0.0, FAR, 0.0, 0.0, 1.0)
+    if ground_mode(ground) != "plane":
+        return None
+    planes = _plane(ground, torch.zeros(1, 1, dtype=torch.float64))
+    return tuple(planes[0].tolist()) if len(planes) == 1 else None
+
+
 def _planes(ground: Ground) -> list[tuple[float, ...]] | None:
     """Return the pose of the plane of all worlds, or of each, where a ground is one plane and no more; None of others.
 

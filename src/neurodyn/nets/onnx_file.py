@@ -43,6 +43,8 @@ def write_onnx(
     inputs: Sequence[str],
     outputs: Sequence[str],
     metadata: dict[str, Any],
+    before: Any = None,
+    reference: nn.Module | None = None,
 ) -> float:
     """Write a module as an ONNX file, after a check that ONNX Runtime computes the same from it.
 
@@ -53,6 +55,9 @@ def write_onnx(
         inputs: Names of the inputs.
         outputs: Names of the outputs.
         metadata: What the file says about itself: plain data, kept as JSON.
+        before: An ONNX graph from some of the inputs, by name, to tensors [worlds, width] that the module takes after
+            the inputs; None where it takes no more than those.
+        reference: What the file is compared with, from the inputs to the outputs; None for the module.
 
     Returns:
         Largest difference between the file and the module, relative to the output's largest value or 1.
@@ -64,29 +69,47 @@ def write_onnx(
     _require_packages()
     import onnx
 
-    module = module.eval()
+    module, reference = module.eval(), (module if reference is None else reference).eval()
     size = max(_CHECKED_WORLDS) + 1
-    repeated = tuple(x[:1].expand(size, *x.shape[1:]).contiguous() for x in examples)
+    repeated = [x[:1].expand(size, *x.shape[1:]).contiguous() for x in examples]
+    between = {} if before is None else {x.name: x.type.tensor_type.shape.dim[1].dim_value for x in before.output}
+    repeated += [torch.ones(size, width) for width in between.values()]
     worlds = torch.export.Dim("worlds", min=1, max=1 << 20)
     with torch.no_grad(), _quiet():
+        module(*repeated)  # constants that are kept for later are made here, where tensors have numbers
         program = torch.onnx.export(
             _Positional(module),
-            repeated,
+            tuple(repeated),
             dynamo=True,
-            input_names=list(inputs),
+            input_names=[*inputs, *between],
             output_names=list(outputs),
-            dynamic_shapes=(({0: worlds},) * len(examples),),
+            dynamic_shapes=(({0: worlds},) * len(repeated),),
             optimize=True,
         )
     assert program is not None  # as it is where no file is named
     proto = program.model_proto
+    if before is not None:
+        _put_before(before, proto)
     onnx.helper.set_model_props(proto, {METADATA: json.dumps(metadata), **_plain(metadata)})
-    difference = _difference(proto.SerializeToString(), module, examples, inputs)
+    difference = _difference(proto.SerializeToString(), reference, examples, inputs)
     if not difference < _TOLERANCE:
         raise NeurodynError(f"{path}: the ONNX file differs from the model by {difference:.1e} of its output")
     with atomic(path) as partial:
         partial.write_bytes(proto.SerializeToString())
     return difference
+
+
+def _put_before(graph: Any, model: Any) -> None:
+    """Let a model take what a graph returns from that graph, whose inputs become its own."""
+    given, own = {value.name for value in graph.output}, model.graph
+    inputs = [value for value in own.input if value.name not in given]
+    missing = [value for value in graph.input if value.name not in {x.name for x in inputs}]
+    nodes = [*graph.node, *own.node]
+    for field, values in ((own.input, [*missing, *inputs]), (own.node, nodes)):
+        kept = [type(value).FromString(value.SerializeToString()) for value in values]
+        del field[:]
+        field.extend(kept)
+    own.initializer.extend(graph.initializer)
 
 
 def _require_packages() -> None:
@@ -109,7 +132,7 @@ def _plain(metadata: dict[str, Any]) -> dict[str, str]:
     return plain
 
 
-def _difference(content: bytes, module: nn.Module, examples: Sequence[Tensor], inputs: Sequence[str]) -> float:
+def _difference(content: bytes, reference: nn.Module, examples: Sequence[Tensor], inputs: Sequence[str]) -> float:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(3)
@@ -119,7 +142,7 @@ def _difference(content: bytes, module: nn.Module, examples: Sequence[Tensor], i
     for worlds in _CHECKED_WORLDS:
         given = [x[torch.arange(worlds) % x.shape[0]] for x in examples]
         with torch.no_grad():
-            wanted = module(*given)
+            wanted = reference(*given)
         computed = session.run(None, {name: x.numpy() for name, x in zip(inputs, given, strict=True) if name in kept})
         for mine, theirs in zip(wanted, computed, strict=True):
             if mine.numel():

@@ -52,9 +52,11 @@ class Demonstrations:
             InputError: No episode is long enough.
         """
         self._task, self._dynamics = task, dynamics
-        mixture, stream = Mixture.of(log), derive_seed(seed, "demonstrations")
-        chosen = [best_episodes(store, best) for store in mixture.stores]
-        self._sampler = MixtureSampler(mixture, 1 + task.foresight, batch=batch, seed=stream, episodes=chosen)
+        mixture = Mixture.of(log)
+        self._sampler = MixtureSampler(
+            mixture, 1 + task.foresight, batch=batch, seed=derive_seed(seed, "demonstrations"),
+            episodes=[best_episodes(store, best) for store in mixture.stores],
+        )  # fmt: skip
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "demonstrations", "noise"))
         self._noise = torch.tensor(task.noise) if task.noise else None
 

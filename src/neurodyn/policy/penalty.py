@@ -10,6 +10,7 @@ more uncertain than theirs, and falls while they are less. That is dual ascent o
 with lambda as its multiplier. Nothing but model and log has a say: no simulator, and no second training.
 """
 
+import itertools
 import math
 
 import torch
@@ -50,37 +51,40 @@ class CertaintyRule:
 
 
 def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None, best: float = 1.0) -> CertaintyRule:
-    """Return the rule for a model that knows its uncertainty, and the share `best` of its log that is imitated.
+    """Return the rule for a model and its log.
 
     Raises:
-        InputError: There is no log.
+        InputError: The model knows no uncertainty, or there is no log.
     """
-    if log is None:
-        raise InputError("penalty is auto, which asks for the uncertainty on a log; valid here: a number, or --starts")
+    if not dynamics.uncertain or log is None:
+        raise InputError(
+            "penalty is auto, which compares the policy's uncertainty with that on a log; valid here: a number"
+            if dynamics.uncertain
+            else "penalty is auto, but these dynamics do not know how uncertain they are; valid here: 0"
+        )
     return CertaintyRule(held_out_uncertainty(dynamics, log, best))
 
 
 @torch.no_grad()
 def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture, best: float = 1.0) -> float:
-    """Return the mean uncertainty one frame ahead of the validation episodes of a log, or of several in their shares.
+    """Return the mean uncertainty one frame ahead of the validation episodes of a log.
 
     Args:
         dynamics: A model of the log that knows its uncertainty.
-        log: The log.
+        log: The log, or several.
         best: Share of their frames that counts, in the episodes of the greatest mean reward.
 
     Raises:
         InputError: No episode holds the model's warm-up.
     """
-    mixture = Mixture.of(log)
-    means = [_mean_uncertainty(dynamics, store, best) for store in mixture.stores]
-    return sum(share * mean for share, mean in zip(mixture.shares, means, strict=True))
-
-
-def _mean_uncertainty(dynamics: Dynamics, log: Store, best: float) -> float:
     context, scale = dynamics.spec.context, dynamics.epistemic_scale
     targets, found = dynamics.spec.control_kind == "target", []
-    for windows in windows_along(log, best_episodes(log, best, Split.VALIDATION), context, 1, _WINDOWS):
+    stores = Mixture.of(log).stores
+    every = [
+        windows_along(store, best_episodes(store, best, Split.VALIDATION), context, 1, _WINDOWS // len(stores))
+        for store in stores
+    ]
+    for windows in itertools.chain(*every):
         held = windows.to(dynamics.device)
         channels = None if held.channels is None else held.channels[:, : context + 1]
         past = Window(held.q[:, : context + 1], held.qd[:, : context + 1], held.control[:, :context], channels)

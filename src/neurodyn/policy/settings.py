@@ -64,7 +64,7 @@ class PolicySettings(Config, frozen=True):
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
         penalty: Weight of the epistemic uncertainty of a world model, or of a model with members (lambda); "auto" to
-            let a model of logs choose it (`policy.penalty`).
+            let the model choose it (`policy.penalty`).
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.
@@ -129,6 +129,11 @@ class PolicySettings(Config, frozen=True):
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.worlds * self.horizon < self.minibatches:
             raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
+
+    @property
+    def fixed_penalty(self) -> float:
+        """The weight of the uncertainty where it is given; 0 where the model chooses it."""
+        return 0.0 if self.penalty == "auto" else self.penalty
 
     def frames_of(self, updates: int) -> int:
         """Return the frames of all worlds in so many updates."""

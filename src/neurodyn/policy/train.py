@@ -26,11 +26,10 @@ from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
-from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.penalty import certainty_rule
+from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.starts import Starts
@@ -83,15 +82,12 @@ class PolicyLearner(Learner):
         self._out, self._task, self._where, self._settings = out, task, where, settings
         self._reference, self._initial = reference, initial
         seed = settings.seed
-        fixed = None if settings.penalty == "auto" else settings.penalty
-        require_fit(task, where.dynamics, settings.penalty)
         best = 1.0 if settings.clone is None else settings.clone.best
-        self._rule = certainty_rule(where.dynamics, where.log, best) if fixed is None else None
+        self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
         self._uncertain = 0.0
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed) if starts is None else starts, settings.worlds,
-            seed=seed, penalty=self._rule.value if self._rule else fixed or 0.0, reward_scale=settings.reward_scale,
-            noisy=True, frames=settings.frames,
+            seed=seed, penalty=self._penalty, reward_scale=settings.reward_scale, noisy=True, frames=settings.frames,
         )  # fmt: skip
         torch.manual_seed(derive_seed(seed, "policy"))
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
@@ -125,14 +121,15 @@ class PolicyLearner(Learner):
     def step(self, done: float, at: TrainState) -> Step:
         """Roll out and update; what was imitated or given stays until the critic knows what it is worth."""
         settings = self._settings
-        held = critic_updates(self._initial)
+        updates = critic_updates(self._initial)
         if settings.clone is not None and self._where.log is not None:
-            held = settings.clone.critic
-        self.runner.alg.actor.requires_grad_(at.step >= held)
+            updates = settings.clone.critic
+        held = at.step < updates
+        self.runner.alg.actor.requires_grad_(not held)
         before = self._world.uncertainty
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
         self._uncertain = (self._world.uncertainty - before) / settings.horizon
-        if self._rule is not None and at.step >= held:
+        if self._rule is not None and not held:
             self._world.set_penalty(self._rule.update(self._uncertain))
         if settings.keep_every is not None and (at.step + 1) % settings.keep_every == 0:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
@@ -213,7 +210,7 @@ class PolicyLearner(Learner):
 
     @property
     def _penalty(self) -> float:
-        return self._rule.value if self._rule is not None else float(self._settings.penalty)
+        return self._rule.value if self._rule is not None else self._settings.fixed_penalty
 
     def _certainty(self) -> dict[str, float]:
         """Return lambda, and how uncertain the policy and held-out episodes of the log are, where that is watched."""

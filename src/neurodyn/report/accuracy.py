@@ -5,10 +5,11 @@ from msgspec import UNSET
 
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Comparison, Drift, ReferenceErrors, Simulated, Summary
+from neurodyn.report.calibration import member_section
 from neurodyn.report.numbers import digits, interval, quantity, share, span, times
 from neurodyn.report.page import Table, figure, grid, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, Curve, plot
-from neurodyn.report.words import BASELINES, capital, count, simulated_parts
+from neurodyn.report.words import BASELINES, capital, count, member_parts, simulated_parts
 
 Parts = dict[str, tuple[int, Comparison]]
 """Number of roll-outs, and their errors, by what they are in words."""
@@ -168,6 +169,7 @@ def simulated_sections(result: Simulated, samples: str, training: str) -> list[s
         section("Errors by horizon", *tables(errors), lead=LEAD + references_lead(result)),
         section("By ground", *tables(grounds(result))),
         over_time(parts, dt),
+        member_section(member_parts(result)),
         section("Roll-outs that touch a limit", *tables(limits(result)), lead=impacts),
         samples,
         energy_section(result),

@@ -12,6 +12,7 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.forecasts import Forecasts
 from neurodyn.evaluate.recorded import Recorded
 from neurodyn.evaluate.records import PERSISTENCE, Forecast
+from neurodyn.report.calibration import LEAD, beyond, coverage
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import MISSING, digits, share, span
 from neurodyn.report.page import Table, figure, grid, heading, section, tables
@@ -107,25 +108,14 @@ def groups(result: Forecast) -> list[Table]:
 
 def calibration(result: Forecast) -> list[Table]:
     """Return coverage and rank correlations by horizon, and what is said out of distribution and with noise."""
-    rows = []
-    for mark, entry in result.coverage.items():
-        ranks = _number(result.epistemic[mark].epistemic_rank), _number(result.epistemic[mark].total_rank)
-        rows.append([f"{mark} frames", share(entry.one_sigma), share(entry.two_sigma), *ranks])
-    rank = "Rank correlation of error and epistemic standard deviation"
-    head = ["Horizon", "Within one sigma", "Within two", rank, "of error and total"]
-    drawn = [
-        [f"{factor} times as far from the mean", f"{digits(entry.ratio)}x", share(entry.chance_above_usual)]
-        for factor, entry in result.out_of_distribution.by_factor.items()
-    ]
-    beyond = ["States", "Epistemic standard deviation beside the usual", "Chance that it is above"]
     noise = [
         [f"{size} standard deviations", *(_number(found.scaled) for found in entry.marks.values())]
         for size, entry in result.noise.items()
     ]
     noisy = ["Noise on the history", *(f"{m} frames" for m in result.marks)]
     return [
-        Table("Coverage and rank correlations", head, rows, strong=2),
-        Table("Out of distribution", beyond, drawn),
+        coverage("Coverage and rank correlations", result.coverage, result.epistemic),
+        beyond("Out of distribution", result.out_of_distribution),
         Table("Errors with noise [standard deviations]", noisy, noise),
     ]
 
@@ -158,15 +148,11 @@ def forecast_sections(result: Forecast, bands: str, training: str) -> list[str]:
     ]
     caption = "Mean absolute error of all columns, each in units of its standard deviation over the training data"
     svg = plot("by-frame", curves, x_label="time [s]", unit="", log=True, description=caption)
-    lead = (
-        "A normal distribution has 68.3 % and 95.4 % within one and two standard deviations. The bands are scaled by "
-        "factors that were fitted on validation episodes."
-    )
     found = tables([errors(result), *groups(result), by_column(result)])
     return [
         bands,
         section("Errors by horizon", figure(svg, caption), *found),
-        section("Calibration", *tables(calibration(result)), lead=lead),
+        section("Calibration", *tables(calibration(result)), lead=LEAD),
         section("Contacts and termination", *tables([events(result), *failures(result)])),
         recordings(result.notes),
         training,

@@ -4,10 +4,11 @@
 from typing import Any
 
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors
+from neurodyn.report.calibration import member_section
 from neurodyn.report.numbers import interval, quantity, times
 from neurodyn.report.page import Table, facts, figure, folded, grid, section, tables
 from neurodyn.report.plots import PREDICTED, THIRD, Curve, Span, plot
-from neurodyn.report.words import BASELINES, count
+from neurodyn.report.words import BASELINES, count, member_parts
 
 _MODELS = ["Model", *(name.lower() for name in BASELINES.values())]
 
@@ -69,6 +70,7 @@ def logged_sections(result: Logged, samples: str, training: str) -> list[str]:
         samples,
         section("By group", *groups, *(each if groups else [])),
         section("By joint", *tables(by_joint(result))),
+        member_section(member_parts(result)),
         recordings(result.notes),
         training,
     ]

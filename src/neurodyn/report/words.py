@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What baselines, networks and kinds of motion are called."""
 
-from neurodyn.evaluate.records import Comparison, Simulated, Tossed
+from msgspec import UNSET, UnsetType
+
+from neurodyn.evaluate.records import Comparison, Logged, MemberCalibration, Simulated, Tossed
 
 _NETWORKS = {"mlp": "multilayer perceptron", "gru": "gated recurrent unit", "transformer": "causal transformer"}
 BASELINES = {"persistence": "Persistence", "constant_velocity": "Constant velocity"}
@@ -24,6 +26,15 @@ def tossed_parts(result: Tossed) -> dict[str, tuple[int, Comparison]]:
         "from all starts": (count, result.comparison),
         "from first states": (releases.rollouts, releases.comparison),
     }
+
+
+def member_parts(result: Simulated | Logged | Tossed) -> dict[str, MemberCalibration | UnsetType]:
+    """Return the calibration of members by kind of motion or start, in words."""
+    if isinstance(result, Logged):
+        return {"from all starts": result.calibration}
+    first, *others = tossed_parts(result) if isinstance(result, Tossed) else simulated_parts(result)
+    driven = result.driven.calibration if isinstance(result, Simulated) and result.driven is not None else UNSET
+    return {first: result.calibration, **dict.fromkeys(others, driven)}
 
 
 def network_name(kind: str | None) -> str:

@@ -7,11 +7,12 @@ from pathlib import Path
 from neurodyn.core.artifacts import write_text
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, forecast, log, overview, samples
+from neurodyn.report.calibration import member_section
 from neurodyn.report.gather import Material, gather
 from neurodyn.report.page import page, section, tables
 from neurodyn.report.reproduce import reproduce
 from neurodyn.report.training import training
-from neurodyn.report.words import tossed_parts
+from neurodyn.report.words import member_parts, tossed_parts
 
 
 def write_report(
@@ -85,6 +86,7 @@ def _(result: Tossed, material: Material) -> list[str]:
     return [
         section("Errors on recorded trajectories", *tables(accuracy.by_horizon(parts, dt)), lead=lead + accuracy.LEAD),
         accuracy.over_time(parts, dt),
+        member_section(member_parts(result)),
         samples.trajectories(material),
         log.recordings(result.notes),
         training(material),

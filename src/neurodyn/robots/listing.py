@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What there is: the robots that ship with the package, and the models that are pretrained for each."""
 
-from neurodyn.core.artifacts import pretrained_names, read_json, resolve_run
-from neurodyn.core.config import Config, read_config
+from neurodyn.core.artifacts import (
+    PRETRAINED_POLICY,
+    pretrained_names,
+    pretrained_policy_names,
+    read_json,
+    resolve_policy,
+    resolve_run,
+)
+from neurodyn.core.config import Config, read_config, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.robots import is_installed, load, names
 
@@ -74,6 +81,29 @@ def list_robots() -> list[Listing]:
             )
         )
     return listings
+
+
+class ListedPolicy(Config, frozen=True):
+    """One policy that ships with the package.
+
+    Attributes:
+        name: As it is called, `pretrained-policy:NAME`.
+        task: Name of its task.
+        dynamics: What it was trained in, and in nothing else.
+    """
+
+    name: str
+    task: str
+    dynamics: str
+
+
+def list_policies() -> list[ListedPolicy]:
+    """Return all policies that ship with the package."""
+    found = []
+    for name in (f"{PRETRAINED_POLICY}{name}" for name in pretrained_policy_names()):
+        record = read_plain(resolve_policy(name) / "config.yaml")
+        found.append(ListedPolicy(name=name, task=record["task"], dynamics=record["dynamics"]))
+    return found
 
 
 def _robot_of(pretrained: str) -> str | None:

@@ -7,6 +7,8 @@ from neurodyn.core.config import parse_text, read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap, read_column_map
+from neurodyn.data.readers.draft import drafted
+from neurodyn.data.readers.formats import READERS, LogFormat, require_format
 from neurodyn.data.rows import RowLayout
 from neurodyn.robots import load, names
 
@@ -36,6 +38,28 @@ def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
         return None
     tree = parse_text(path.read_text(encoding="utf-8"), path.suffix.lower(), str(path))
     return read_config(path, RowLayout) if isinstance(tree, dict) and tree.get("format") == "rows" else None
+
+
+def find_map(log: Path, robot: str) -> tuple[ColumnMap, StateSpec]:
+    """Return a column map for a log whose format is recognised, and the coordinates of the robot that it is of.
+
+    Args:
+        log: File or folder.
+        robot: Robot by name or path. The map that it declares counts where that is for the log's format; otherwise
+            columns are found by the names of its joints.
+
+    Raises:
+        InputError: The log is of no known format, or has no column that is named as a joint is.
+    """
+    declared, name = load(robot), require_format(log)
+    if declared.log_path is not None:
+        columns = read_column_map(declared.log_path)
+        if columns.format == name:
+            return columns, declared.spec
+    reader = READERS[name]
+    if not isinstance(reader, LogFormat):
+        raise InputError(f"{log}: the format {name!r} needs a column map; give --reader MAP.yaml")
+    return drafted(reader.source(log), name, declared.spec), declared.spec
 
 
 def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, StateSpec]:

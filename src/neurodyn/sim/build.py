@@ -21,12 +21,12 @@ from neurodyn.core.scene import Scene
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.asset_files import resolve_asset
 from neurodyn.robots.sections import Material, chosen, matching
+from neurodyn.sim.assets.inertias import require_possible
+from neurodyn.sim.assets.merge import group_bodies, merged_body
+from neurodyn.sim.assets.mjcf import PreparedMjcf, prepare_mjcf
+from neurodyn.sim.assets.urdf import prepare_urdf
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
-from neurodyn.sim.inertias import require_possible
-from neurodyn.sim.merge import group_bodies, merged_body
-from neurodyn.sim.mjcf import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
-from neurodyn.sim.urdf import prepare_urdf
 
 if TYPE_CHECKING:
     import newton

@@ -13,9 +13,9 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Pose, Vector3
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactPointSelection, matching
+from neurodyn.sim.assets.merge import Groups, compose
 from neurodyn.sim.engine import import_newton, short_label
 from neurodyn.sim.fingerprint import body_groups, world_joints
-from neurodyn.sim.merge import Groups, compose
 from neurodyn.sim.shape_points import shape_points
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import BodyPrint, Fingerprint, JointPrint, Vector
 from neurodyn.core.joint_kinds import COORDINATES
+from neurodyn.sim.assets.merge import Groups, Pose, compose, group_bodies, merged_body, rotation
 from neurodyn.sim.engine import import_newton, joint_kinds, short_label
-from neurodyn.sim.merge import Groups, Pose, compose, group_bodies, merged_body, rotation
 
 if TYPE_CHECKING:
     import newton

@@ -8,10 +8,10 @@ import numpy as np
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import SoftConstraints
 from neurodyn.robots import Robot
+from neurodyn.sim.assets.merge import merged_body
 from neurodyn.sim.contact_points import carriers, chain_joints, contact_point_layout, contacts_on_plane
 from neurodyn.sim.fingerprint import body_groups
 from neurodyn.sim.limits import limit_springs
-from neurodyn.sim.merge import merged_body
 from neurodyn.sim.soft_constraints import constraint_solver, soft_constraints
 
 if TYPE_CHECKING:

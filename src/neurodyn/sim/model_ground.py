@@ -10,10 +10,10 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.heights import check_heights
 from neurodyn.geometry.meshes import TriangleMesh, closed_mesh
 from neurodyn.geometry.solids import Kind, Solid
+from neurodyn.sim.assets.merge import compose
 from neurodyn.sim.contact_points import collides
 from neurodyn.sim.engine import import_newton
 from neurodyn.sim.fingerprint import body_groups
-from neurodyn.sim.merge import compose
 
 if TYPE_CHECKING:
     import newton

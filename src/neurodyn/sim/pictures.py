@@ -11,10 +11,10 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
+from neurodyn.sim.assets.merge import rotation
 from neurodyn.sim.build import build_world
 from neurodyn.sim.camera import Camera, camera_pose, fit_camera
 from neurodyn.sim.engine import import_newton
-from neurodyn.sim.merge import rotation
 from neurodyn.sim.scene import ScenePlacer, add_scene
 
 _BACKGROUND = (244, 245, 248)

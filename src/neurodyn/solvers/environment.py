@@ -16,9 +16,9 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Environment
+from neurodyn.sim.assets.merge import compose, invert, rotation
 from neurodyn.sim.contact_points import body_groups, collides, contact_point_layout
 from neurodyn.sim.engine import import_newton, short_label
-from neurodyn.sim.merge import compose, invert, rotation
 from neurodyn.sim.model_ground import ground_of_model
 from neurodyn.solvers.worlds import count_worlds
 

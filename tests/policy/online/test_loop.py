@@ -4,13 +4,16 @@
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
+from neurodyn.dynamics import load
 from neurodyn.learn.interruption import Interrupted
 from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
+from neurodyn.policy.online.refit import NeuralRefit
 from neurodyn.policy.online.rounds import RoundInProgress
 from neurodyn.policy.settings import NetworkSettings
 
@@ -130,6 +133,29 @@ def test_a_loop_that_was_killed_goes_on(whole, tmp_path, monkeypatch, step, kept
     assert figures(tmp_path / "out") == figures(finished)
 
 
+def test_random_data_that_were_cut_short_are_made_anew(whole, tmp_path, monkeypatch):
+    finished, _, _ = whole
+    own = NeuralRefit.random
+
+    def kill(*given):
+        own(*given)
+        raise KeyboardInterrupt
+
+    def stop(self):
+        raise KeyboardInterrupt
+
+    chosen = settings(finished.parent)
+    with monkeypatch.context() as patch:
+        patch.setattr(NeuralRefit, "random", kill)
+        with pytest.raises(Interrupted):
+            online(TASK, tmp_path / "out", settings=chosen)
+    monkeypatch.setattr(RoundInProgress, "run", stop)
+    with pytest.raises(Interrupted):
+        online(TASK, tmp_path / "out", settings=chosen, resume=True)
+    first, again = Store.open(finished / "random.h5"), Store.open(tmp_path / "out" / "random.h5")
+    np.testing.assert_array_equal(again.frames, first.frames)
+
+
 def test_more_rounds_and_nothing_else_may_be_asked_for(whole, tmp_path):
     out, _, _ = whole
     chosen = settings(out.parent)
@@ -156,7 +182,8 @@ def test_a_hybrid_finds_what_is_wrong(tmp_path):
     )  # fmt: skip
     result = online(TASK, tmp_path / "out", kind="hybrid", settings=chosen)
     errors = [one.measured.model_error for one in result.rounds if one.measured is not None]
-    found = artifacts.read_json(tmp_path / "out" / "rounds" / "02" / "model-run" / "identification.json")
+    assert result.rounds[1].model is not None
+    model = load(result.rounds[1].model.run)
     assert errors[0] > 0.1
     assert errors[1] < 0.03
-    assert found["parameters"]["slider.mass"]["value"] == pytest.approx(50.0, rel=1e-2)
+    assert float(model.physical()[0]) == pytest.approx(50.0, rel=1e-2)

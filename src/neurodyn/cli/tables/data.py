@@ -74,6 +74,38 @@ def print_inspection(found: dict[str, Any]) -> None:
         _print_log(console, found)
 
 
+def print_log(found: dict[str, Any]) -> None:
+    """Print what `data.log_inspection.inspect_log` found."""
+    console = terminal()
+    runs = f"{found['runs']} run" + "s" * (found["runs"] != 1)
+    console.print(f"{found['log']}: {found['what']}, {runs}", soft_wrap=True, highlight=False)
+    for topic in found["topics"]:
+        title = " ".join(part for part in (topic["name"], topic["type"]) if part)
+        if topic["trouble"]:
+            console.print(f"{title}: {topic['trouble']}", soft_wrap=True, highlight=False)
+            continue
+        rate = f"{topic['rate_hz']:.4g} Hz" if topic.get("rate_hz") else "no rate"
+        slowest = f", slowest step {topic['slowest_hz']:.3g} Hz" if topic.get("slowest_hz") else ""
+        pauses = f", {topic['gaps']} gaps" if topic.get("gaps") else ""
+        back = f", clock runs backwards {topic['backwards']} times" if topic.get("backwards") else ""
+        rows = "" if topic["rows"] is None else f"{topic['rows']:,} rows, "
+        console.print(
+            f"{title}: {rows}clock: {topic['clock']}, {rate}{slowest}{pauses}{back}", soft_wrap=True, highlight=False
+        )
+        table = _table("column", "min", "mean", "max", "unit", "missing")
+        for column in topic["columns"]:
+            if column.get("min") is not None:
+                numbers = [f"{column[key]:.3g}" for key in ("min", "mean", "max")]
+                unit = f"{column['unit']}?" if column["unit"] else ""
+                table.add_row(column["name"], *numbers, unit, str(column["missing"] or ""))
+        if table.row_count:
+            console.print(table)
+    for line in found["doubts"]:
+        console.print(f"note: {line}", soft_wrap=True, highlight=False)
+    for what in found["absent"]:
+        console.print(f"no column was found for {what}", soft_wrap=True, highlight=False)
+
+
 def _print_log(console: Console, found: dict[str, Any]) -> None:
     notes = found["log"]
     table = _table("group", "runs", "rate [Hz]", "slowest", "frames", "")

@@ -10,10 +10,10 @@ from rich.table import Table as RichTable
 
 from neurodyn.cli.console import terminal
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
-from neurodyn.report import accuracy, forecast, log
+from neurodyn.report import accuracy, calibration, forecast, log
 from neurodyn.report.overview import in_a_sentence
 from neurodyn.report.page import Table
-from neurodyn.report.words import simulated_parts, tossed_parts
+from neurodyn.report.words import member_parts, simulated_parts, tossed_parts
 
 if TYPE_CHECKING:
     from neurodyn.identify.result import Identified
@@ -68,21 +68,26 @@ def evaluation_tables(result: Simulated) -> list[Table]:
     """Return the tables of an evaluation that are for the terminal."""
     found = accuracy.by_horizon(simulated_parts(result), result.about.dt, result.reference_errors)
     more = accuracy.grounds, accuracy.limits, accuracy.energy, accuracy.stability
-    return [*found, *(table for part in more for table in part(result)), accuracy.speed(result)]
+    return [*found, *(table for part in more for table in part(result)), *_members(result), accuracy.speed(result)]
 
 
 @evaluation_tables.register
 def _(result: Tossed) -> list[Table]:
-    return accuracy.by_horizon(tossed_parts(result), result.about.dt)
+    return [*accuracy.by_horizon(tossed_parts(result), result.about.dt), *_members(result)]
 
 
 @evaluation_tables.register
 def _(result: Logged) -> list[Table]:
-    return [*log.at_horizons(result), *(table for table in log.by_group(result) if len(table.rows) <= _MOST_ROWS)]
+    groups = [table for table in log.by_group(result) if len(table.rows) <= _MOST_ROWS]
+    return [*log.at_horizons(result), *groups, *_members(result)]
 
 
 @evaluation_tables.register
 def _(result: Forecast) -> list[Table]:
     groups = [table for table in forecast.groups(result) if len(table.rows) <= _MOST_ROWS]
-    calibration, events = forecast.calibration(result), forecast.events(result)
-    return [forecast.errors(result), *groups, *calibration, events, *forecast.failures(result)]
+    events = forecast.events(result)
+    return [forecast.errors(result), *groups, *forecast.calibration(result), events, *forecast.failures(result)]
+
+
+def _members(result: Simulated | Logged | Tossed) -> list[Table]:
+    return calibration.of_members(member_parts(result))

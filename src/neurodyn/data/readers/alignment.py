@@ -78,10 +78,8 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
         declared: Delay that the column map declares [s], which is then applied; None to apply the best one.
     """
     chosen_runs = [run for run in runs if np.median(np.diff(run.time)) <= spec.dt * (1 + 1e-6)] or runs
-    step = min(
-        float(np.median(np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs])))
-        for name in ("q", "control")
-    )
+    every = [np.concatenate([np.diff(run.clocks[name]) for run in chosen_runs]) for name in ("q", "control")]
+    step = min(float(np.median(steps)) for steps in every if len(steps))
     by_group: dict[str, list[RawRun]] = {}
     for run in chosen_runs:
         by_group.setdefault(run.group, []).append(run)

@@ -139,8 +139,11 @@ class CsvSource(Source):
             ) from None
 
     def _text(self) -> Iterator[str]:
-        with self.path.open(encoding="utf-8-sig", newline="") as file:
-            yield from file
+        try:
+            with self.path.open(encoding="utf-8-sig", newline="") as file:
+                yield from file
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.path}: cannot be read ({describe_os_error(error)}); expected a CSV file") from None
 
     def _counts(self, line: str) -> bool:
         return bool(line.strip()) and not line.startswith(self._comment or "\0")
@@ -150,8 +153,8 @@ class CsvSource(Source):
         try:
             lines = (line for line in self._text() if self._counts(line))
             yield from csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{self.path}: cannot be read ({describe_os_error(error)}); expected a CSV file") from None
+        except csv.Error as error:
+            raise InputError(f"{self.path}: cannot be read ({error}); expected a CSV file") from None
 
 
 class _Rows:

@@ -21,8 +21,13 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 
 READERS: "Registry[LogFormat | Callable[..., Any]]" = Registry(
     "format of logs",
-    csv="neurodyn.data.readers.csv:CSV",
     npz="neurodyn.data.readers.npz:NPZ",
+    mujoco="neurodyn.data.readers.mujoco:MUJOCO",
+    lerobot="neurodyn.data.readers.lerobot:LEROBOT",
+    mcap="neurodyn.data.readers.ros.mcap:MCAP",
+    rosbag2="neurodyn.data.readers.ros.rosbag2:ROSBAG2",
+    robomimic="neurodyn.data.readers.robomimic:ROBOMIMIC",
+    csv="neurodyn.data.readers.csv:CSV",  # last, because it recognises any text in columns
 )
 """Log readers by format: a `LogFormat`, or any function (path, column map, spec) -> runs, whose name is the suffix."""
 

@@ -36,6 +36,9 @@ SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 
 _TEST_FRACTION = 0.2
 _MOST_LISTED = 20
+_TOPICS = {"mcap", "rosbag2"}
+"""Formats whose columns are called alike."""
+
 _HELD = 160 << 20
 """Bytes of runs that are held until delays are measured; the rest of a longer log takes what those say."""
 
@@ -164,7 +167,7 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
     Raises:
         InputError: The file cannot be read, or does not fit the column map, the rate or dt.
     """
-    reader = READERS[columns.format]
+    reader = READERS[_format(file, columns)]
     if isinstance(reader, LogFormat):
         runs = read_source(reader.source(file, columns), columns, spec)
     else:
@@ -172,6 +175,22 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
     for run in runs:
         check_rate(run, columns, spec.dt, str(file))
         yield run
+
+
+def _format(file: Path, columns: ColumnMap) -> str:
+    """Return the format of a file: that of the column map, or the other one with topics.
+
+    Raises:
+        InputError: The file is of another format.
+    """
+    found = recognise(file) if file.exists() else None
+    if found == columns.format or found is None or file.suffix.lower() == f".{columns.format}":
+        return columns.format
+    if {found, columns.format} <= _TOPICS:
+        return found
+    reader = READERS[found]
+    what = reader.what if isinstance(reader, LogFormat) else f"a {found} file"
+    raise InputError(f"{file}: is {what}, but the column map reads {columns.format!r}; give `format: {found}`")
 
 
 def _collect(
@@ -257,7 +276,7 @@ class _Conversion:
 
     def finish(self) -> None:
         """Measure the delays, and write what was held until they were known."""
-        if self.alignment is None:
+        if self.alignment is None and self._held:
             self._measure()
         for piece in self._held:
             self._write(piece)

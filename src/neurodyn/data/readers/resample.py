@@ -69,11 +69,12 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
     clocks = list({id(time): time for time in run.clocks.values()}.values())
     if any(len(time) < 2 for time in clocks):
         return []
-    holes = [hole for time in clocks for hole in _holes(time, run.missing, max_gap)]
+    held = run.control_time
+    # A control with a clock of its own is held for one more step after its last row.
+    reach = {id(time): (1 + _TOUCH) * float(np.median(np.diff(time))) if time is held else 0.0 for time in clocks}
+    holes = [(begin + reach[id(time)], end) for time in clocks for begin, end in _holes(time, run.missing, max_gap)]
     begin = max(time[0] for time in clocks)
-    held = run.clocks["control"]  # its last value is held for one more step
-    ends = [time[-1] for time in clocks if time is not held or time is run.time]
-    end = min(*ends, held[-1] + float(np.median(np.diff(held)))) if held is not run.time else min(ends)
+    end = min(time[-1] + reach[id(time)] for time in clocks)
     pieces = []
     for hole_begin, hole_end in [*sorted(holes), (end, np.inf)]:
         piece = _between(run, begin, min(hole_begin, end)) if min(hole_begin, end) > begin else None

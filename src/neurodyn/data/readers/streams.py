@@ -144,7 +144,7 @@ def _check_motion(columns: ColumnMap, spec: StateSpec, signals: Mapping[str, _Si
     starts = np.asarray([run.rows.start or 0 for run in part.runs], int)
     steps[starts[starts > 0] - 1] = np.nan
     steps[steps > columns.max_gap] = np.nan
-    whole = np.isfinite(np.concatenate((q.value, velocity), axis=1)).all(axis=1)
+    whole = np.asarray(np.isfinite(np.concatenate((q.value, velocity), axis=1)).all(axis=1))
     steps[~(whole[1:] & whole[:-1])] = np.nan
     check_readings(columns.floating, spec, q.value, velocity, steps, where)
 
@@ -191,6 +191,7 @@ def _cut(
         own = kept[id(s)][0]
         return s.value[own], s.time[own]
 
+    _require_overlap({"q": q.time[rows], "qd": taken(velocities)[1], "control": taken(control)[1]}, run, where)
     positions, (qd, velocity_time), (values, control_time) = q.value[rows], taken(velocities), taken(control)
     for index, coordinate in enumerate(spec.q_names):
         if coordinate in columns.q and columns.q[coordinate].wrapped:
@@ -204,6 +205,22 @@ def _cut(
         np.zeros((len(rows), 0)) if values is None else values, run.together or run.name,
         velocity_time=velocity_time, control_time=control_time, missing=lost if len(lost) else None,
     )  # fmt: skip
+
+
+def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, where: str) -> None:
+    """Refuse a run whose streams never run at the same time.
+
+    Raises:
+        InputError: They do not.
+    """
+    spans = {name: (float(time[0]), float(time[-1])) for name, time in clocks.items() if time is not None and len(time)}
+    late, early = max(spans, key=lambda name: spans[name][0]), min(spans, key=lambda name: spans[name][1])
+    if not run.partial and spans[late][0] > spans[early][1]:
+        raise InputError(
+            f"{where}: the streams of {early} and {late} have no time in common: one ends at {spans[early][1]:.6g} s, "
+            f"the other begins at {spans[late][0]:.6g} s; valid: streams that run together, or `clock: log` where "
+            "their headers have different clocks"
+        )
 
 
 def _kept(

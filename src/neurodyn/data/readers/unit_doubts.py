@@ -51,7 +51,10 @@ def unit_doubts(runs: list[RawRun], spec: StateSpec) -> list[str]:
             velocity = run.qd[:, spec.qd_names.index(joint.name)]
             if run.velocity_time is not None:
                 velocity = np.interp(run.time[rows], run.velocity_time, velocity)
-            doubt = _by_ratio(slope, velocity[rows])
+            ratio = by_ratio(slope, velocity[rows])
+            words = next((w for known, w in _RATIOS.items() if ratio and abs(ratio / known - 1.0) < _NEAR), None)
+            if words:
+                doubt = f"its position changes {ratio:.3g} times as fast as its velocity says, as if {words}"
         if doubt is None and joint.kind == "revolute":
             doubt = _by_range(position, slope, joint.lower, joint.upper, joint.continuous)
         if doubt:
@@ -59,17 +62,16 @@ def unit_doubts(runs: list[RawRun], spec: StateSpec) -> list[str]:
     return lines
 
 
-def _by_ratio(slope: np.ndarray, velocity: np.ndarray) -> str | None:
-    """Return what the ratio of slope and velocity says; None where it is one, or they have little to do."""
-    power, noise = float((velocity**2).mean()), float((slope**2).mean())
-    together = float((slope * velocity).mean())
-    if power <= 1e-12 or noise <= 1e-12 or abs(together) < 0.8 * math.sqrt(power * noise):
+def by_ratio(slope: np.ndarray, velocity: np.ndarray) -> float | None:
+    """Return how many times as fast as its velocity a position changes; None where the two have little in common."""
+    good = np.isfinite(slope) & np.isfinite(velocity)
+    if good.sum() < 3:
         return None
-    ratio = together / power
-    for known, words in _RATIOS.items():
-        if abs(ratio / known - 1.0) < _NEAR:
-            return f"its position changes {ratio:.3g} times as fast as its velocity says, as if {words}"
-    return None
+    slope, velocity = slope[good], velocity[good]
+    power, other, together = (float((a * b).mean()) for a, b in ((velocity,) * 2, (slope,) * 2, (slope, velocity)))
+    if power <= 1e-12 or other <= 1e-12 or abs(together) < 0.8 * math.sqrt(power * other):
+        return None
+    return together / power
 
 
 def _by_range(

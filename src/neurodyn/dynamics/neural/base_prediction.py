@@ -84,6 +84,14 @@ class BaseMotion(ABC):
         """
         return None
 
+    def onnx(self, environment: Environment) -> Any:
+        """Return the motion in an environment as an ONNX graph from `q`, `qd`, `control` to `q_ahead`, `qd_ahead`.
+
+        Raises:
+            InputError: It has no form in ONNX.
+        """
+        raise InputError(f"base {type(self).__name__} has no form in ONNX; valid: base free or contact, or none")
+
 
 class FreeBase(BaseMotion):
     """Motion that nothing touches."""
@@ -103,6 +111,10 @@ class FreeBase(BaseMotion):
     def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
         """Return the motion as a recorded launch."""
         return BoundMotion(*self._motion.bound(state, torque, gravity))
+
+    def onnx(self, environment: Environment) -> Any:
+        """Return the motion as an ONNX graph."""
+        return self._motion.onnx(_one_gravity(environment))
 
 
 class ContactBase(BaseMotion):
@@ -130,6 +142,10 @@ class ContactBase(BaseMotion):
             return None
         after, launch, write = bound
         return BoundMotion(after, launch, lambda environment: write(environment.ground))
+
+    def onnx(self, environment: Environment) -> Any:
+        """Return the motion as an ONNX graph."""
+        return self._motion.onnx(_one_gravity(environment), environment.ground)
 
 
 BASES: Registry[Callable[[StateSpec, Mechanism, int], BaseMotion]] = Registry(
@@ -206,6 +222,12 @@ def predict_base(
         return BasePrediction(q, qd)
     after_q, after_qd = motion(q, qd, torque, environment)
     return BasePrediction(after_q, after_qd, after_qd - qd)
+
+
+def _one_gravity(environment: Environment) -> tuple[float, ...]:
+    """Return the gravity that all worlds have [m/s^2]."""
+    like = torch.zeros(1, dtype=torch.float64)
+    return tuple((GRAVITY * down(like, environment)).flatten()[:3].tolist())
 
 
 def down(q: Tensor, environment: Environment | None) -> Tensor:

@@ -28,7 +28,8 @@ network predicts dqd and r. kappa is fitted per coordinate by least squares; for
 n substeps it is (n + 1) / (2 n).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -223,11 +224,18 @@ class Encoding(nn.Module):
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
     ) -> BasePrediction:
         """Return where the prediction of a frame starts from; arguments as of `BaseMotion`."""
-        prediction = predict_base(self._base, q, qd, torque, environment)
+        return self.viewed(predict_base(self._base, q, qd, torque, environment), environment)
+
+    def viewed(self, prediction: BasePrediction, environment: Environment | None = None) -> BasePrediction:
+        """Return where a prediction starts from with what a floating base sees of itself there."""
         if not self.coordinates.free:
             return prediction
-        seen = self.coordinates.view(prediction.q, prediction.qd, down(q, environment))
+        seen = self.coordinates.view(prediction.q, prediction.qd, down(prediction.q, environment))
         return BasePrediction(prediction.q, prediction.qd, prediction.gained, seen)
+
+    def base_onnx(self, environment: Environment) -> Any:
+        """Return what leads to where predictions start from as an ONNX graph, as of `BaseMotion.onnx`; None of none."""
+        return None if self._base is None else self._base.onnx(environment)
 
     def bound_base(
         self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment
@@ -235,7 +243,13 @@ class Encoding(nn.Module):
         """Return what leads to where predictions start from, between fixed buffers; arguments as of `BaseMotion`."""
         return None if self._base is None else self._base.bound(state, torque, gravity, environment)
 
-    def encode(self, base_prediction: BasePrediction, torque: Tensor, environment: Environment | None = None) -> Tensor:
+    def encode(
+        self,
+        base_prediction: BasePrediction,
+        torque: Tensor,
+        environment: Environment | None = None,
+        contacts: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> Tensor:
         """Return network inputs, shape [..., inputs].
 
         Args:
@@ -243,6 +257,8 @@ class Encoding(nn.Module):
             torque: Torques during the frame [N m or N], shape [..., nu].
             environment: Gravity and ground; with a batch of several axes its rows belong to the first. None for
                 gravity along -z and free space.
+            contacts: What measures the contact points in place of the kernels: from positions and velocities to
+                features.
         """
         q, qd = base_prediction.q, base_prediction.qd
         velocity, seen = _velocity(base_prediction), base_prediction.view
@@ -267,6 +283,8 @@ class Encoding(nn.Module):
             parts.append(self.coordinates.to_base(_rotation(base_prediction), base_prediction.gained))
         if self.contact is None:
             return torch.cat(parts, dim=-1)
+        if contacts is not None:
+            return torch.cat([*parts, contacts(q, qd)], dim=-1)
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return torch.cat([*parts, self._contacts(q, qd, environment)], dim=-1)
         inputs = q.new_empty(*q.shape[:-1], self.inputs)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.export import EXAMPLES, Frame
+from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.uncertainty import deviation
 from neurodyn.geometry import rotation
@@ -14,7 +15,7 @@ from neurodyn.nets.streaming import StreamingPredictor
 
 
 class NeuralFrame(nn.Module):
-    """One frame of neural dynamics: q, qd, control and the memory, one frame later.
+    """One frame of neural dynamics at home: q, qd, control and the memory, one frame later.
 
     With members the frame follows their mean, and says on what they disagree.
     """
@@ -22,6 +23,7 @@ class NeuralFrame(nn.Module):
     def __init__(self, model: NeuralDynamics) -> None:
         super().__init__()
         self.encoding = model.encoding
+        self.environment = model.home
         self.predictor = StreamingPredictor(model.predictor)
         self.members = model.members
 
@@ -32,8 +34,10 @@ class NeuralFrame(nn.Module):
 
     def forward(self, q: Tensor, qd: Tensor, control: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
         """Predict one frame; shapes [worlds, nq], [worlds, nv], [worlds, nu]."""
-        base_prediction = self.encoding.predict_base(q, qd, control)
-        inputs = self.encoding.encode(base_prediction, control)
+        base_prediction = self.encoding.predict_base(q, qd, control, self.environment)
+        return self._after(base_prediction, self.encoding.encode(base_prediction, control, self.environment), memory)
+
+    def _after(self, base_prediction: BasePrediction, inputs: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         output, *memory_next = self.predictor(inputs if self.members == 1 else inputs[None], *memory)
         state = self.encoding.decode(base_prediction, output if self.members == 1 else output.mean(0))
         if self.members == 1:
@@ -42,24 +46,49 @@ class NeuralFrame(nn.Module):
         return (state.q, state.qd, deviation(torch.cat([each.q, each.qd], -1)), *memory_next)
 
 
+class PlainFrame(NeuralFrame):
+    """The same without kernels: it is given where predictions start from, after the memory, where that is elsewhere."""
+
+    def __init__(self, model: NeuralDynamics) -> None:
+        """Take a model.
+
+        Raises:
+            InputError: Its contact points are measured against a ground that is no plane.
+        """
+        super().__init__(model)
+        self._contacts = None
+        contact, layout = self.encoding.config.contact, self.encoding.layout
+        if contact is not None and layout is not None:
+            from neurodyn.geometry.plane_contacts import PlaneContacts
+            from neurodyn.multibody.held_ground import plane_numbers  # loads Warp
+
+            plane = plane_numbers(self.environment.ground)
+            if plane is None:
+                raise InputError(
+                    f"model of {model.spec.robot!r}: its ground is no plane, and has no form in ONNX; valid: models "
+                    "whose own ground is one plane"
+                )
+            pairs = zip(layout.contact_points, contact.margins, strict=True)
+            sight = [(point.radius, margin, model.spec.dt) for point, margin in pairs]
+            self._contacts = PlaneContacts(layout, sight, [plane])
+
+    def forward(self, q: Tensor, qd: Tensor, control: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        """Predict one frame; shapes as of `NeuralFrame.forward`, with the state ahead as the last two."""
+        memory, start = rest, BasePrediction(q, qd)
+        if self.encoding.starts_ahead:
+            *memory, q_ahead, qd_ahead = rest
+            start = BasePrediction(q_ahead, qd_ahead, qd_ahead - qd)
+        start = self.encoding.viewed(start, self.environment)
+        return self._after(start, self.encoding.encode(start, control, self.environment, self._contacts), tuple(memory))
+
+
 def neural_frame(model: NeuralDynamics) -> Frame:
     """Return a frame of a model.
 
     Raises:
-        InputError: Part of the model is compiled code, which ONNX cannot hold.
+        InputError: Its ground or its base has no form in ONNX.
     """
-    config = model.encoding.config
-    compiled = [
-        name
-        for name, there in (("contact points", model.contact_points), ("base prediction", config.base))
-        if there is not None
-    ]
-    if compiled:
-        raise InputError(
-            f"model of {model.spec.robot!r}: its {' and '.join(compiled)} are compiled code, which ONNX cannot hold; "
-            "valid: models without them (a bolted robot without ground, trained without `base`), world models, policies"
-        )
-    module = NeuralFrame(model)
+    module = PlainFrame(model)
     names = module.predictor.memory_names
     spec = model.spec
     state = {
@@ -68,7 +97,8 @@ def neural_frame(model: NeuralDynamics) -> Frame:
         "control": torch.randn(EXAMPLES, spec.nu),
     }
     memory = dict(zip(names, module.predictor.begin(EXAMPLES), strict=True))
-    return Frame(module, {**state, **memory}, module.outputs())
+    before = model.encoding.base_onnx(model.home)
+    return Frame(module, {**state, **memory}, module.outputs(), before=before, reference=NeuralFrame(model))
 
 
 def _positions(spec: StateSpec) -> Tensor:

@@ -271,27 +271,32 @@ class NeuralDynamics(LearnedDynamics):
         if self.members == 1:
             return path
         with torch.no_grad():
-            q, qd = self.member_paths(context, controls, environment)
-            spread = deviation(torch.cat([q, qd], -1)[:, :, 1:])
-            scales = between_marks(self.calibration_scales, controls.shape[1])
-        return replace(path, epistemic=spread * scales)
+            rows = self.apart(present_state(context).worlds)
+            carry, state = self.begin_apart(context, environment)
+            return replace(path, epistemic=self.spread(self._followed(carry, state, controls[rows], tracked=False)))
 
-    def member_paths(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return positions and velocities where each member follows itself, shape [members, worlds, T + 1, nq or nv].
+    def apart(self, worlds: int) -> Tensor:
+        """Return the world of each row where every world is there once for each member, shape [members worlds]."""
+        return torch.arange(worlds, device=self.device).repeat(self.members)
 
-        Arguments are those of `rollout`.
+    def begin_apart(self, context: State | Window, environment: Environment | None = None) -> tuple[NeuralCarry, State]:
+        """Return carry and state of worlds that are there once for each member, in the order of `apart`."""
+        rows = self.apart(present_state(context).worlds)
+        member = torch.arange(self.members, device=self.device).repeat_interleave(len(rows) // self.members)
+        several, whole = context.rows(rows), self.resolve_environment(environment).rows(rows)
+        return self.begin(several, whole, members=member, alone=True), present_state(several)
+
+    def spread(self, path: Trajectory) -> Tensor:
+        """Return the calibrated standard deviation of the members along paths on which each follows itself.
+
+        Args:
+            path: Roll-outs from `begin_apart`.
+
+        Returns:
+            Shape [worlds, T, nq + nv].
         """
-        worlds, members = present_state(context).worlds, self.members
-        rows = torch.arange(worlds, device=controls.device).repeat(members)
-        whole = self.resolve_environment(environment).rows(rows)
-        context = context.rows(rows)
-        carry = self.begin(
-            context, whole, members=rows.new_tensor(range(members)).repeat_interleave(worlds), alone=True
-        )
-        path = self._followed(carry, present_state(context), controls[rows], tracked=False)
-        return path.q.unflatten(0, (members, worlds)), path.qd.unflatten(0, (members, worlds))
+        each = torch.cat([path.q, path.qd], -1)[:, 1:].unflatten(0, (self.members, -1))
+        return deviation(each) * between_marks(self.calibration_scales, each.shape[2])
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame between fixed buffers, compiled where they are in the precision of the weights."""

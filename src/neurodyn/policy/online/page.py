@@ -27,7 +27,7 @@ def render_page(out: Path, result: OnlineResult) -> str:
     beginning = "a new model" if result.dynamics == "new" else result.dynamics
     body = [
         f"<header><h1>{result.task}: learned in turns with a {result.kind} model</h1></header>",
-        paragraph(f"From {beginning}; reference: {result.reference}. The best policy {result.verdict}."),
+        paragraph(f"From {beginning}; reference: {result.reference}. Verdict: {result.verdict}."),
         cards(_headline(result)),
         section("Rounds", grid(_plots(result)), rounds_table(result).html(), lead=_LEAD),
         section("Ends of episodes", ends_table(result).html()),

@@ -107,6 +107,8 @@ def pose(
     if policy is not None:
         config, _ = load_policy(policy)
         require_task(config, task, str(policy))
+        if config.clip is not None:
+            raise InputError(f"{policy}: cuts off its observations, which training does not; valid: one trained here")
         folder = resolve_policy(policy)
         network = msgspec.structs.replace(config.network, initial_std=settings.policy.network.initial_std)
         settings = msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, network=network))
@@ -115,8 +117,8 @@ def pose(
         _require_run(task, dynamics, refit, settings)
     elif settings.policy.penalty and not refit.uncertain:
         raise InputError(
-            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it is; "
-            "valid here: 0"
+            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it "
+            "is; valid here: 0"
         )
     robot = task.declaration()
     for name in data:
@@ -151,7 +153,7 @@ def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -
     from neurodyn.policy.compatibility import require_fit
 
     model = load(run)
-    require_fit(task, model, settings.policy.penalty)
+    require_fit(task, model, settings.policy.fixed_penalty)
     refit.require_model(model, run, settings)
 
 

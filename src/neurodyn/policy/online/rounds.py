@@ -45,7 +45,10 @@ Stages = Callable[[str], Progress]
 _FILE = "round.json"
 _MOST_WORLDS = 256
 _LEAST_WORLDS = 4
-"""Episodes in a log: two with noise and two without, so that some are left to learn from."""
+"""Episodes that are logged at once: two with noise and two without, so that some are left to learn from."""
+
+_BATCHES = 4
+"""Batches of whole episodes in a log: the last may exceed the frames that are asked for."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ class RoundInProgress:
         problem, settings, path = self.problem, self.problem.settings, self.folder / "log.h5"
         _, network = load_policy(self.folder / "policy")
         quiet, noisy = Behaviour("policy", network, quiet=True), Behaviour("policy with noise", network)
-        worlds = min(_MOST_WORLDS, max(_LEAST_WORLDS, round(settings.log_frames / problem.task.frames)))
+        episodes = settings.log_frames / problem.task.frames
+        worlds = min(_MOST_WORLDS, max(_LEAST_WORLDS, 2 * round(episodes / 2 / _BATCHES)))
         found = record_log(
             problem.task, problem.reference.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
             worlds=worlds, noise=settings.noise, seed=derive_seed(settings.seed, "online log", self.number),
@@ -197,8 +201,9 @@ class RoundInProgress:
         if whole:
             return ResolvedDynamics(self.round.model.run, model)
         robot, frames = problem.task.declaration(), max(1, model.spec.context)
-        cut = [beginnings(problem.refit.open(robot, name), frames) for name in self.known.data]
-        return ResolvedDynamics(self.round.model.run, model, Mixture.of(cut))
+        stores = [problem.refit.open(robot, name) for name in self.known.data]
+        long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one
+        return ResolvedDynamics(self.round.model.run, model, Mixture.of([beginnings(one, frames) for one in long]))
 
     def _starts(self, where: ResolvedDynamics) -> Starts | None:
         """Return where roll-outs of the training start; None for where episodes do."""

@@ -7,10 +7,10 @@ import numpy as np
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.robots import Robot
+from neurodyn.sim.assets.merge import compose, rotation
 from neurodyn.sim.contact_points import carriers
 from neurodyn.sim.declaration.facts import AssetJoint
 from neurodyn.sim.engine import import_newton
-from neurodyn.sim.merge import compose, rotation
 
 _FROM_LIMIT = 0.2  # share of a joint's range that a nominal pose stays away from its limits
 _KNEE = 0.8  # bend of a leg that could as well be straight [rad]

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots.sections import chosen
-from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
-from neurodyn.sim.urdf import parse_xml
+from neurodyn.sim.assets.mesh_files import MissingMeshError, find_mesh, leave_out
+from neurodyn.sim.assets.urdf import parse_xml
 
 _UNREAD = ("attach", "composite", "flexcomp", "flex", "replicate")
 _PLACEMENT = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "childclass")

@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.sim.mesh_files import MissingMeshError, find_mesh, leave_out
+from neurodyn.sim.assets.mesh_files import MissingMeshError, find_mesh, leave_out
 
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A column map to start from: what the columns of a log mean, by their names and the robot's."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import yaml
+
+from neurodyn.core.config import from_dict
+from neurodyn.core.errors import InputError
+from neurodyn.core.spec import JointSpec, StateSpec
+from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.references import split_reference
+from neurodyn.data.readers.source import Source, Topic
+
+Quantity = Literal["position", "velocity", "effort", "command"]
+
+_WORDS: dict[Quantity, tuple[str, ...]] = {
+    "command": ("action", "actions", "cmd", "command", "commands", "ctrl", "des", "desired", "target", "setpoint", "u"),
+    "velocity": ("velocity", "velocities", "vel", "qvel", "qd", "dq", "speed", "omega", "rpm"),
+    "effort": ("effort", "torque", "torques", "tau", "force", "current", "eff"),
+    "position": ("position", "positions", "pos", "qpos", "q", "angle", "angles", "theta", "joint", "state"),
+}
+"""Words in the name of a column that say what it is; the first that fits counts."""
+
+_NO_JOINT = (
+    "orientation", "linear", "angular", "root", "eef", "ee", "object", "time", "timestamp", "covariance", "force",
+    "ft", "gripper_pos", "quat", "cube", "covariances", "initial",
+)  # fmt: skip
+_ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|velocities)\[([^\]]+)\]")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the name of a column says.
+
+    Attributes:
+        quantity: What it measures.
+        key: Name or number of its joint.
+        array: What it is a part of: an array, a topic or a field of one.
+        ordered: Whether the key is a number in an order that the log does not explain.
+    """
+
+    quantity: Quantity
+    key: str
+    array: str
+    ordered: bool
+
+
+@dataclass
+class Draft:
+    """A column map in the making.
+
+    Attributes:
+        tree: Keys of the map.
+        doubts: What has to be looked at, a line each.
+        absent: Coordinates of the robot for which no column was found.
+    """
+
+    tree: dict[str, Any]
+    doubts: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+
+def meaning(column: str) -> Meaning | None:
+    """Return what the name of a column says; None where it says nothing of a joint."""
+    match = _ROS_STATE.fullmatch(column)
+    if match:
+        topic, name, key = match.groups()
+        command = _has(topic, _WORDS["command"]) or ".points[" in column
+        quantity: Quantity = (
+            "position" if name.startswith("pos") else "velocity" if name.startswith("vel") else "effort"
+        )
+        return Meaning("command" if command else quantity, key, f"{topic}.{name}", key.isdecimal())
+    array, key = split_reference(column)
+    if key is not None and not key.isdecimal():
+        stem, _, suffix = key.rpartition(".")
+        inner = _quantity(suffix) if stem else None
+        outer = _quantity(array)
+        quantity_ = "command" if outer == "command" else inner or outer
+        return None if quantity_ is None else Meaning(quantity_, stem if inner else key, array, False)
+    words = _split(array)
+    if any(word in _NO_JOINT for word in words):
+        return None
+    quantity_ = _quantity(array)
+    if quantity_ is None:
+        return None
+    if key is not None:
+        return Meaning(quantity_, key, array, True)
+    rest = [word for word in words if not any(word in known for known in _WORDS.values())]
+    rest = [word for word in rest if word not in ("deg", "rad", "ma", "nm", "rads", "s", "m", "mm")]
+    return Meaning(quantity_, "_".join(rest), array, False) if rest else None
+
+
+def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None) -> Draft:
+    """Return a column map for a log.
+
+    Args:
+        source: The log.
+        name: Name of its format.
+        topics: Its streams.
+        spec: The robot; without one joints are called as in the log.
+    """
+    columns = [column for topic in topics for column in topic.columns]
+    known = {column: found for column in columns if (found := meaning(column)) is not None}
+    draft = Draft({"format": name})
+    stamp = source.stamp()
+    if stamp is not None:
+        draft.tree["time"] = stamp
+    joints = [joint.name for joint in spec.joints if joint.scalar] if spec is not None else None
+    floating = [joint for joint in spec.joints if not joint.scalar] if spec is not None else []
+    for joint in floating:
+        _add_floating(draft, joint, columns, name)
+    skip = sum(joint.nq for joint in floating) if name == "mujoco" else 0, sum(j.nv for j in floating)
+    q = _coordinates(draft, known, "position", joints, skip[0])
+    draft.tree["q"] = q
+    _note_absent(draft, "position", joints or [], q)
+    qd = _coordinates(draft, known, "velocity", list(q), skip[1] if name == "mujoco" else 0)
+    if q.keys() == qd.keys() and (qd or floating):
+        draft.tree["qd"] = qd
+    elif not floating:
+        draft.tree |= {"qd": "differentiate", "velocity": "past"}
+        draft.doubts.append("there are no velocities: positions are differentiated, without looking ahead")
+    _add_controls(draft, known, spec, list(q))
+    if not draft.tree["q"]:
+        del draft.tree["q"]
+    return draft
+
+
+def drafted(source: Source, name: str, spec: StateSpec) -> ColumnMap:
+    """Return the column map of a log whose columns are named as the robot's joints are.
+
+    Raises:
+        InputError: A coordinate has no column that is named so; the message says which.
+    """
+    draft = draft_map(source, name, source.topics(), spec)
+    if draft.absent:
+        raise InputError(
+            f"{source.path}: has no column that is named as {draft.absent[0]} of {spec.robot!r}; write a column map: "
+            f"`neurodyn inspect {source.path} --robot {spec.robot}` drafts one for --reader"
+        )
+    return from_dict(draft.tree, ColumnMap, f"{source.path} (drafted column map)")
+
+
+def _add_controls(draft: Draft, known: Mapping[str, Meaning], spec: StateSpec | None, joints: list[str]) -> None:
+    controls = list(spec.controls) if spec is not None else joints
+    target = spec is not None and spec.control_kind == "target"
+    wanted = "position" if target else "effort"
+    commands = {column: m for column, m in known.items() if m.quantity == "command"}
+    ros = {column: m for column, m in commands.items() if m.array.rpartition(".")[2].startswith(("pos", "vel", "eff"))}
+    fitting = {column: m for column, m in ros.items() if m.array.rpartition(".")[2].startswith(wanted[:3])}
+    choices = [_coordinates(draft, fitting or {}, "command", controls, 0)]
+    if not target:
+        choices.append(_coordinates(draft, known, "effort", controls, 0))
+    choices.append(_coordinates(draft, {c: m for c, m in commands.items() if c not in ros}, "command", controls, 0))
+    best = max(choices, key=len)
+    draft.tree["control"] = best
+    if spec is not None:
+        _note_absent(draft, "control", controls, best)
+    if best and best is choices[-1]:
+        what = "position targets" if target else "torques [N m]"
+        draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
+
+
+def _coordinates(
+    draft: Draft, known: Mapping[str, Meaning], quantity: Quantity, joints: list[str] | None, skip: int
+) -> dict[str, dict[str, str]]:
+    """Return the column of each joint: by name where a name fits, else by number where as many columns are there."""
+    arrays: dict[str, dict[str, str]] = {}
+    ordered: set[str] = set()
+    for column, found in known.items():
+        if found.quantity == quantity:
+            arrays.setdefault(found.array if found.ordered else quantity, {}).setdefault(found.key, column)
+            ordered |= {found.array} if found.ordered else set()
+    named = arrays.pop(quantity, {}) if quantity not in ordered else {}
+    if joints is None:
+        if named:
+            return {key: {"column": column} for key, column in named.items()}
+        first = next(iter(arrays.values()), {})
+        return {f"joint{key}": {"column": column} for key, column in first.items()}
+    lower = {_plain(key): column for key, column in named.items()}
+    found = {joint: {"column": lower[_plain(joint)]} for joint in joints if _plain(joint) in lower}
+    if len(found) == len(joints) and found:
+        return found
+    for array, numbered in arrays.items():
+        columns = list(numbered.values())[skip:]
+        if len(columns) == len(joints) and joints:
+            line = f"{array}: columns are taken in the order of the robot's joints; check it"
+            if line not in draft.doubts:
+                draft.doubts.append(line)
+            return {joint: {"column": column} for joint, column in zip(joints, columns, strict=True)}
+    return found
+
+
+def _note_absent(draft: Draft, what: str, joints: Iterable[str], found: Mapping[str, Any]) -> None:
+    draft.absent += [f"the {what} of {joint!r}" for joint in joints if joint not in found]
+
+
+def _add_floating(draft: Draft, joint: JointSpec, columns: Sequence[str], name: str) -> None:
+    """Add the columns of a free or ball joint: of its own topics, of an odometry, or of a simulator."""
+    there = set(columns)
+    tree: dict[str, Any] | None = None
+    if name == "mujoco" and joint.kind == "free":
+        tree = {
+            "position": _numbered("qpos", 0, 3), "quaternion": _numbered("qpos", 3, 4), "order": "wxyz",
+            "linear_velocity": _numbered("qvel", 0, 3), "linear_of": "origin",
+            "angular_velocity": _numbered("qvel", 3, 3), "angular_axes": "body",
+        }  # fmt: skip
+        draft.doubts.append(f"{joint.name}: give `center_of_mass`, because MuJoCo's velocity is that of the origin")
+    for root in sorted({c.rpartition("/root_pose[")[0] for c in columns if "/root_pose[" in c}):
+        tree = tree or {
+            "position": _numbered(f"{root}/root_pose", 0, 3), "quaternion": _numbered(f"{root}/root_pose", 3, 4),
+            "order": "wxyz", "linear_velocity": _numbered(f"{root}/root_velocity", 0, 3),
+            "angular_velocity": _numbered(f"{root}/root_velocity", 3, 3), "angular_axes": "world",
+        }  # fmt: skip
+    pose, twist = f"/{joint.name}/pose.pose", f"/{joint.name}/twist.twist"
+    if tree is None and f"{pose}.orientation.w" in there:
+        tree = _of_messages(pose, twist) | {"angular_axes": "world"}
+    odometry = next(
+        (c.removesuffix(".pose.pose.orientation.w") for c in columns if c.endswith(".pose.pose.orientation.w")), ""
+    )
+    if tree is None and odometry and joint.kind == "free":
+        tree = _of_messages(f"{odometry}.pose.pose", f"{odometry}.twist.twist")
+        tree |= {"angular_axes": "body", "linear_axes": "body", "linear_of": "origin"}
+        draft.doubts.append(
+            f"{joint.name}: give `center_of_mass`, because an odometry's velocity is that of the origin"
+        )
+    used = [c for key, value in (tree or {}).items() if isinstance(value, list) for c in value]
+    if tree is None or not set(used) <= there:
+        draft.absent.append(f"the pose and velocity of {joint.name!r}")
+        return
+    if joint.kind == "ball":
+        tree = {k: v for k, v in tree.items() if not k.startswith(("position", "linear"))}
+    draft.tree.setdefault("floating", {})[joint.name] = tree
+
+
+def _of_messages(pose: str, twist: str) -> dict[str, Any]:
+    return {
+        "position": [f"{pose}.position.{axis}" for axis in "xyz"],
+        "quaternion": [f"{pose}.orientation.{axis}" for axis in "xyzw"],
+        "order": "xyzw",
+        "linear_velocity": [f"{twist}.linear.{axis}" for axis in "xyz"],
+        "angular_velocity": [f"{twist}.angular.{axis}" for axis in "xyz"],
+    }
+
+
+def _numbered(array: str, first: int, count: int) -> list[str]:
+    return [f"{array}[{index}]" for index in range(first, first + count)]
+
+
+def draft_text(draft: Draft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
+    """Return a column map as YAML with comments.
+
+    Args:
+        draft: The map.
+        log: The log, for the first line.
+        remarks: What was seen of a column, by its name.
+        robot: The robot that the map is for.
+    """
+    lines = [f"# Column map drafted by `neurodyn inspect {log}`. Check every line, units above all."]
+    lines += [f"# - {doubt}" for doubt in draft.doubts]
+    lines += [f"# - no column was found for {absent}" for absent in draft.absent]
+    lines.append(
+        f"robot: {robot}" if robot else "# robot: robot.yaml    # a declared robot, by name or by path beside this file"
+    )
+    for key, value in draft.tree.items():
+        if key in {"q", "qd", "control"} and isinstance(value, dict):
+            lines.append(f"{key}:" if value else f"{key}: {{}}")
+            for joint, column in value.items():
+                remark = remarks.get(column["column"], "")
+                lines.append(f"  {_scalar(joint)}: {_flow(column)}" + (f"    # {remark}" if remark else ""))
+        elif key == "floating":
+            lines.append("floating:")
+            for joint, tree in value.items():
+                lines.append(f"  {_scalar(joint)}:")
+                lines += [f"    {name}: {_flow(entry)}" for name, entry in tree.items()]
+        else:
+            lines.append(f"{key}: {_flow(value)}")
+    lines.append("alignment: auto          # measure the delay from control to motion, or give it [s]")
+    lines.append("max_gap: 0.1             # s; a longer pause begins a new episode")
+    lines.append("missing: gap             # a value that is not a number begins one too; `error` refuses it")
+    return "\n".join(lines) + "\n"
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def _scalar(text: str) -> str:
+    return _flow(text)
+
+
+def _has(text: str, words: Iterable[str]) -> bool:
+    return not set(_split(text)).isdisjoint(words)
+
+
+def _quantity(text: str) -> Quantity | None:
+    words = _split(text)
+    return next((quantity for quantity, known in _WORDS.items() if any(word in known for word in words)), None)
+
+
+def _split(text: str) -> list[str]:
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
+    return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "", name.lower())

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading demonstrations of robomimic and Isaac Lab from HDF5: groups /data/demo_N.
+
+Observations and actions are those before a step; Isaac Lab's `states` are those after it, and `initial_state` the one
+before the first. There are no time stamps: the length of a step stands in the settings of the environment, or in the
+column map.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from neurodyn.core.errors import InputError
+from neurodyn.data.header import Split
+from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.formats import HDF5, LogFormat
+from neurodyn.data.readers.references import column_index, split_reference
+from neurodyn.data.readers.source import Part, RunRows, Series, Source, Topic, pieces_of
+
+_AFTER = ("states/", "next_obs/")
+_INITIAL = "initial_state/"
+_MASKS = {"train": Split.TRAIN, "valid": Split.VALIDATION, "validation": Split.VALIDATION, "test": Split.TEST}
+
+
+class RobomimicSource(Source):
+    """A file of demonstrations."""
+
+    def __init__(self, path: Path, columns: ColumnMap | None) -> None:
+        """Open a file.
+
+        Raises:
+            InputError: It is damaged, holds no demonstration, or an empty one.
+        """
+        self.path, self._map = path, columns
+        with self._damage():
+            self._file: Any = h5py.File(path, "r")
+            self._data: Any = self._file.get("data")
+            if not isinstance(self._data, h5py.Group):
+                raise InputError(f"{path}: has no group 'data'; expected demonstrations data/demo_0, data/demo_1 ...")
+            groups = [str(name) for name, item in self._data.items() if isinstance(item, h5py.Group)]
+            self.demos = sorted(groups, key=_number)
+            if not self.demos:
+                raise InputError(f"{path}: holds no demonstration; expected groups data/demo_0, data/demo_1 ...")
+            self._rows = {name: self._length(name) for name in self.demos}
+        empty = [name for name, rows in self._rows.items() if not rows]
+        if empty:
+            raise InputError(f"{path}: {', '.join(empty[:5])} {'are' if len(empty) > 1 else 'is'} empty; remove them")
+
+    def topics(self) -> list[Topic]:
+        """Return the arrays of the first demonstration."""
+        topics: list[Topic] = []
+        rows = sum(self._rows.values())
+        with self._damage():
+            arrays = self._arrays(self.demos[0])
+            for name, array in arrays.items():
+                width = int(np.prod(array.shape[1:]))
+                trouble = "" if array.dtype.kind in "fiub" and array.ndim <= 2 else "is no table of numbers"
+                columns = [name] if array.ndim == 1 else [f"{name}[{index}]" for index in range(width)]
+                clock = "after the step" if self._after(name) else "before the step"
+                kind = f"{array.dtype} {list(array.shape[1:])}"
+                topics.append(Topic(name, kind, () if trouble else tuple(columns), clock, rows, trouble))
+        return topics
+
+    @property
+    def step(self) -> float | None:
+        """Time of a step [s], from the column map or the settings of the environment; None where neither says it."""
+        if self._map is not None and self._map.period is not None:
+            return float(self._map.period)
+        return self._declared_step()
+
+    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+        """Yield the demonstrations."""
+        step = self.step
+        if step is None:
+            if self._map is not None:
+                raise InputError(
+                    f"{self.path}: does not say how long a step is (env_args: sim_args.dt and decimation, or "
+                    "env_kwargs.control_freq); give `period` [s] in the column map"
+                )
+            step = 1.0
+        splits = self._splits()
+        for demo in self.demos:
+            with self._damage():
+                places = {name: self._place(demo, name) for name in names}
+                group = self._group(demo)
+                pieces = pieces_of(self._rows[demo], len(names))
+                for piece in pieces:
+                    run = RunRows(f"{self.path.stem}/{demo}", group, splits.get(demo), partial=len(pieces) > 1)
+                    yield Part([run], self._series(demo, places, piece, step))
+
+    def _series(
+        self, demo: str, places: dict[str, tuple[str, int | None]], piece: slice, step: float
+    ) -> dict[str, Series]:
+        """Return columns of some steps of a demonstration."""
+        before = step * np.arange(piece.start, piece.stop)
+        after = step * np.arange(piece.start + 1, piece.stop + 1)
+        blocks: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        whole = np.concatenate(([step * piece.start], after))
+        for array in dict.fromkeys(array for array, _ in places.values()):
+            values = self._data[demo][array][piece]
+            time = after if self._after(array) else before
+            initial = self._initial(demo, array) if time is after else None
+            if initial is not None:
+                first = initial if piece.start == 0 else self._data[demo][array][piece.start - 1 : piece.start]
+                values, time = np.concatenate((first, values)), whole
+            blocks[array] = (time, values)
+        return {
+            name: Series(blocks[a][0], np.asarray(blocks[a][1] if i is None else blocks[a][1][:, i], np.float64))
+            for name, (a, i) in places.items()
+        }
+
+    def _initial(self, demo: str, array: str) -> np.ndarray | None:
+        """Return the value of a state before the first step, shape [1, columns]; None where there is none."""
+        found = self._data[demo].get(_INITIAL + array.removeprefix(_AFTER[0])) if array.startswith(_AFTER[0]) else None
+        wanted = self._data[demo][array].shape[1:]
+        return found[()] if isinstance(found, h5py.Dataset) and found.shape == (1, *wanted) else None
+
+    def _place(self, demo: str, name: str) -> tuple[str, int | None]:
+        """Return array and column that a name ("obs/joint_pos[3]") stands for."""
+        array, key = split_reference(name)
+        found = self._data[demo].get(array)
+        if not isinstance(found, h5py.Dataset) or array.startswith(_INITIAL):
+            raise self.missing([name], self._arrays(demo), f"array in {demo!r}")
+        rows = self._rows[demo]
+        where = f"{self.path}: data/{demo}/{array}"
+        if found.dtype.kind not in "fiub" or found.ndim not in (1, 2):
+            raise InputError(f"{where} holds {found.dtype} of shape {list(found.shape)}; expected a table of numbers")
+        if found.shape[0] != rows:
+            raise InputError(f"{where} has {found.shape[0]} rows; expected {rows}, as actions or num_samples say")
+        if found.ndim == 1:
+            if key is None:
+                return array, None
+            raise InputError(f"{where} has one column; valid: {array!r} (asked for {name!r})")
+        index = column_index(key, found.shape[1])
+        if index is None:
+            last = found.shape[1] - 1
+            raise InputError(
+                f"{where} has {last + 1} columns; valid: {array}[0] to {array}[{last}] (asked for {name!r})"
+            )
+        return array, index
+
+    def _arrays(self, demo: str) -> dict[str, h5py.Dataset]:
+        """Return the arrays of a demonstration with a row for each step, by path within it."""
+        found: dict[str, h5py.Dataset] = {}
+
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset) and item.ndim and not name.startswith(_INITIAL):
+                found[name] = item
+
+        self._data[demo].visititems(visit)
+        return found
+
+    def _after(self, array: str) -> bool:
+        return array.startswith(_AFTER)
+
+    def _length(self, demo: str) -> int:
+        """Return the number of steps of a demonstration."""
+        actions = self._data[demo].get("actions")
+        if isinstance(actions, h5py.Dataset) and actions.ndim:
+            return int(actions.shape[0])
+        rows = self._data[demo].attrs.get("num_samples")
+        if isinstance(rows, int | np.integer) and rows >= 0:
+            return int(rows)
+        raise InputError(f"{self.path}: data/{demo} has neither 'actions' nor the attribute num_samples; expected one")
+
+    def _group(self, demo: str) -> str:
+        success = self._data[demo].attrs.get("success")
+        return "" if success is None else ("success" if bool(success) else "failure")
+
+    def _splits(self) -> dict[str, Split]:
+        """Return the split of the demonstrations that robomimic's filter keys name."""
+        mask: Any = self._file.get("mask")
+        if not isinstance(mask, h5py.Group):
+            return {}
+        found: dict[str, Split] = {}
+        for key, split in _MASKS.items():
+            names: Any = mask.get(key)
+            if isinstance(names, h5py.Dataset):
+                listed = np.atleast_1d(names[()]).tolist()
+                found |= {name.decode() if isinstance(name, bytes) else str(name): split for name in listed}
+        return found
+
+    def _declared_step(self) -> float | None:
+        text = self._data.attrs.get("env_args")
+        try:
+            settings = json.loads(text) if isinstance(text, str | bytes) else {}
+            simulation = settings.get("sim_args") or {}
+            if "dt" in simulation:
+                step = float(simulation["dt"]) * float(simulation.get("decimation", 1))
+            else:
+                step = 1 / float((settings.get("env_kwargs") or {})["control_freq"])
+        except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
+            return None
+        return step if 0 < step < float("inf") else None
+
+    def _damage(self) -> "_Damage":
+        return _Damage(self.path)
+
+
+class _Damage:
+    """Turns what HDF5 says of damaged files into an InputError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        # HDF5 reports damage as whatever kind of exception it meets first.
+        if isinstance(error, Exception) and not isinstance(error, InputError):
+            reason = str(error).split("\n")[0] or type(error).__name__
+            raise InputError(f"{self._path}: is damaged or cut off ({reason}); record or copy it again") from None
+
+
+def _number(name: str) -> tuple[int, str]:
+    digits = re.findall(r"\d+", name)
+    return (int(digits[-1]) if digits else -1, name)
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    """Return whether a file is HDF5 with a group `data`."""
+    if not head.startswith(HDF5):
+        return False
+    try:
+        with h5py.File(path, "r") as file:
+            return isinstance(file.get("data"), h5py.Group) and "format" not in file.attrs
+    except Exception:  # a damaged file is of no known format
+        return False
+
+
+ROBOMIMIC = LogFormat("HDF5 of robomimic or Isaac Lab (data/demo_0 ...)", _recognises, RobomimicSource, times="steps")
+"""Demonstrations."""
