@@ -27,3 +27,9 @@ def test_a_policy_is_trained_on_the_walks_that_ship(tmp_path: Path):
     last = json.loads((tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()[-2])
     assert 0.3 < last["uncertainty_log"] < 1.5
     assert last["penalty"] != 1.0
+
+
+def test_a_policy_of_the_package_is_measured_in_the_simulator_where_its_run_does_not_ship():
+    from neurodyn.policy.evaluation import _default
+
+    assert _default(["pretrained-policy:anymal-velocity"]) == ("analytic",)
