@@ -17,7 +17,6 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
@@ -57,7 +56,7 @@ class Here(ResolvedDynamics):
 def test_lambda_rises_and_falls_with_the_uncertainty_and_stays_within_bounds():
     rule = CertaintyRule(0.5)
     assert rule.update(0.5) == rule.value == 1.0
-    assert rule.update(0.75) == pytest.approx(math.exp(0.05))
+    assert rule.update(0.75) == pytest.approx(math.exp(0.15))
     assert rule.update(0.25) == pytest.approx(1.0)
     for _ in range(1000):
         rule.update(100.0)
@@ -78,10 +77,9 @@ def test_the_reference_is_the_uncertainty_one_frame_ahead_of_held_out_episodes()
 
 
 def test_it_needs_a_model_that_knows_its_uncertainty_and_a_log():
-    with pytest.raises(InputError, match="penalty is auto, but these fake dynamics of 'mass' do not know how"):
-        require_fit(Hold(), Mass(), "auto")
-    require_fit(Hold(), model(), "auto")
-    with pytest.raises(InputError, match="asks for the uncertainty on a log; valid here: a number"):
+    with pytest.raises(InputError, match="do not know how uncertain they are; valid here: 0"):
+        certainty_rule(Mass(), log())
+    with pytest.raises(InputError, match="uncertainty with that on a log; valid here: a number"):
         certainty_rule(model(), None)
 
 
@@ -99,10 +97,10 @@ def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
     value = 1.0
     for line in found:
         assert line["uncertainty_log"] == pytest.approx(reference)
-        value *= math.exp(0.1 * min(line["uncertainty"] / reference - 1.0, 1.0))
+        value *= math.exp(0.3 * min(line["uncertainty"] / reference - 1.0, 1.0))
         assert line["penalty"] == pytest.approx(value)
     assert value != 1.0
     longer = msgspec.structs.replace(SETTINGS, iterations=5)
     train_policy(Hold(), where, tmp_path / "policy", longer, resume=True)
     last = json.loads((tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()[-2])
-    assert last["penalty"] == pytest.approx(value * math.exp(0.1 * min(last["uncertainty"] / reference - 1.0, 1.0)))
+    assert last["penalty"] == pytest.approx(value * math.exp(0.3 * min(last["uncertainty"] / reference - 1.0, 1.0)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from neurodyn.core.artifacts import resolve_policy
+from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
@@ -97,6 +97,14 @@ def _opened(folders: Sequence[str]) -> tuple[Task, list[PolicyNetwork]]:
 
 
 def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
-    """Return the simulator, and what policies were trained in, where their folders say so."""
-    paths = [resolve_policy(folder) / "config.yaml" for folder in folders]
-    return (ANALYTIC, *(read_config(path, PolicyRecord).dynamics for path in paths if path.is_file()))
+    """Return the simulator, and what policies were trained in, where their folders say so.
+
+    A run that a policy of the package was trained in does not ship.
+    """
+    names = [ANALYTIC]
+    for folder in folders:
+        path = resolve_policy(folder) / "config.yaml"
+        where = read_config(path, PolicyRecord).dynamics if path.is_file() else ANALYTIC
+        if not folder.startswith(PRETRAINED_POLICY) or where.startswith(PRETRAINED):
+            names.append(where)
+    return tuple(names)

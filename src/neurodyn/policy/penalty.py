@@ -25,7 +25,7 @@ AUTO = "auto"
 """What a user gives for a lambda that the model chooses."""
 
 FIRST = 1.0
-_RATE = 0.1
+_RATE = 0.3
 """Change of the logarithm of lambda in an update, for frames twice as uncertain as those of the log."""
 _LEAST, _MOST = 1e-2, 1e2
 _WINDOWS = 2048
