@@ -2,11 +2,11 @@
 """Imagination at the sizes of Robotic World Model: policy, world model, reward and storage, beside the networks alone.
 
     python benchmarks/imagination.py --json benchmarks/results/imagination.json
-    python benchmarks/imagination.py --trunks --members 5 --json benchmarks/results/neural_members.json
+    python benchmarks/imagination.py --trunks --json benchmarks/results/neural_members.json
 
-The second line times policy environments of the neural ant with members (contact points, base of free motion, task,
-guard against implausible states), with the standard deviation of all members at every step, and with each world in the
-hands of its own member alone.
+The second line leaves the world models out. What remains are policy environments of the neural ant with members
+(contact points, base, task, guard against implausible states): with the standard deviation of all members at every
+step, as a penalty needs it, and with each world seen by its own member alone.
 
 The networks' own time is what the ensemble, the actor and the critic need for a frame of all worlds, with nothing
 around them. The peer's rate was measured with the authors' code on one thread: 14.9 thousand frames per CPU-second.
@@ -36,7 +36,7 @@ from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
 from neurodyn.policy.resolve import ResolvedDynamics
-from neurodyn.sim.build import build as build_robot
+from neurodyn.sim import build as build_robot
 from neurodyn.sim.store_header import simulated_header
 from neurodyn.tasks import Task, load
 
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--worlds", type=int, nargs="+", default=[512])
     parser.add_argument("--trunks", nargs="*", default=["shared", "own"], choices=["shared", "own"])
-    parser.add_argument("--members", type=int, default=0, help="members of the neural ant; 0 for none of it")
+    parser.add_argument("--members", type=int, default=5, help="members of the neural ant; 0 to leave it out")
     parser.add_argument("--widths", type=int, nargs="+", default=[256, 128], help="of its three hidden layers")
     parser.add_argument("--bases", nargs="+", default=["free", "contact"], choices=["free", "contact"])
     parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds per piece of work and round")

@@ -13,9 +13,8 @@ import torch
 
 import neurodyn
 from _common import compare, require, single_thread, write_result
-from neurodyn.core.seeds import generator
 from neurodyn.dynamics import export_model
-from neurodyn.evaluate.scenario import Scenario
+from neurodyn.evaluate import Scenario
 
 
 def main() -> None:
@@ -50,7 +49,7 @@ def measured(run: str, worlds: int, path: Path) -> tuple[dict[str, float], float
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    state, _ = Scenario().begin(model.robot, worlds, generator(0, "onnx"))
+    state, _ = Scenario().begin(model.robot, worlds, np.random.default_rng(0))
     torque = torch.randn(worlds, model.spec.nu)
     control = neurodyn.Control(torque=torque)
     given = {"q": state.q.numpy(), "qd": state.qd.numpy(), "control": torque.numpy()}

@@ -2,6 +2,7 @@
 """Every kernel of the package, and programs of every contact model, compile for GPUs: without one, ahead of time."""
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,19 @@ import neurodyn
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, network_text
+from neurodyn.dynamics.neural.compiled.texts import decode_text, encode_text, mean_text, network_text
 from neurodyn.geometry import Ground
 from neurodyn.geometry.ahead_of_time import compile_for_cuda
 from neurodyn.geometry.base_kernels import base_advance, base_view
 from neurodyn.geometry.fixed_launch import table_kernel
+from neurodyn.geometry.machine_code import needs
 from neurodyn.multibody import CONTACT_MODELS, Engine, EngineConfig
 from tests.multibody import machines
 
 A100, H100 = 80, 90
+REGISTERS, BLOCKS = 65536, 32
+"""Of a multiprocessor: registers, and blocks at most."""
+
 F32, F64 = torch.float32, torch.float64
 SOURCES = Path(neurodyn.__file__).parent
 NETWORK = Blueprint(
@@ -70,10 +75,10 @@ def test_every_kernel_compiles(arch: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
 def test_the_kernels_of_a_neural_frame_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
-    texts = [encode_text(dtype, 9.81), decode_text(dtype), network_text(dtype)]
+    texts = [encode_text(dtype, 9.81), decode_text(dtype), network_text(dtype), mean_text(dtype)]
     made = compile_for_cuda([table_kernel(text) for text in texts], arch, tmp_path)
-    assert len(made) == 3
-    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
+    assert len(made) == 4
+    assert all(f"sm{arch}" in path.name and path.stat().st_size > 3000 for path in made)
 
 
 def _engine(contact: str | None, mechanism: Mechanism, spec: StateSpec, blueprint: Blueprint = Blueprint()) -> Engine:
@@ -90,6 +95,29 @@ def _require_programs(engine: Engine, dtype: torch.dtype, arch: int, folder: Pat
 def test_programs_of_a_pendulum_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
     mechanism = machines.pendulum()
     _require_programs(_engine(None, mechanism, machines.spec(mechanism, ("shoulder",))), dtype, arch, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("tree", [machines.bare_pendulum, machines.pendulum, machines.hopper])
+def test_a_block_is_two_warps_where_registers_allow_more_than_32(
+    tree: Callable[[], Mechanism], dtype: torch.dtype, tmp_path: Path
+) -> None:
+    mechanism = tree()
+    program = _engine(None, mechanism, machines.spec(mechanism)).program
+    for which, kernel in enumerate(program.cuda_kernels(dtype)):
+        (path,) = compile_for_cuda([kernel], H100, tmp_path / str(which))
+        (found,) = needs(path).values()
+        warps = REGISTERS // (32 * found.registers)
+        block = program.cuda_block(which, dtype == F32)
+        assert block == 32 or warps > BLOCKS
+        assert warps < 2 * BLOCKS or block == 64
+        assert found.local < 4096
+
+
+def test_what_is_no_machine_code_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no machine code")
+    with pytest.raises(ValueError, match="no machine code"):
+        needs(tmp_path / "text")
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.scene import Scene
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import Floating
+from neurodyn.data.store import Store
 from neurodyn.robots import Joint, Robot, SimulatorConfig
 from neurodyn.robots.sections import ContactPointSelection, Gains, GroundSampling, Material, Ranges
 
@@ -60,6 +61,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_logs(folder / "logs")
         assert run(["generate", robot, "--transitions", "2000", "--out", "arm.h5", "--worlds", "40"]) == 0
         assert run(["train", robot, "--data", "arm.h5", "--out", "runs/arm", "--steps", "8"]) == 0
+        members = ["train", robot, "--data", "arm.h5", "--out", "runs/arm-members", "--members", "5", "--steps", "2"]
+        assert run(members) == 0
         files = [str(path) for path in sorted((folder / "logs").glob("*.csv"))]
         assert run(["import", *files, "--reader", f"{logs}/map.yaml", "--out", "pendulum.h5"]) == 0
         assert run(["train", logs, "--data", "pendulum.h5", "--out", "runs/pendulum", "--steps", "8"]) == 0
@@ -94,6 +97,29 @@ def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.
 def test_a_run_is_evaluated_from_any_folder(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert run(["evaluate", str(workplace / "runs/arm"), "--horizon", "5", "--rollouts", "4"]) == 0
+
+
+def test_the_page_of_formats_makes_and_reads_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Blocks run in order; commands on files that the page does not make are those of a reader with a bag."""
+    pytest.importorskip("mcap")
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    make_logs(tmp_path / "logs")
+    logs = [str(path) for path in sorted((tmp_path / "logs").glob("*.csv"))]
+    assert run(["import", *logs, "--reader", "examples/own_logs/map.yaml", "--out", "pendulum.h5"]) == 0
+    names: dict = {}
+    for kind, _, text in FENCE.findall((ROOT / "docs/log-formats.md").read_text()):
+        if kind == "python" and "runs/" not in text:
+            exec(compile(text, "log-formats.md", "exec"), names)
+        for line in text.splitlines() if kind == "sh" else ():
+            if "bag" not in line:
+                assert run(shlex.split(line)[1:]) == 0, line
+    read = [Store.open(tmp_path / f"from-{name}.h5") for name in ("lerobot", "mcap", "isaac", "mujoco")]
+    pendulum = Store.open(tmp_path / "pendulum.h5")
+    assert sorted(read[0].q[:, 0].tolist()) == sorted(pendulum.q[:, 0].tolist())  # ordered by their splits
+    assert read[1].transitions > 0.95 * pendulum.transitions  # less the measured delay of each episode
+    assert [store.transitions for store in read[2:]] == [pytest.approx(299, abs=3)] * 2
 
 
 def test_the_declarations_are_those_of_the_examples():

@@ -94,7 +94,10 @@ def test_a_log_reader(plugin, tmp_path):
     position, velocity, force = store.frames[10:-10, 1], store.frames[10:-10, 3], store.frames[10:-10, 4]
     np.testing.assert_allclose(velocity, 0.5, atol=1e-4)
     np.testing.assert_allclose(force, 0.2 * position, atol=0.1 / 60.0)  # held over a frame
-    with pytest.raises(InputError, match="unknown format of logs 'xml'; valid: csv, dat, npz"):
+    with pytest.raises(
+        InputError,
+        match="unknown format of logs 'xml'; valid: csv, dat, lerobot, mcap, mujoco, npz, robomimic, rosbag2",
+    ):
         ColumnMap(format="xml", q=columns.q, time="t")
 
 

@@ -7,6 +7,7 @@ cost a GPU's time whatever their size.
 
 import functools
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 import neurodyn
 from neurodyn.core.scene import Box, Plane, Scene
 from neurodyn.dynamics import Control, Dynamics, Environment, HybridDynamics, State
+from neurodyn.dynamics.neural.artifact import NEURAL, build_model
 from neurodyn.evaluate import EmptyWindows, LaunchCount, count_launches
 from neurodyn.geometry import Ground
 from neurodyn.multibody import CONTACT_MODELS, EngineConfig
@@ -54,6 +56,26 @@ def test_a_neural_step(name: str, ceiling: int) -> None:
     carry = dynamics.begin(state)
     carry, _ = dynamics.step_(carry, state, torque)  # what is made on first use is made
     _require(count_launches(lambda: dynamics.step_(carry, state, torque)), ceiling)
+
+
+@functools.cache
+def _members() -> Dynamics:
+    config, spec = NEURAL.read("pretrained:ant")
+    return build_model(msgspec.structs.replace(config, members=5), spec).requires_grad_(False).to("meta")
+
+
+@pytest.mark.parametrize(("together", "ceiling"), [(True, 75), (False, 60)])
+def test_a_step_of_members(together: bool, ceiling: int) -> None:
+    dynamics = _members()
+    state, torque = _state(dynamics), Control(torque=_torque(dynamics))
+    carry = dynamics.imagine(state, uncertainty=together)
+    carry, _ = dynamics.step_(carry, state, torque)
+    _require(count_launches(lambda: dynamics.step_(carry, state, torque)), ceiling)
+
+
+@pytest.mark.parametrize(("penalty", "ceiling"), [(0.0, 115), (1.0, 130)])
+def test_a_policy_in_members(penalty: float, ceiling: int) -> None:
+    _require(_steps(_environment("ant-run", _members(), penalty=penalty)), ceiling)
 
 
 @pytest.mark.parametrize("name", ["cartpole", "ant"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from neurodyn.core.artifacts import PRETRAINED, pretrained_names, resolve_run
+from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 
 SIZE_LIMIT = 4_000_000
@@ -17,11 +18,16 @@ def test_a_cartpole_ships():
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
+    from neurodyn.dynamics.artifact import kind_of
     from neurodyn.learn.neural.train import read_run_config
+    from neurodyn.learn.world_model.train import WorldRunConfig
 
     run = resolve_run(PRETRAINED + name)
     assert sum(path.stat().st_size for path in run.rglob("*") if path.is_file()) < SIZE_LIMIT
-    assert read_run_config(run).settings.phases
+    if kind_of(run) == "world-model":
+        assert read_config(run / "config.yaml", WorldRunConfig).settings.phases
+    else:
+        assert read_run_config(run).settings.phases
 
 
 def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_seen():
@@ -49,6 +55,7 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
     """Few roll-outs from other states than the shown figures come from: the same within a factor."""
     pytest.importorskip("newton", reason="the extra sim is not installed")
     from neurodyn import load, robots
+    from neurodyn.dynamics.artifact import kind_of
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.evaluate import beside_simulator, evaluate
     from neurodyn.robots.listing import list_robots
@@ -59,6 +66,9 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
         if not data.exists():
             pytest.skip("the recorded tosses are not here")
         result = evaluate(PRETRAINED + name, data=str(data)).plain()
+        tolerance = 1.02
+    elif kind_of(PRETRAINED + name) == "world-model":
+        result = evaluate(PRETRAINED + name, rollouts=shown.rollouts).plain()
         tolerance = 1.02
     else:
         model, robot = load(PRETRAINED + name), robots.load(name)
@@ -71,7 +81,13 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "least", "episodes"), [("cartpole", 1150.0, 64), ("ant-run", 2700.0, 24), ("anymal-forward", 1300.0, 12)]
+    ("name", "least", "episodes"),
+    [
+        ("cartpole", 1150.0, 64),
+        ("ant-run", 2500.0, 24),
+        ("ant-run-analytic", 2700.0, 24),
+        ("anymal-forward", 1300.0, 12),
+    ],
 )
 def test_a_shipped_policy_returns_what_the_page_says(name, least, episodes):
     """In the simulator, beside the paper's 2541 and 1323 (NeRD, arXiv 2508.15755)."""

@@ -79,7 +79,11 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["import", "LOG", "--reader", "MAP", "--robot", "nobody", "--out", "OUT"], "unknown robot 'nobody'"),
         (["import", "none.csv", "--reader", "MAP", "--out", "OUT"], "none.csv: cannot be read"),
         (["inspect", "OUT"], "no such file"),
-        (["inspect", "LOG"], "no HDF5 file"),
+        (["import", "LOG", "--out", "OUT"], "neither by --robot nor by --reader"),
+        (["import", "LOG", "--robot", "cartpole", "--out", "OUT"], "has no column that is named as the position of"),
+        (["inspect", "MAP"], "is no log of a known format; valid: an npz file"),
+        (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),
+        (["export", "OUT", "--to", "bag"], "unknown format of trajectories 'bag'; valid: lerobot, mcap"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(log, tmp_path, capsys, arguments, message):
@@ -103,3 +107,27 @@ def test_import_does_not_write_over_a_log(log, capsys):
     assert import_log(log, "--out", str(log)) == 2
     assert ".h5" in capsys.readouterr().err
     assert log.read_bytes() == before
+
+
+def test_a_raw_log_is_inspected_exported_and_imported_again(log, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("mcap")
+    monkeypatch.chdir(tmp_path)
+    assert import_log(log, "--split", "train") == 0
+    assert run(["export", "log.h5", "--to", "mcap"]) == 0
+    capsys.readouterr()
+    assert run(["inspect", "log.mcap", "--robot", "cartpole", "--json", "found.json"]) == 0
+    shown = capsys.readouterr().out
+    slide, pole = names_of("cartpole")[0]
+    assert "/joint_states sensor_msgs/msg/JointState" in shown
+    assert "column map to start from: log.mcap.map.yaml" in shown
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["topics"][0]["rate_hz"] == pytest.approx(1 / Store.open("log.h5").header.spec.dt)
+    text = (tmp_path / "log.mcap.map.yaml").read_text()
+    assert f"{pole}: {{column: '/joint_states.position[{pole}]'}}" in text
+    assert f"{slide}: {{column: '/joint_commands.effort[{slide}]'}}" in text
+    for source in (["--robot", "cartpole"], ["--reader", "log.mcap.map.yaml"]):
+        assert run(["import", "log.mcap", *source, "--out", "again.h5", "--split", "train", "--alignment", "0"]) == 0
+        assert np.array_equal(Store.open("again.h5").frames, Store.open("log.h5").frames)
+    assert run(["inspect", "log.mcap"]) == 0
+    assert "is there already and kept" in capsys.readouterr().out
+    assert (tmp_path / "log.mcap.map.yaml").read_text() == text

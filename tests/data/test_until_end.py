@@ -36,15 +36,15 @@ def test_a_window_repeats_the_last_state_beyond_the_end(store: Store):
 
 
 def test_windows_along_a_log_start_at_every_state_with_a_past_and_a_future(store: Store):
-    found = list(windows_along(store, None, 5, 7, most=10**6, batch=32))
+    found = list(windows_along(store, store.episodes(), 5, 7, most=10**6, batch=32))
     starts = torch.cat([windows.q[:, 5] for windows in found])
     whole = torch.from_numpy(worlds.make_store(episodes=9, frames=20).q.reshape(9, 21, 2).copy())
     torch.testing.assert_close(starts, whole[:, 5:-1].flatten(0, 1))
-    few = torch.cat([windows.q for windows in windows_along(store, None, 5, 7, most=30)])
+    few = torch.cat([windows.q for windows in windows_along(store, store.episodes(), 5, 7, most=30)])
     assert 20 <= len(few) <= 30
 
 
 def test_nothing_is_yielded_of_episodes_that_are_too_short(store: Store):
-    assert not list(windows_along(store, None, 20, 7, most=10))
+    assert not list(windows_along(store, store.episodes(), 20, 7, most=10))
     table = dataclasses.replace(store, table=store.table.copy())
-    assert len(next(windows_along(table, None, 19, 7, most=10)).q) == 9
+    assert len(next(windows_along(table, table.episodes(), 19, 7, most=10)).q) == 9

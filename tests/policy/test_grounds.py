@@ -9,7 +9,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Terrain
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.grounds import EDGE, heights_above, task_ground
+from neurodyn.policy.grounds import SIZE, heights_above, task_ground
 from neurodyn.sim.clearance import ground_height
 from neurodyn.tasks import load
 
@@ -41,7 +41,7 @@ def test_robots_start_above_pieces_of_their_own(rough):
 def test_a_terrain_is_as_wide_as_an_episode_is_long(rough):
     (shape,) = rough.scene.shapes
     assert isinstance(shape, Terrain)
-    assert shape.size == (EDGE, EDGE)
+    assert shape.size == SIZE
 
 
 def test_the_seed_makes_the_pieces(rough):

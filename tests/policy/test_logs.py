@@ -211,3 +211,39 @@ def test_a_log_is_data_like_those_that_are_generated(tmp_path: Path) -> None:
     rewards = inspect_store(Store.open(out))["rewards"]
     assert rewards["groups"]["random"] == pytest.approx(rewards["return"]["mean"])
     assert load_model(run).training_range is not None
+
+
+def test_a_floating_robot_without_rows_logs_what_it_measures_and_a_world_model_of_it_does_its_task(tmp_path: Path):
+    from neurodyn.dynamics.world_model.model import WorldModel
+    from neurodyn.nets.ensemble import EnsembleConfig
+    from neurodyn.policy.environment import PolicyEnvironment
+    from neurodyn.policy.starts import LoggedStarts
+    from neurodyn.tasks.ant import AntRun
+
+    class Short(AntRun):
+        frames = 12
+
+    task = Short()
+    dynamics = AnalyticDynamics(task.declaration())
+    record_log(
+        task, dynamics, [Behaviour("still", lambda seen: torch.zeros(len(seen), 8))], tmp_path / "log.h5",
+        transitions=60, worlds=5, noise=0.3, coordinates=False,
+    )  # fmt: skip
+    store = Store.open(tmp_path / "log.h5")
+    spec = store.header.spec
+    assert [joint.name for joint in spec.joints] == list(task.actions)
+    assert spec.control_kind == "torque"
+    assert store.control.std() > 50.0
+    named = {channel.name: store.channel[:, i] for i, channel in enumerate(spec.channels)}
+    assert ((named["base_height"] > 0.3) & (named["base_height"] < 1.2)).all()
+    turn = np.stack([named[f"base_orientation.{part}"] for part in "xyzw"], -1)
+    np.testing.assert_allclose(np.linalg.norm(turn, axis=-1), 1.0, atol=1e-5)
+    x, y = turn[:, 0], turn[:, 1]
+    np.testing.assert_allclose(named["projected_gravity.z"], 2.0 * (x * x + y * y) - 1.0, atol=1e-4)
+    model = WorldModel(spec.with_context(2), EnsembleConfig(members=2, width=8, depth=1, head=8)).requires_grad_(False)
+    model.fitted.fill_(True)
+    model.scale.fill_(1e-3)
+    world = PolicyEnvironment(task, model, LoggedStarts(store, 2, 0), 3)
+    seen, reward, _, _ = world.step(torch.zeros(3, 8))
+    assert seen["policy"].shape == (3, len(task.observations))
+    assert reward.isfinite().all()

@@ -27,8 +27,9 @@ def inspect(
         map: File for the column map of a raw log; by default LOG.map.yaml here. One that is there is kept.
     """
     from neurodyn.data.readers.formats import is_log
+    from neurodyn.data.writer import SUFFIXES
 
-    if is_log(file):
+    if file.suffix.lower() not in SUFFIXES or is_log(file):
         _inspect_log(file, robot, map, json)
         return
     from neurodyn.cli.tables.data import print_inspection

@@ -47,8 +47,8 @@ def train(
         iterations: Number of updates.
         worlds: Worlds that run at once.
         penalty: Weight (lambda) of a model's uncertainty that is subtracted from the reward; for world models, and
-            models of `neurodyn train --members 5`. auto: what keeps the policy as certain as held-out episodes of the
-            log.
+            models of `neurodyn train --members 5`. auto, in models of logs: what keeps the policy as certain as
+            held-out episodes of the log.
         reference: Where the policy is played beside its own dynamics while it trains, only to be watched; by default
             the simulator, where it is installed and the policy trains elsewhere; "none" for nowhere.
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
@@ -75,7 +75,7 @@ def train(
         keep_every=keep_every,
     )  # fmt: skip
     require_writable(out / "config.yaml")
-    require_fit(wanted, where.dynamics, resolved.fixed_penalty)
+    require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
     with TrainingBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(

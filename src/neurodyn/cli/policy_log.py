@@ -19,6 +19,7 @@ def log(
     dynamics: Literal["analytic", "hybrid"] = "analytic",
     csv: Path | None = None,
     coordinates: bool = False,
+    measured: bool = False,
     task: str | None = None,
 ) -> None:
     """Record what several policies of one task do in the simulator, with rewards and ends.
@@ -38,6 +39,8 @@ def log(
             ten times faster.
         csv: File for the same as headerless rows, in the layout that the robot declares.
         coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
+        measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
+            joints, and of a floating base height, orientation and velocities.
         task: Name of the task, where "random" is the only policy.
     """
     from neurodyn.cli.console import TrainingBar
@@ -57,6 +60,8 @@ def log(
         raise InputError("no policy given; expected at least one folder written by `neurodyn policy train`")
     if csv is not None and coordinates:
         raise InputError("--csv writes the rows that a robot declares; valid: --csv or --coordinates")
+    if coordinates and measured:
+        raise InputError("--coordinates and --measured exclude each other; valid: one of them, or neither")
     require_writable(out, csv)
     networks = {name: load_policy(name) for name in policies if name != RANDOM}
     tasks = {config.task for config, _ in networks.values()} | ({task} if task else set())
@@ -67,10 +72,11 @@ def log(
     wanted = load(tasks.pop())
     layout = None if csv is None else row_layout(wanted)
     behaviours = [Behaviour(name, networks[name][1] if name in networks else None) for name in policies]
+    written = coordinates if coordinates or measured else None
     with TrainingBar("recording") as bar:
         found = record_log(
             wanted, open_dynamics(wanted, dynamics).dynamics, behaviours, out,
-            transitions=transitions, worlds=worlds, noise=noise, seed=seed, coordinates=coordinates,
+            transitions=transitions, worlds=worlds, noise=noise, seed=seed, coordinates=written,
             progress=lambda done, asked: bar.update(done / asked, ""),
         )  # fmt: skip
     print(

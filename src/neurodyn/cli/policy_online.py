@@ -2,7 +2,7 @@
 """`neurodyn policy online`: policy and model in turns."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -30,13 +30,14 @@ def online(
     parameters: tuple[str, ...] = (),
     size: str | None = None,
     finetune: str | None = None,
+    members: int | None = None,
     model_minutes: float | None = None,
     policy: str | None = None,
     settings: Path | None = None,
     iterations: int | None = None,
     worlds: int | None = None,
     further: float | None = None,
-    penalty: float | None = None,
+    penalty: float | Literal["auto"] | None = None,
     tolerance: float | None = None,
     seed: int | None = None,
     device: Device = "cpu",
@@ -66,13 +67,15 @@ def online(
         parameters: Quantities of a hybrid model that are identified, as of `identify`; NAME=START:LOWER:UPPER.
         size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
         finetune: File with settings by which a neural model learns on in later rounds.
+        members: Networks of a new neural or world model, whose disagreement says how uncertain it is.
         model_minutes: Time budget of each fit; by default that of its settings.
         policy: Policy to begin with: a folder, or pretrained-policy:NAME.
         settings: File with settings of the policy's training; by default those of the task.
         iterations: Updates of the policy in the first round; by default those of the task.
         worlds: Worlds in the model that run at once.
         further: Updates in each further round, as a share of those in the first; by default .5.
-        penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward.
+        penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward; auto to let the model
+            choose it. By default that of the task's settings.
         tolerance: Relative difference of the returns within which they agree; by default .05.
         seed: Seed of everything random.
         device: Where models and policies are trained: cpu, cuda, cuda:1 ...
@@ -93,7 +96,7 @@ def online(
         policy={"iterations": iterations, "worlds": worlds, "penalty": penalty},
         reference=reference, rounds=rounds, frames=frames, log_frames=log_frames, noise=noise, rollout=rollout,
         random_share=random_share, parameters=parameters or None, size=size, finetune=finetune,
-        model_minutes=model_minutes, further=further, tolerance=tolerance, seed=seed,
+        members=members, model_minutes=model_minutes, further=further, tolerance=tolerance, seed=seed,
     )  # fmt: skip
     with _Stages() as stages:
         result = learn_online(

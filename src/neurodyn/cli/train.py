@@ -38,7 +38,7 @@ def train(
         out: Run directory to write.
         kind: Kind of dynamics: "neural" predicts the state of a simulator; "world-model" is an ensemble that predicts
             what the data measure, and how uncertain that is.
-        size: Training settings: small, paper, or the path of a settings file.
+        size: Training settings: small, paper, for world models also short and long (memory), or the path of a file.
         net: Kind of network (neural); by default the one that suits the robot.
         minutes: Time budget; by default that of the settings.
         steps: Optimiser steps instead of a time budget; then everything depends on the seed alone.

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
+from neurodyn.core.contact_shapes import RoundedBox
 from neurodyn.core.errors import require
 from neurodyn.core.joint_kinds import is_floating
 from neurodyn.core.scene import Vector3
@@ -92,12 +93,15 @@ class Mechanism(Config, frozen=True):
         gravity: Gravity in world axes [m/s^2].
         points: Points that can touch a ground; each is carried by the link of its joint.
         constraints: How contacts, limits and joint friction yield where they are soft constraints.
+        shapes: Shapes that can touch a ground, where soft contacts are those of shapes; empty where there are others
+            than spheres, capsules and boxes.
     """
 
     links: tuple[Link, ...]
     gravity: Vector3 = (0.0, 0.0, -9.81)
     points: tuple[ContactPoint, ...] = ()
     constraints: SoftConstraints = SoftConstraints()
+    shapes: tuple[RoundedBox, ...] = ()
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):
@@ -111,11 +115,12 @@ class Mechanism(Config, frozen=True):
                 raise ValueError(f"link {joint.name!r}: a free joint begins at the world; valid: parent -1")
             if joint.name in self.names[:index]:
                 raise ValueError(f"link {joint.name!r}: is there twice; valid: a name of its own for every link")
-        for point in self.points:
-            if not 0 <= point.joint < len(self.links):
-                raise ValueError(
-                    f"point {point.name!r}: its link is number {point.joint}; valid: 0 to {len(self.links) - 1}"
-                )
+        for what, carried in (("point", self.points), ("shape", self.shapes)):
+            for one in carried:
+                if not 0 <= one.joint < len(self.links):
+                    raise ValueError(
+                        f"{what} {one.name!r}: its link is number {one.joint}; valid: 0 to {len(self.links) - 1}"
+                    )
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property

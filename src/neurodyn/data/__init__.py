@@ -8,9 +8,10 @@ from neurodyn.core.lazy import lazy
 if TYPE_CHECKING:
     from neurodyn.data.header import Split, Status, StoreHeader
     from neurodyn.data.inspection import inspect_store
+    from neurodyn.data.log_inspection import inspect_log
     from neurodyn.data.plots import plot_store
     from neurodyn.data.readers.column_map import ColumnMap, read_column_map
-    from neurodyn.data.readers.formats import READERS
+    from neurodyn.data.readers.formats import READERS, LogFormat
     from neurodyn.data.readers.logs import import_logs, open_data
     from neurodyn.data.readers.raw import RawRun
     from neurodyn.data.readers.rows import import_rows
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from neurodyn.data.store import Store
     from neurodyn.data.windows import Batch, Windows, WindowSampler, all_windows
     from neurodyn.data.writer import StoreWriter
+    from neurodyn.data.writers import WRITERS
 
 __all__ = [
-    "READERS", "Batch", "ColumnMap", "RawRun", "RowLayout", "Split", "Status", "Store", "StoreHeader",
-    "StoreWriter", "WindowSampler", "Windows", "all_windows", "import_logs", "import_rows", "inspect_store",
-    "open_data", "plot_store", "read_column_map",
+    "READERS", "WRITERS", "Batch", "ColumnMap", "LogFormat", "RawRun", "RowLayout", "Split", "Status", "Store",
+    "StoreHeader", "StoreWriter", "WindowSampler", "Windows", "all_windows", "import_logs", "import_rows",
+    "inspect_log", "inspect_store", "open_data", "plot_store", "read_column_map",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -23,6 +23,16 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
         store: The trajectories.
         ranges: Intervals against which coverage is counted; None or missing ones: the data's own range.
     """
+    return counts(store) | {
+        "coordinates": coordinates(store, ranges or {}),
+        "planes": _planes(store, ranges or {}),
+        "ground": _ground(store),
+        "rewards": _rewards(store),
+    }
+
+
+def counts(store: Store) -> dict[str, Any]:
+    """Return what is known of a store without its rows: origin, counts of episodes and transitions, notes of logs."""
     header, lengths = store.header, store.lengths
     return {
         "robot": header.robot,
@@ -38,10 +48,6 @@ def inspect_store(store: Store, ranges: Ranges | None = None) -> dict[str, Any]:
         "splits": {split.name.lower(): _count(store, store.split == split) for split in Split},
         "ends": {status.name.lower(): _count(store, store.status == status) for status in Status},
         "groups": {name: _count(store, store.group == index) for index, name in enumerate(header.groups)},
-        "coordinates": coordinates(store, ranges or {}),
-        "planes": _planes(store, ranges or {}),
-        "ground": _ground(store),
-        "rewards": _rewards(store),
         "log": header.notes if header.source == "log" else None,
     }
 

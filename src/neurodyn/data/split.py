@@ -49,6 +49,11 @@ def episodes_of(store: Store, split: int) -> np.ndarray:
     return chosen
 
 
+def episodes_in(store: Store, split: int | None) -> np.ndarray:
+    """Return the indexes of the episodes of a split; None for all. Errors as of `episodes_of`."""
+    return store.episodes() if split is None else episodes_of(store, split)
+
+
 def chosen_episodes(store: Store, split: int) -> np.ndarray:
     """Return which episodes belong to a split, shape [E], bool; errors as of `episodes_of`."""
     chosen = np.zeros(len(store.table), bool)

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Status, Store
 from neurodyn.data.stored_rows import take
 from neurodyn.data.windows import Batch, fields_of
@@ -72,19 +71,18 @@ def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarr
 
 
 def windows_along(
-    store: Store, split: int | None, context: int, frames: int, most: int, batch: int = 512
+    store: Store, episodes: np.ndarray, context: int, frames: int, most: int, batch: int = 512
 ) -> Iterator[OpenWindows]:
     """Yield about `most` windows in batches, spread evenly over all states that have a past and a future.
 
     Args:
         store: The trajectories.
-        split: Which episodes; None for all.
+        episodes: Which episodes, shape [n].
         context: Frames of each window before its start.
         frames: Frames from its start on.
         most: Number of windows.
         batch: Most windows in a batch.
     """
-    episodes = store.episodes() if split is None else episodes_of(store, split)
     counts = np.maximum(0, store.lengths[episodes] - context)
     ends, total = np.cumsum(counts), int(counts.sum())
     numbers = np.arange(0, total, max(1, -(-total // most)))

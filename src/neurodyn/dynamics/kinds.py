@@ -9,6 +9,7 @@
 | solver | solvers | a solver of Newton: `(model, run) -> SolverBase` |
 | train, finetune | learn | |
 | evaluate, report, record | evaluate, report | |
+| refit | policy | fits models in `policy online`: a `policy.online.refit.Refit` |
 """
 
 from dataclasses import dataclass, field

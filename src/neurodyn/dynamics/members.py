@@ -14,7 +14,7 @@ def followed(values: Tensor, member: Tensor | None) -> Tensor:
     return values.gather(0, member[None, :, None].expand(1, -1, values.shape[2]))[0]
 
 
-def in_turn(worlds: int, members: int, device: torch.device | str) -> Tensor:
+def in_turn(worlds: int, members: int, device: torch.device | str = "cpu") -> Tensor:
     """Return the member that each world follows where they take turns, shape [worlds]."""
     return torch.arange(worlds, device=device) % members
 
@@ -34,22 +34,24 @@ class Groups:
     in_order: bool
 
     @classmethod
-    def of(cls, member: Tensor, members: int) -> "Groups":
+    def of(cls, member: Tensor, members: int, device: torch.device | str = "cpu") -> "Groups":
         """Group rows.
 
         Args:
-            member: Member of each row, shape [rows].
+            member: Member of each row, shape [rows]; on the CPU, where a GPU is not to be waited for.
             members: Number of members.
+            device: Device of the rows.
         """
+        member = member.cpu()
         order = torch.argsort(member, stable=True)
         counts = torch.bincount(member, minlength=members)
         most, first = int(counts.max()), counts.cumsum(0) - counts
-        within = torch.arange(len(member), device=member.device) - first[member[order]]
-        rows = torch.zeros(members, most, dtype=torch.long, device=member.device)
+        within = torch.arange(len(member)) - first[member[order]]
+        rows = torch.zeros(members, most, dtype=torch.long)
         rows[member[order], within] = order
         places = torch.empty_like(order).scatter_(0, order, most * member[order] + within)
         plain = bool((counts == most).all()) and bool((order[1:] > order[:-1]).all())
-        return cls(rows, places, plain)
+        return cls(rows.to(device), places.to(device), plain)
 
     def gather(self, x: Tensor) -> Tensor:
         """Return rows by member, [rows, ...] -> [members, places, ...]."""

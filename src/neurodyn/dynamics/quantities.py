@@ -7,6 +7,7 @@ nobody asks for is not computed; what is not there is refused by name.
 
     joint_position [w, nj], joint_velocity [w, nj]     all joints but a free base, in order
     base_position [w, 3]                               origin of the base link [m], world
+    base_height [w, 1]                                 its z [m]
     base_orientation [w, 4]                            base to world, scalar last
     base_rotation [w, 3, 3]                            its matrix
     base_linear_velocity [w, 3]                        of the *origin* of the base link [m/s], axes of the base
@@ -171,6 +172,7 @@ def _base(state: State, com: Tensor | None, down: Tensor | None) -> dict[str, Ma
 
     makers: dict[str, Maker] = {
         "base_position": lambda _: state.q[:, :3],
+        "base_height": lambda _: state.q[:, 2:3],
         "base_orientation": lambda quantities: seen(quantities).orientation,
         "base_linear_velocity": linear,
         "base_angular_velocity": lambda quantities: seen(quantities).angular,
@@ -196,11 +198,12 @@ def _channels(spec: StateSpec, channels: Tensor | None) -> dict[str, Maker]:
     if channels is None:
         return {}
     makers = {name: _columns(channels, tuple(indices)) for name, indices in where.items()}
-    if _DIRECTION in makers:
-        # What is measured or predicted has not quite length one; a model far from its data, not at all.
-        raw = makers[_DIRECTION]
-        makers[_DIRECTION] = lambda quantities: torch.nn.functional.normalize(raw(quantities), dim=-1)
-    return makers
+    # What is measured or predicted has not quite length one; a model far from its data, not at all.
+    return makers | {name: _unit(makers[name]) for name in (_DIRECTION, "base_orientation") if name in makers}
+
+
+def _unit(raw: Maker) -> Maker:
+    return lambda quantities: torch.nn.functional.normalize(raw(quantities), dim=-1)
 
 
 def _columns(measured: Tensor, which: tuple[int, ...]) -> Maker:

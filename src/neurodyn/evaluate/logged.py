@@ -11,6 +11,7 @@ import torch
 from msgspec import UnsetType
 from torch import Tensor
 
+from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Dynamics, Trajectory
 from neurodyn.dynamics.measures import (
@@ -26,7 +27,7 @@ from neurodyn.evaluate.comparison import compare
 from neurodyn.evaluate.engine import SEED, about, roll_out
 from neurodyn.evaluate.member_calibration import member_calibration
 from neurodyn.evaluate.metrics import Compared, percentiles
-from neurodyn.evaluate.recorded import Recorded, episodes_in, split_name
+from neurodyn.evaluate.recorded import Recorded, split_name
 from neurodyn.evaluate.records import (
     Logged,
     LogMark,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.split import episodes_of, held_out_split
+from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.windows import Windows, all_windows, window_starts
 from neurodyn.dynamics.interface import Trajectory, Window
@@ -98,11 +98,6 @@ class Recorded:
         """Return about `count` of the windows, spread evenly."""
         stride = max(1, sum(len(w.group) for w in self.windows) // count)
         return replace(self, windows=[w.rows(slice(None, None, stride)) for w in self.windows])
-
-
-def episodes_in(store: Store, split: int | None) -> np.ndarray:
-    """Return the episodes of a split; None for all."""
-    return store.episodes() if split is None else episodes_of(store, split)
 
 
 def chosen_split(store: Store, name: str | None) -> int | None:

@@ -13,13 +13,14 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate import calibration
 from neurodyn.evaluate.engine import SEED, about, roll_out
 from neurodyn.evaluate.events import contact_scores, failure_scores
 from neurodyn.evaluate.forecasts import Forecasts
-from neurodyn.evaluate.recorded import MOST, Recorded, episodes_in, split_name
+from neurodyn.evaluate.recorded import MOST, Recorded, split_name
 from neurodyn.evaluate.records import PERSISTENCE, Forecast, Summary, WorldGroup, WorldMark
 
 _VALUES = 40_000_000  # errors that are held in memory at once: starts x frames x columns

@@ -10,6 +10,7 @@ import torch
 import warp as wp
 
 from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.errors import InputError
 from neurodyn.core.joint_kinds import places
 from neurodyn.core.scene import Scene
 from neurodyn.geometry.heights import block_ranges
@@ -94,7 +95,7 @@ def _chain(layout: ContactPointLayout, joint: int) -> list[int]:
 
 
 class ShapeArrays:
-    """Shapes as shape_start ... ranges of the kernels.
+    """Shapes as shape_start ... ranges of the kernels; sizes of heightfields have their lowest height behind.
 
     Attributes:
         arrays: The arrays.
@@ -124,6 +125,7 @@ class ShapeArrays:
             if solid.heights is not None:
                 start, block = self._add_heights(solid.heights)
                 grid[i] = (start, *solid.heights.shape, block)
+                size[i, 2] = solid.heights.min()
 
         def array(values: np.ndarray, dtype: Any) -> Any:
             return wp.array(values, dtype=dtype, device=device)
@@ -145,6 +147,11 @@ class ShapeArrays:
             array(heights, precision.scalar),
             array(ranges, precision.vec2),
         ]
+
+    def require_worlds(self, worlds: int) -> None:
+        """Refuse a number of worlds that the shapes are not for."""
+        if self.worlds not in (0, worlds):
+            raise InputError(f"the ground is for {self.worlds} worlds; valid: a ground for {worlds} worlds")
 
     def _add_mesh(self, solid: Solid, device: str) -> tuple[Any, int]:
         """Return the Warp mesh and its first row of normals; solids that share triangles share both."""

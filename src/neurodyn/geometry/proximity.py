@@ -184,7 +184,7 @@ class ProximityQuery(Held):
         """
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
         shapes, group = ground.compiled.arrays(device, q.dtype), self._group(q)
-        _require_worlds(shapes, q)
+        shapes.require_worlds(len(q))
         types: tuple[Any, ...] = (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)
         none = [wp.empty((0, 0), dtype=kind, device=device) for kind in types]
         given = [wp.from_torch(*x, requires_grad=False) for x in ((q, None), (qd, None), (pose, kinds.transform))]
@@ -211,7 +211,7 @@ class ProximityQuery(Held):
     ) -> None:  # fmt: skip
         """Launch the kernel; arguments as of `run`."""
         worlds, contact_points = q.shape[0], len(self.layout.contact_points)
-        _require_worlds(shapes, q)
+        shapes.require_worlds(len(q))
         if worlds * contact_points == 0:
             return
         kinds, device = PRECISIONS[q.dtype], warp_device(q.device)
@@ -266,11 +266,6 @@ class ProximityQuery(Held):
                 self.layout, warp_device(like.device), PRECISIONS[like.dtype], one_by_one=one_by_one
             )
         return self._layouts[key]
-
-
-def _require_worlds(shapes: ShapeArrays, q: Tensor) -> None:
-    if shapes.worlds not in (0, q.shape[0]):
-        raise InputError(f"the ground is for {shapes.worlds} worlds; valid: a ground for {q.shape[0]} worlds")
 
 
 def _measure(

@@ -79,14 +79,17 @@ class MemberSampler:
         )
 
     def draw_rows(self) -> list[tuple[int, Batch, Tensor]]:
-        """Return windows member after member: of each store that has any, its number, a batch, and their members."""
+        """Return windows member after member: of each store that has any, its number, a batch, and their members.
+
+        Members are on the CPU.
+        """
         drawn = [(number, batch, m) for m, sampler in enumerate(self._samplers) for number, batch in sampler.draw()]
         parts = []
         for number in dict.fromkeys(number for number, _, _ in drawn):
             own = [(batch, m) for n, batch, m in drawn if n == number]
             batches, counts = [batch for batch, _ in own], torch.tensor([len(batch.q) for batch, _ in own])
             members = torch.tensor([m for _, m in own]).repeat_interleave(counts)
-            parts.append((number, joined(batches), members.to(batches[0].q.device)))
+            parts.append((number, joined(batches), members))
         return parts
 
     def state_dict(self) -> dict[str, Any]:

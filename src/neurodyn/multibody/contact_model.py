@@ -35,6 +35,7 @@ class Contacts:
         qd: Velocities.
         dt: Length of the step [s].
         flat: Whether one plane is the ground of all points.
+        held: Contacts of shapes with a heightfield (`geometry.prisms`), in place of points; empty on other grounds.
     """
 
     scope: Scope
@@ -46,6 +47,7 @@ class Contacts:
     qd: list[Scalar]
     dt: float
     flat: bool = True
+    held: Sequence[Scalar] = ()
 
     @cached_property
     def poses(self) -> list[LinkPose]:

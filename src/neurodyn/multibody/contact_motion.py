@@ -14,7 +14,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
-from neurodyn.multibody.engine import Engine, EngineConfig
+from neurodyn.multibody.engine import Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, ground_mode, plane_numbers
 from neurodyn.multibody.program_frame import ProgramFrame
 
@@ -24,7 +24,8 @@ _GRAVITY = ("gravity.x", "gravity.y", "gravity.z")
 class ContactMotion:
     """One frame of a mechanism on a ground, of a batch of worlds; differentiable by state, torque and gravity.
 
-    The ground under each contact point is that at the start of the frame.
+    The ground under each contact point is that at the start of the frame; contacts of shapes with a heightfield are
+    found in every substep.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ContactMotion:
         self._contact = contact
         self._frames: dict[GroundMode, ProgramFrame] = {}
         self._ground = HeldGround(mechanism) if mechanism.points else None
+        self._prisms = takes_prisms(mechanism, EngineConfig(contact=contact))
 
     def __call__(
         self,
@@ -72,11 +74,14 @@ class ContactMotion:
             ground: The ground, with one pose for all worlds or one for each, the batch axes flattened; None for free
                 space.
         """
-        mode, held = ground_mode(ground), None
-        if self._ground is not None:
-            held = self._ground(ground, q.flatten(0, -2), qd.flatten(0, -2), mode)
-        parameters = self._parameters(gravity.expand(*q.shape[:-1], 3))
-        return self._frame(mode)(q, qd, torque, held=held, parameters=parameters)
+        mode = ground_mode(ground, prisms=self._prisms)
+        frame, parameters = self._frame(mode), self._parameters(gravity.expand(*q.shape[:-1], 3))
+        for _ in range(self._substeps // frame.substeps):
+            held = None
+            if self._ground is not None:
+                held = self._ground(ground, q.flatten(0, -2), qd.flatten(0, -2), mode)
+            q, qd = frame(q, qd, torque, held=held, parameters=parameters)
+        return q, qd
 
     def bound(
         self, state: Tensor, torque: Tensor, gravity: Tensor, ground: Ground | None
@@ -137,5 +142,6 @@ class ContactMotion:
             free = (*_GRAVITY, *self._values)
             config = EngineConfig(substeps=self._substeps, contact=contact, ground=mode, free=free)
             engine = Engine(self.mechanism, self._spec, config)
-            self._frames[mode] = ProgramFrame(engine.program, self.mechanism.nq, self._substeps)
+            held_for = 1 if mode == "prisms" else self._substeps
+            self._frames[mode] = ProgramFrame(engine.program, self.mechanism.nq, held_for)
         return self._frames[mode]

@@ -17,8 +17,8 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
-from neurodyn.multibody.held_ground import NUMBERS, GroundMode
+from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.passive import passive_torque
 from neurodyn.multibody.scope import Scope
@@ -50,7 +50,7 @@ class EngineConfig(Config, frozen=True):
         contact: Name of a contact model: "force" (Hunt-Crossley), "impulse" (complementarity), "soft" (MuJoCo's, of
             joint limits and friction too); None for no contacts.
         ground: "plane" for one plane under all points, "contact_points" for a point and a normal for each, held over a
-            frame.
+            frame; "prisms" for contacts of shapes with a heightfield, held over a substep.
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
         integrator: Name of an integrator; unset for semi-implicit Euler.
@@ -121,7 +121,7 @@ class Engine:
         """Numbers that describe the ground in a frame."""
         if self.config.contact is None or not self.mechanism.points:
             return 0
-        return NUMBERS * (1 if self.config.ground == "plane" else len(self.mechanism.points))
+        return held_numbers(self.mechanism, self.config.ground)
 
     @property
     def nominal(self) -> tuple[float, ...]:
@@ -167,7 +167,7 @@ class Engine:
         forces = self._external(scope)
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
-            flat=config.ground == "plane",
+            flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
         )  # fmt: skip
         if self._contact is not None:
             forces = _merged(forces, self._contact.forces(contacts))
@@ -204,9 +204,24 @@ class Engine:
         return {index: (vector(f"{name}.moment"), vector(f"{name}.force")) for index, name in enumerate(names)}
 
     def _grounds(self, held: list[Any]) -> list[tuple[Vector, Vector]]:
+        if self.config.ground == "prisms":
+            return []
         count = len(self.mechanism.points)
         places = [0] * count if self.config.ground == "plane" else [NUMBERS * i for i in range(count)]
         return [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
+
+
+def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
+    """Return whether contacts with a heightfield can be those of shapes.
+
+    They are of soft constraints, unless something acts on a contact point, or changes the size of what touches.
+    """
+    if config.contact is None or not mechanism.shapes:
+        return False
+    model = CONTACT_MODELS[config.contact]
+    named = {name for one in config.blueprint.augmentations for name in (*one.quantities, *one.inputs)}
+    of_points = {name for name in named if name.startswith("contact.")} - set(model.nominal(mechanism))
+    return model.constrains_joints and not of_points and SIZE not in config.free and SIZE not in named
 
 
 def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:

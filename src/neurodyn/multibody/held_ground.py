@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ground as an engine takes it, held over a frame: one plane, or a piece of a plane under each contact point."""
+"""The ground as an engine takes it, held over a frame: one plane, or a piece of a plane under each contact point.
+
+Of heightfields it is the contacts of a robot's shapes, held over a substep.
+"""
 
 from typing import Literal
 
@@ -8,11 +11,13 @@ from torch import Tensor
 
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.scene import Plane, Shape
+from neurodyn.core.scene import Heightfield, Plane, Shape, Terrain
 from neurodyn.geometry import rotation
 from neurodyn.geometry.array_shapes import Positions, Velocities
 from neurodyn.geometry.constants import constant
 from neurodyn.geometry.ground import Ground
+from neurodyn.geometry.prisms.query import NUMBERS as CONTACT_NUMBERS
+from neurodyn.geometry.prisms.query import PrismContacts, contact_slots
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.geometry.solids import Solid
 
@@ -22,8 +27,8 @@ FAR = -1e3
 NUMBERS = 6
 """Numbers that describe the ground at a point: a point on it and the normal there, in the world."""
 
-GroundMode = Literal["plane", "contact_points"]
-"""One plane under all points, or a point and a normal for each."""
+GroundMode = Literal["plane", "contact_points", "prisms"]
+"""One plane under all points; a point and a normal for each; or contacts of shapes with a heightfield."""
 
 
 def contact_layout(mechanism: Mechanism) -> ContactPointLayout:
@@ -32,11 +37,37 @@ def contact_layout(mechanism: Mechanism) -> ContactPointLayout:
     return ContactPointLayout(joints=mechanism.joints, contact_points=mechanism.points, base_com=com)
 
 
-def ground_mode(ground: Ground | None) -> GroundMode:
-    """Return how a ground is described: planes, and where there is no ground, as one plane."""
+def held_numbers(mechanism: Mechanism, mode: GroundMode) -> int:
+    """Return how many numbers describe a ground."""
+    if mode == "prisms":
+        return CONTACT_NUMBERS * sum(contact_slots(mechanism.shapes).values())
+    return NUMBERS * (len(mechanism.points) if mode == "contact_points" else 1)
+
+
+def ground_mode(ground: Ground | None, *, prisms: bool = False) -> GroundMode:
+    """Return how a ground is described: planes, and where there is no ground, as one plane.
+
+    Args:
+        ground: The ground.
+        prisms: Whether contacts with a heightfield may be those of shapes.
+    """
     if ground is None or ground.empty:
         return "plane"
-    return "contact_points" if _planes(ground) is None else "plane"
+    if _planes(ground) is not None:
+        return "plane"
+    return "prisms" if prisms and _is_heightfield(ground) else "contact_points"
+
+
+def _is_heightfield(ground: Ground) -> bool:
+    """Return whether all worlds see one heightfield and nothing else: the same, or each its own."""
+    common: list[Shape | Solid] = [*ground.scene.shapes, *ground.shared]
+    worlds = [[*common, *own] for own in ground.own] or [common]
+    kinds = (Terrain, Heightfield)
+    return all(
+        len(shapes) == 1
+        and (shapes[0].kind == "heightfield" if isinstance(shapes[0], Solid) else isinstance(shapes[0], kinds))
+        for shapes in worlds
+    )
 
 
 def plane_numbers(ground: Ground | None) -> tuple[float, ...] | None:
@@ -78,11 +109,13 @@ class HeldGround:
     def __init__(self, mechanism: Mechanism) -> None:
         """Prepare to measure the contact points of a mechanism."""
         self._points = len(mechanism.points)
-        self._proximity = ProximityQuery(contact_layout(mechanism))
+        layout = contact_layout(mechanism)
+        self._proximity = ProximityQuery(layout)
+        self._prisms = PrismContacts(layout.joints, mechanism.shapes, layout.base_com) if mechanism.shapes else None
         self._last: tuple[Ground, tuple[object, ...], Tensor] | None = None
 
     def __call__(self, ground: Ground | None, q: Positions, qd: Velocities, mode: GroundMode) -> Tensor:
-        """Return the ground of a batch of worlds, shape [worlds, NUMBERS], or [worlds, points * NUMBERS].
+        """Return the ground of a batch of worlds, shape [worlds, numbers]; how many, `held_numbers` says.
 
         Args:
             ground: The ground; None for free space.
@@ -90,6 +123,8 @@ class HeldGround:
             qd: Velocities [rad/s or m/s], shape [worlds, nv].
             mode: How it is described; a ground that `ground_mode` calls a plane can be given for each point, too.
         """
+        if mode == "prisms" and ground is not None and self._prisms is not None:
+            return self._prisms(ground, q, qd).flatten(1)
         away = constant((0.0, 0.0, FAR, 0.0, 0.0, 1.0), q)
         pieces = self._points if mode == "contact_points" else 1
         if ground is None or ground.empty:

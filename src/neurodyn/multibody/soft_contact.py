@@ -11,6 +11,7 @@ A contact pushes halfway between the surface of the robot and the ground. The gr
 them, along the axis of a capsule on a plane: a pyramid of friction is not the same in all directions.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,19 +21,17 @@ from neurodyn.core.soft_constraints import ConstraintParameters
 from neurodyn.multibody.constraint_layout import Group, Structure
 from neurodyn.multibody.constraint_loop import constraint_loop
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
-from neurodyn.multibody.impedance import constraint_quantities, yielding
+from neurodyn.multibody.impedance import Yielding, constraint_quantities, yielding
 from neurodyn.multibody.inverse_weights import InverseWeights
 from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
-from neurodyn.multibody.points import Touch
+from neurodyn.multibody.prism_rows import prism_rows
 from neurodyn.multibody.scope import Scope
-from neurodyn.multibody.trace import Expression, apply_loop, maximum, minimum, safe_sqrt, select_less
-from neurodyn.multibody.vectors import Vector, array, cross, dot
+from neurodyn.multibody.tangents import tangent
+from neurodyn.multibody.trace import Expression, apply_loop, maximum, minimum, select_less
+from neurodyn.multibody.vectors import Vector, array, cross
 
 _LEAST_FRICTION = 1e-5
 """MuJoCo's least coefficient of friction."""
-
-_ALIGNED = 0.5
-"""Least length of a capsule's unit axis along the ground, for which MuJoCo turns the tangents to it."""
 
 
 class Soft(ContactModel):
@@ -61,12 +60,12 @@ class Soft(ContactModel):
         """Return accelerations over the step."""
         inertia = TreeInertia(contacts.tree, contacts.poses)
         weights = InverseWeights(contacts.tree)
-        points, limits = _points(contacts, inertia, weights), _limits(contacts, weights)
+        touching, limits = _contacts(contacts, inertia, weights), _limits(contacts, weights)
         frictions = _frictions(contacts, weights)
         acceleration = free
-        if points.touched or limits or frictions:
-            solution = _solve(contacts, inertia, free, points, limits, frictions)
-            acceleration = _with_networks(contacts, inertia, solution[: len(free)], points, solution[len(free) :])
+        if touching.each or limits or frictions:
+            solution = _solve(contacts, inertia, free, touching, limits, frictions)
+            acceleration = _with_networks(contacts, inertia, solution[: len(free)], touching, solution[len(free) :])
         return _damped(contacts, inertia, acceleration)
 
 
@@ -74,79 +73,79 @@ SOFT = Soft()
 
 
 @dataclass
-class _Points:
-    """Contact points by link.
+class _Contact:
+    """A contact that there may be.
 
     Attributes:
-        touched: The points, those of a link after each other.
-        links: Their links, each once, in order.
-        frames: Normals and first tangents, in world axes.
-        places: Where each contact pushes, from the origin of its tree's first link.
-        weights: 1/R of the normal.
-        references: k d r.
+        link: Its link.
+        place: Where it pushes, from the origin of its tree's first link.
+        normal: Normal, in world axes.
+        tangent: First tangent, likewise.
+        depth: Depth; negative where nothing touches.
+        weight: 1/R of the normal.
+        reference: k d r.
+        name: Name of its point; empty where contacts are those of shapes.
+    """
+
+    link: int
+    place: Vector
+    normal: Vector
+    tangent: Vector
+    depth: Any
+    weight: Any
+    reference: Any
+    name: str = ""
+
+
+@dataclass
+class _Contacts:
+    """Contacts, those of a link after each other.
+
+    Attributes:
+        each: The contacts.
         damping: b.
         friction: Coefficient.
     """
 
-    touched: list[Touch]
-    links: list[int]
-    frames: list[tuple[Vector, Vector]]
-    places: list[Vector]
-    weights: list[Any]
-    references: list[Any]
+    each: list[_Contact]
     damping: Any
     friction: Any
 
 
-def _points(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -> _Points:
+def _contacts(contacts: Contacts, inertia: TreeInertia, inverse: InverseWeights) -> _Contacts:
     scope, constraints = contacts.scope, contacts.tree.mechanism.constraints
-    if not contacts.points:
-        return _Points([], [], [], [], [], [], 0.0, 0.0)
+    links = sorted({one.joint for one in (contacts.tree.mechanism.shapes if contacts.held else contacts.points)})
+    if not links:
+        return _Contacts([], 0.0, 0.0)
     yields = yielding(scope, "contact.solref", "contact.solimp", contacts.dt)
     friction = maximum(scope("contact.friction"), _LEAST_FRICTION)
-    both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
-    found = _Points([touch for _, touch in both], [], [], [], [], [], yields.damping, friction)
-    found.links += sorted({touch.link for _, touch in both})
     edge = 2.0 * friction * friction / constraints.impratio * (1.0 + friction * friction)
     factor = edge if constraints.cone == "pyramidal" else 1.0
-    inverse_weights = {link: inverse.body(link) * factor for link in found.links}
+    weights = {link: inverse.body(link) * factor for link in links}
+    if contacts.held:
+        found = [_of_shapes(link, row) for link, row in prism_rows(contacts, inertia, weights)]
+    else:
+        found = _of_points(contacts, inertia, yields, weights)
+    return _Contacts(found, yields.damping, friction)
+
+
+def _of_shapes(link: int, row: list[Any]) -> _Contact:
+    place, normal, first = (array(row[i : i + 3]) for i in (0, 3, 6))
+    return _Contact(link, place, normal, first, *row[9:])
+
+
+def _of_points(contacts: Contacts, inertia: TreeInertia, yields: Yielding, weights: dict[int, Any]) -> list[_Contact]:
+    both = sorted(zip(contacts.points, contacts.touched, strict=True), key=lambda pair: pair[1].link)
+    found = []
     for point, touch in both:
         axis = None
         if point.axis is not None and contacts.flat:
             axis = contacts.poses[touch.link].turn @ contacts.tree.turned_to_link(touch.link, array(point.axis))
-        found.frames.append((touch.normal, tangent(touch.normal, axis)))
-        found.places.append(inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal))
-        found.weights.append(yields.weight(touch.depth, inverse_weights[touch.link]))
-        found.references.append(yields.reference(touch.depth))
+        place = inertia.from_root(touch.link) + touch.arm + 0.5 * touch.depth * array(touch.normal)
+        weight, reference = yields.weight(touch.depth, weights[touch.link]), yields.reference(touch.depth)
+        first = tangent(touch.normal, axis)
+        found.append(_Contact(touch.link, place, touch.normal, first, touch.depth, weight, reference, touch.name))
     return found
-
-
-def tangent(normal: Vector, axis: Vector | None = None) -> Vector:
-    """Return the first tangent of a contact, as MuJoCo Warp has it.
-
-    MuJoCo's C library has another one of capsules that stand on a plane.
-
-    Args:
-        normal: Unit normal.
-        axis: Unit axis of a capsule on a plane; None for other contacts.
-    """
-    y = normal[1]
-    across = array([-(normal[0] * y), 1.0 - y * y, -(normal[2] * y)])
-    along = array([-(normal[0] * normal[2]), -(y * normal[2]), 1.0 - normal[2] * normal[2]])
-    steep = select_less(y, 0.5, select_less(-0.5, y, 0.0, 1.0), 1.0)  # 1 where the y axis is too near to the normal
-    chosen = array([a + steep * (b - a) for a, b in zip(across, along, strict=True)])
-    if axis is None:
-        return _unit(chosen)
-    flat = axis - dot(normal, axis) * array(normal)
-    # Here it takes the y or z axis as it is, not its part along the plane.
-    fallback = [steep * 0.0, 1.0 - steep, steep]
-    size = safe_sqrt(dot(flat, flat))
-    return array([select_less(size, _ALIGNED, b, a / size) for a, b in zip(flat, fallback, strict=True)])
-
-
-def _unit(a: Vector) -> Vector:
-    inverse = 1.0 / safe_sqrt(dot(a, a))
-    return array([inverse * x for x in a])
 
 
 @dataclass
@@ -211,18 +210,18 @@ def _frictions(contacts: Contacts, inverse: InverseWeights) -> list[_Friction]:
 
 
 def _solve(
-    contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], points: _Points, limits: Sequence[_Limit],
+    contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], touching: _Contacts, limits: Sequence[_Limit],
     frictions: Sequence[_Friction],
 ) -> list[Any]:  # fmt: skip
-    """Return the accelerations, and the forces of the points (normal and tangents)."""
+    """Return the accelerations, and the forces of the contacts (normal and tangents)."""
     constraints = contacts.tree.mechanism.constraints
     chains = inertia.chains
     columns = [[*column.spin, *column.velocity] for column in inertia.columns]
     last = {column.link: dof for dof, column in enumerate(inertia.columns)}
-    counts = [sum(touch.link == link for touch in points.touched) for link in points.links]
+    counts = Counter(contact.link for contact in touching.each)
     structure = Structure(
         chains=chains,
-        groups=tuple(Group(chains[last[link]], count) for link, count in zip(points.links, counts, strict=True)),
+        groups=tuple(Group(chains[last[link]], count) for link, count in counts.items()),
         limits=tuple(limit.dof for limit in limits),
         frictions=tuple(friction.dof for friction in frictions),
         cone=constraints.cone,
@@ -231,10 +230,9 @@ def _solve(
     given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
     given += [*free, *contacts.qd]
     given += [x for column in columns for x in column]
-    given.append(points.damping)
-    rows = zip(points.touched, points.frames, points.places, points.weights, points.references, strict=True)
-    for touch, (normal, first), place, weight, reference in rows:
-        given += [*place, *normal, *first, touch.depth, weight, reference, points.friction]
+    given.append(touching.damping)
+    for one in touching.each:
+        given += [*one.place, *one.normal, *one.tangent, one.depth, one.weight, one.reference, touching.friction]
     for limit in limits:
         given += [limit.violation, limit.side, limit.weight, limit.rest]
     for friction in frictions:
@@ -244,23 +242,26 @@ def _solve(
 
 
 def _with_networks(
-    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], points: _Points, forces: Sequence[Any]
+    contacts: Contacts, inertia: TreeInertia, acceleration: list[Any], touching: _Contacts, forces: Sequence[Any]
 ) -> list[Any]:
     """Name the forces of the contacts; return the accelerations under what networks make of them."""
     change: list[Any] = [0.0] * len(acceleration)
-    for index, (touch, (normal, first)) in enumerate(zip(points.touched, points.frames, strict=True)):
+    for index, contact in enumerate(touching.each):
+        if not contact.name:
+            continue
+        normal, first = contact.normal, contact.tangent
         second = cross(normal, first)
         push, along, across = forces[3 * index : 3 * index + 3]
         friction = [along * a + across * b for a, b in zip(first, second, strict=True)]
-        named = [(f"contact.{touch.name}.normal", push, array(normal))]
+        named = [(f"contact.{contact.name}.normal", push, array(normal))]
         for axis, value in zip("xyz", friction, strict=True):
             unit = array([1.0 if axis == other else 0.0 for other in "xyz"])
-            named.append((f"contact.{touch.name}.friction.{axis}", value, unit))
+            named.append((f"contact.{contact.name}.friction.{axis}", value, unit))
         for name, value, direction in named:
             acted = contacts.scope.define(name, value)
             if acted is not value:
-                place = points.places[index] - inertia.from_root(touch.link)
-                row = inertia.row(touch.link, place, direction)
+                place = contact.place - inertia.from_root(contact.link)
+                row = inertia.row(contact.link, place, direction)
                 change = [old + (acted - value) * x for old, x in zip(change, row, strict=True)]
     if all(map(is_zero, change)):
         return acceleration

@@ -52,11 +52,9 @@ class Demonstrations:
             InputError: No episode is long enough.
         """
         self._task, self._dynamics = task, dynamics
-        mixture = Mixture.of(log)
-        self._sampler = MixtureSampler(
-            mixture, 1 + task.foresight, batch=batch, seed=derive_seed(seed, "demonstrations"),
-            episodes=[best_episodes(store, best) for store in mixture.stores],
-        )  # fmt: skip
+        mixture, stream = Mixture.of(log), derive_seed(seed, "demonstrations")
+        chosen = [best_episodes(store, best) for store in mixture.stores]
+        self._sampler = MixtureSampler(mixture, 1 + task.foresight, batch=batch, seed=stream, episodes=chosen)
         self._generator = torch.Generator().manual_seed(derive_seed(seed, "demonstrations", "noise"))
         self._noise = torch.tensor(task.noise) if task.noise else None
 
@@ -83,12 +81,14 @@ class Demonstrations:
         return seen, task.action_of(batch.control[:, 1]).clamp(-task.limit, task.limit)
 
 
-def best_episodes(log: Store, share: float) -> np.ndarray:
-    """Return the training episodes of the greatest mean reward that hold a share of the frames; all without rewards.
+def best_episodes(log: Store, share: float, split: int = Split.TRAIN) -> np.ndarray:
+    """Return the episodes of a split with the greatest mean reward that hold a share of its frames.
+
+    Of a log without rewards all are returned.
 
     Episodes that ended in a failure come last.
     """
-    episodes, returns = episodes_of(log, Split.TRAIN), log.returns
+    episodes, returns = episodes_of(log, split), log.returns
     if returns is None or share >= 1.0:
         return episodes
     lengths = log.lengths[episodes]

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from neurodyn.core.artifacts import resolve_policy
+from neurodyn.core.artifacts import PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, PolicyEvaluation, play, returns_in
 from neurodyn.policy.grounds import task_ground
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.resolve import ANALYTIC, open_dynamics
+from neurodyn.policy.resolve import ANALYTIC, is_there, open_dynamics
 from neurodyn.policy.reward_error import reward_errors
 from neurodyn.policy.train import PolicyRecord
 from neurodyn.tasks import Task, load
@@ -50,7 +50,7 @@ def evaluate_policy(
     task, networks = _opened(folders)
     environment = None if ground is None else task_ground(task, ground, episodes, seed)
     outcomes: dict[str, list[Outcome]] = {}
-    for name in dict.fromkeys(dynamics or _default(folders)):
+    for name in dict.fromkeys(dynamics or default_dynamics(folders)):
         log = None if name == ANALYTIC else starts
         where = open_dynamics(task, name, device=device, starts=log)
         outcomes[name] = [
@@ -96,7 +96,15 @@ def _opened(folders: Sequence[str]) -> tuple[Task, list[PolicyNetwork]]:
     return load(first), [network for _, network in read]
 
 
-def _default(folders: Sequence[str]) -> tuple[str, ...]:
-    """Return the simulator, and what policies were trained in, where their folders say so."""
-    paths = [resolve_policy(folder) / "config.yaml" for folder in folders]
-    return (ANALYTIC, *(read_config(path, PolicyRecord).dynamics for path in paths if path.is_file()))
+def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
+    """Return the simulator, and what policies were trained in, where their folders say so.
+
+    The dynamics of a policy that ships need not ship with it.
+    """
+    names = [ANALYTIC]
+    for folder in folders:
+        path = resolve_policy(folder) / "config.yaml"
+        name = read_config(path, PolicyRecord).dynamics if path.is_file() else ANALYTIC
+        if is_there(name) or not folder.startswith(PRETRAINED_POLICY):
+            names.append(name)
+    return tuple(names)

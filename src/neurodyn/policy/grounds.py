@@ -16,9 +16,10 @@ from neurodyn.evaluate.scenario import scenario
 from neurodyn.geometry.ground import Ground
 from neurodyn.tasks import Task
 
-EDGE = 120.0
-"""Least edge of a terrain [m], so that no episode leads over it: the fastest robot, an ant, runs 50 m in one."""
-_SHIFT = 9.0
+SIZE = (104.0, 40.0)
+"""Least edges of a terrain along x and y [m], so that no episode leads over it: an ant runs 42 m along x, ANYmal walks
+17 m along either. The simulator holds a terrain once for each world."""
+_SHIFT = torch.tensor([9.0, 2.0])
 """How far from the middle of a terrain episodes start, along x and y [m]."""
 _REACH, _PLACES = 0.8, 9
 """The ground is measured up to here from the middle of a robot [m], at so many places along x and y."""
@@ -33,7 +34,7 @@ def home_ground(task: Task) -> Environment:
 def task_ground(task: Task, name: str, worlds: int, seed: int) -> Environment:
     """Return a ground on which a task's episodes can start, and of which each world has a piece of its own.
 
-    Terrains are made anew with edges of 120 m at least. The ground lies below the robot where this starts.
+    Terrains are made anew with the edges of `SIZE` at least. The ground lies below the robot where this starts.
 
     Args:
         task: The task.
@@ -68,7 +69,7 @@ def heights_above(quantities: Quantities, ground: Ground) -> Quantities:
 
 def _widened(scene: Scene) -> Scene:
     shapes = tuple(
-        msgspec.structs.replace(shape, size=(max(EDGE, shape.size[0]), max(EDGE, shape.size[1])))
+        msgspec.structs.replace(shape, size=(max(SIZE[0], shape.size[0]), max(SIZE[1], shape.size[1])))
         if isinstance(shape, Terrain)
         else shape
         for shape in scene.shapes

@@ -2,8 +2,8 @@
 """Logs of policies at work: as a robot itself would write them, or in the coordinates of its simulator.
 
 A robot that declares `rows` writes those: no pose of the base, contacts by force, what its controller was told. Any
-robot can write generalised coordinates and torques, as `sim.generate` does, and then the log is data like those that
-are generated. Pushes are part of rows alone, as no torque explains them.
+robot can write what it would measure (`measured_spec`), or generalised coordinates and torques, as `sim.generate` does,
+and then the log is data like those that are generated. Pushes are not part of coordinates, as no torque explains them.
 
 Each episode has one of several behaviour policies and white noise of its own strength on the actions, so that a model
 of the log sees good and bad motions. Batch k of a log is a function of (seed, k) alone. What a frame earns, and where
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -25,7 +25,7 @@ from torch import Tensor
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.spec import StateSpec
+from neurodyn.core.spec import Channel, StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.rows import RowLayout
@@ -45,6 +45,13 @@ from neurodyn.tasks import Task
 
 TEST_FRACTION = 0.1
 """Share of the episodes of a log that are set apart for tests unless asked otherwise."""
+_BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
+    ("base_height", ("",), "m", ""),
+    ("base_orientation", ("x", "y", "z", "w"), "1", "world"),
+    ("base_linear_velocity", ("x", "y", "z"), "m/s", "base"),
+    ("base_angular_velocity", ("x", "y", "z"), "rad/s", "base"),
+    ("projected_gravity", ("x", "y", "z"), "1", "base"),
+)
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,26 @@ def row_layout(task: Task) -> RowLayout:
     return layout
 
 
+def measured_spec(task: Task) -> StateSpec:
+    """Return what the task's robot would measure: its joints and, of a floating base, all but its place and heading.
+
+    Raises:
+        InputError: The robot declares rows, and a task at another dt or with other joints.
+    """
+    robot = task.declaration()
+    if robot.rows_path is not None:
+        return row_layout(task).spec
+    channels = [
+        Channel(f"{name}.{part}" if part else name, unit, frame)
+        for name, parts, unit, frame in (_BASE if robot.spec.floating else ())
+        for part in parts
+    ]
+    joints = tuple(joint for joint in robot.spec.joints if joint.kind != "free")
+    return msgspec.structs.replace(
+        robot.spec, joints=joints, channels=tuple(channels), contacts=tuple(robot.contacts), control_kind="torque"
+    )
+
+
 def logs_rows(task: Task) -> bool:
     """Return whether the task's robot logs rows unless asked otherwise: whether it declares any."""
     return task.declaration().rows_path is not None
@@ -122,7 +149,7 @@ def record_log(
     worlds: int = 256,
     noise: float = 0.5,
     seed: int = 0,
-    coordinates: bool = False,
+    coordinates: bool | None = None,
     test: float = TEST_FRACTION,
     progress: Callable[[int, int], None] | None = None,
 ) -> LogSummary:
@@ -137,7 +164,8 @@ def record_log(
         worlds: Episodes that are made at once.
         noise: Greatest standard deviation of the noise on actions; each episode has one between 0 and this.
         seed: Seed of starts, commands, pushes and noise.
-        coordinates: Whether a robot that declares rows writes generalised coordinates and torques all the same.
+        coordinates: Whether generalised coordinates and torques are written, or what the robot would measure; None for
+            coordinates unless the robot declares rows.
         test: Share of the episodes that are set apart for tests.
         progress: Called with the transitions so far and those asked for, after each batch.
 
@@ -154,7 +182,7 @@ def record_log(
     require_fit(task, dynamics)
     begin = time.process_time()
     notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise}
-    rows = logs_rows(task) and not coordinates
+    rows = logs_rows(task) if coordinates is None else not coordinates
     header = (_row_header if rows else _coordinate_header)(task, seed, notes)
     bounds = episode_bounds(task, dynamics)
     written, ended = 0, [[] for _ in behaviours]
@@ -197,7 +225,7 @@ def record_log(
 
 def _row_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
     return StoreHeader(
-        spec=row_layout(task).spec, source="log", seed=seed, versions=package_versions("newton", "torch"), notes=notes,
+        spec=measured_spec(task), source="log", seed=seed, versions=package_versions("newton", "torch"), notes=notes,
         groups=tuple(notes["policies"]),
     )  # fmt: skip
 

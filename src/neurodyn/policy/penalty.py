@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lambda by the model's own criterion: a policy shall be as certain of what it does as of what the log did.
+"""Lambda by the model's own criterion: it shall be as certain of a policy as of the best that the log did.
 
-A model's uncertainty is known where the truth is: one frame ahead on held-out episodes of its log. Lambda rises while
-the frames of the policy in imagination are more uncertain than those, and falls while they are less. That is dual
-ascent on the constraint
+A model's uncertainty is known where the truth is: one frame ahead on held-out episodes of its log, of which those are
+taken that the policy imitates (`cloning.best_episodes`). Lambda rises while the frames of the policy in imagination are
+more uncertain than theirs, and falls while they are less. That is dual ascent on the constraint
 
-    mean of u along the policy <= mean of u along held-out episodes,    u = sum of epistemic / epistemic_scale,
+    mean of u along the policy <= mean of u along these episodes,    u = sum of epistemic / epistemic_scale,
 
 with lambda as its multiplier. Nothing but model and log has a say: no simulator, and no second training.
 """
 
-import itertools
 import math
 
 import torch
@@ -20,6 +19,7 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Split, Store
 from neurodyn.data.until_end import windows_along
 from neurodyn.dynamics.interface import Control, Dynamics, Window
+from neurodyn.policy.cloning import best_episodes
 
 AUTO = "auto"
 """What a user gives for a lambda that the model chooses."""
@@ -49,37 +49,38 @@ class CertaintyRule:
         return self.value
 
 
-def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None) -> CertaintyRule:
-    """Return the rule for a model and its log.
+def certainty_rule(dynamics: Dynamics, log: Store | Mixture | None, best: float = 1.0) -> CertaintyRule:
+    """Return the rule for a model that knows its uncertainty, and the share `best` of its log that is imitated.
 
     Raises:
-        InputError: The model knows no uncertainty, or there is no log.
+        InputError: There is no log.
     """
-    if not dynamics.uncertain or log is None:
-        raise InputError(
-            "penalty is auto, which compares the policy's uncertainty with that on a log; valid here: a number"
-            if dynamics.uncertain
-            else "penalty is auto, but these dynamics do not know how uncertain they are; valid here: 0"
-        )
-    return CertaintyRule(held_out_uncertainty(dynamics, log))
+    if log is None:
+        raise InputError("penalty is auto, which asks for the uncertainty on a log; valid here: a number, or --starts")
+    return CertaintyRule(held_out_uncertainty(dynamics, log, best))
 
 
 @torch.no_grad()
-def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture) -> float:
-    """Return the mean uncertainty one frame ahead of the validation episodes of a log.
+def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture, best: float = 1.0) -> float:
+    """Return the mean uncertainty one frame ahead of the validation episodes of a log, or of several in their shares.
 
     Args:
         dynamics: A model of the log that knows its uncertainty.
-        log: The log, or several.
+        log: The log.
+        best: Share of their frames that counts, in the episodes of the greatest mean reward.
 
     Raises:
         InputError: No episode holds the model's warm-up.
     """
+    mixture = Mixture.of(log)
+    means = [_mean_uncertainty(dynamics, store, best) for store in mixture.stores]
+    return sum(share * mean for share, mean in zip(mixture.shares, means, strict=True))
+
+
+def _mean_uncertainty(dynamics: Dynamics, log: Store, best: float) -> float:
     context, scale = dynamics.spec.context, dynamics.epistemic_scale
     targets, found = dynamics.spec.control_kind == "target", []
-    stores = Mixture.of(log).stores
-    every = [windows_along(store, Split.VALIDATION, context, 1, _WINDOWS // len(stores)) for store in stores]
-    for windows in itertools.chain(*every):
+    for windows in windows_along(log, best_episodes(log, best, Split.VALIDATION), context, 1, _WINDOWS):
         held = windows.to(dynamics.device)
         channels = None if held.channels is None else held.channels[:, : context + 1]
         past = Window(held.q[:, : context + 1], held.qd[:, : context + 1], held.control[:, :context], channels)

@@ -77,6 +77,12 @@ class ResolvedDynamics:
         return ended
 
 
+def is_there(name: str) -> bool:
+    """Return whether there are dynamics of a name, as the user calls them."""
+    declared = name in KINDS and "simulate" in KINDS[name].parts
+    return declared or name.startswith(artifacts.PRETRAINED) or Path(name).exists()
+
+
 def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | None = None) -> ResolvedDynamics:
     """Open the dynamics for a task.
 
@@ -95,7 +101,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
         return ResolvedDynamics(name, KINDS[name].parts["simulate"](task.declaration(), device=device))
-    if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
+    if not is_there(name):
         raise InputError(
             f"--dynamics {name!r}: no such dynamics; valid: {_declared()}, a run directory, or one of "
             f"{', '.join(artifacts.PRETRAINED + n for n in artifacts.pretrained_names())}"

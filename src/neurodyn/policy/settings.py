@@ -64,7 +64,7 @@ class PolicySettings(Config, frozen=True):
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
         penalty: Weight of the epistemic uncertainty of a world model, or of a model with members (lambda); "auto" to
-            let the model choose it (`policy.penalty`).
+            let a model of logs choose it (`policy.penalty`).
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.

@@ -26,6 +26,7 @@ from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
+from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
@@ -82,7 +83,9 @@ class PolicyLearner(Learner):
         self._out, self._task, self._where, self._settings = out, task, where, settings
         self._reference, self._initial = reference, initial
         seed = settings.seed
-        self._rule = certainty_rule(where.dynamics, where.log) if settings.penalty == AUTO else None
+        require_fit(task, where.dynamics, settings.penalty)
+        best = 1.0 if settings.clone is None else settings.clone.best
+        self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
         self._uncertain = 0.0
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed) if starts is None else starts, settings.worlds,

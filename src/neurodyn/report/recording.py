@@ -14,6 +14,7 @@ import torch
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
+from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
 from neurodyn.dynamics.artifact import load_simulator, robot_of
@@ -21,7 +22,7 @@ from neurodyn.dynamics.interface import Dynamics, Trajectory, Window
 from neurodyn.dynamics.measures import MOVING
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.evaluate.engine import SEED, Batch, Drive, follow
-from neurodyn.evaluate.recorded import chosen_split, episodes_in, split_name
+from neurodyn.evaluate.recorded import chosen_split, split_name
 from neurodyn.evaluate.scenario import Scenario, scenario
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.geometry.ground import Ground

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+from neurodyn.core.contact_shapes import RoundedBox
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.scene import Pose, Vector3
 from neurodyn.robots import Robot
@@ -74,6 +75,37 @@ def contacts_on_plane(model: "newton.Model", robot: Robot) -> ContactPointLayout
     points = layout.contact_points
     outside = tuple(point for point in points if not any(_within(point, other) for other in points))
     return msgspec.structs.replace(layout, contact_points=outside)
+
+
+def rounded_boxes(model: "newton.Model", robot: Robot) -> tuple[RoundedBox, ...]:
+    """Return the collision shapes of a robot; none where there are others than spheres, capsules and boxes.
+
+    Args:
+        model: A model of worlds with the robot and nothing else that moves; world 0 is read.
+        robot: The declared robot.
+
+    Raises:
+        InputError: The model holds other joints.
+    """
+    arrays: Any = model
+    kinds: Any = import_newton().GeoType
+    groups, carrier = body_groups(model), carriers(model, robot)
+    body = arrays.shape_body.numpy()
+    chosen = [s for s in np.flatnonzero(collides(model)).tolist() if groups[int(body[s])][0] in carrier]
+    transform, scale, kind = (getattr(arrays, f"shape_{x}").numpy() for x in ("transform", "scale", "type"))
+    found = []
+    for shape, name in zip(chosen, _names(model, chosen, body), strict=True):
+        leader, offset = groups[int(body[shape])]
+        x, y, z = (round(float(size), 9) for size in scale[shape])
+        sizes = {
+            int(kinds.SPHERE): ((0.0, 0.0, 0.0), x), int(kinds.CAPSULE): ((0.0, 0.0, y), x),
+            int(kinds.BOX): ((x, y, z), 0.0),
+        }.get(int(kind[shape]))  # fmt: skip
+        if sizes is None:
+            return ()
+        place = _pose(compose(offset, transform[shape].astype(float)))
+        found.append(RoundedBox(name=name, joint=carrier[leader], place=place, half=sizes[0], radius=sizes[1]))
+    return tuple(found)
 
 
 def _within(point: ContactPoint, other: ContactPoint) -> bool:

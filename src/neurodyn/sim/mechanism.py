@@ -9,7 +9,13 @@ from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import SoftConstraints
 from neurodyn.robots import Robot
 from neurodyn.sim.assets.merge import merged_body
-from neurodyn.sim.contact_points import carriers, chain_joints, contact_point_layout, contacts_on_plane
+from neurodyn.sim.contact_points import (
+    carriers,
+    chain_joints,
+    contact_point_layout,
+    contacts_on_plane,
+    rounded_boxes,
+)
 from neurodyn.sim.fingerprint import body_groups
 from neurodyn.sim.limits import limit_springs
 from neurodyn.sim.soft_constraints import constraint_solver, soft_constraints
@@ -31,7 +37,7 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
         model: A model whose worlds hold the robot and nothing else that moves.
         robot: The declared robot.
         every_contact: Whether the contact points are those at which the simulator finds contacts on a plane, instead of
-            those that the robot declares.
+            those that the robot declares; the mechanism then has the shapes of the robot, too.
 
     Raises:
         InputError: The model holds other joints, or a contact point selection matches nothing.
@@ -54,11 +60,12 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
         if joint.name in springs:
             passive["limit_stiffness"], passive["limit_damping"] = springs[joint.name]
         links.append(Link(joint=joint, mass=total, com=(x, y, z), inertia=tuple(inertias), **passive))  # type: ignore[arg-type]
-    points = ()
+    points, shapes = (), ()
     if robot.contact_points is not None:
         points = (contacts_on_plane if every_contact else contact_point_layout)(model, robot).contact_points
+        shapes = rounded_boxes(model, robot) if every_contact else ()
     x, y, z = map(float, np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0])
-    return Mechanism(links=tuple(links), gravity=(x, y, z), points=points, constraints=constraints)
+    return Mechanism(links=tuple(links), gravity=(x, y, z), points=points, constraints=constraints, shapes=shapes)
 
 
 def _has_limits(robot: Robot) -> bool:

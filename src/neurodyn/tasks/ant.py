@@ -24,7 +24,7 @@ class Ant(Task):
 
     robot = "ant"
     needs = (
-        "base_position", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
+        "base_height", "base_orientation", "base_linear_velocity", "base_angular_velocity", "joint_position",
         "joint_velocity",
     )  # fmt: skip
     observations = (
@@ -48,7 +48,7 @@ class Ant(Task):
         """Return height, orientation, velocities in the world, joints, and the projections of up and heading."""
         return torch.cat(
             [
-                quantities["base_position"][:, 2:], quantities["base_orientation"], *world_velocity(quantities),
+                quantities["base_height"], quantities["base_orientation"], *world_velocity(quantities),
                 quantities["joint_position"], quantities["joint_velocity"], up(quantities)[:, None],
                 heading(quantities)[:, None],
             ],
@@ -57,7 +57,7 @@ class Ant(Task):
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return where the base is too low."""
-        return quantities["base_position"][:, 2] < LOWEST
+        return quantities["base_height"][:, 0] < LOWEST
 
 
 class AntRun(Ant):

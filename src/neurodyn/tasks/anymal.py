@@ -30,7 +30,7 @@ class AnymalWalk(Task):
 
     robot = "anymal-c"
     needs = (
-        "base_position", "base_linear_velocity", "base_angular_velocity", "projected_gravity", "joint_position",
+        "base_height", "base_linear_velocity", "base_angular_velocity", "projected_gravity", "joint_position",
         "joint_velocity", "joint_torque",
     )  # fmt: skip
     contacts = ("BASE", "LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
@@ -78,7 +78,7 @@ class AnymalWalk(Task):
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return where base or knees touch the ground, or the base is too low."""
         touching = (quantities.contacts(self.contacts) > 0.5).any(-1)
-        return touching | (quantities["base_position"][:, 2] < LOWEST)
+        return touching | (quantities["base_height"][:, 0] < LOWEST)
 
 
 def gains(like: Tensor) -> dict[str, Tensor]:

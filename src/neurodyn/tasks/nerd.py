@@ -32,7 +32,7 @@ def base_observation(quantities: Quantities) -> Tensor:
     to_theirs = constant(_TO_THEIRS, turn).expand_as(turn)
     velocities = torch.stack(world_velocity(quantities), 1)
     turned = columns(velocities, (0, 2, 1)) * constant((1.0, 1.0, -1.0), turn)
-    pose = [quantities["base_position"][:, 2:], rotation.multiply(to_theirs, turn)]
+    pose = [quantities["base_height"], rotation.multiply(to_theirs, turn)]
     return torch.cat([*pose, turned.flatten(1)], dim=-1)
 
 

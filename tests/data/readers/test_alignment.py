@@ -6,6 +6,7 @@ import pytest
 
 from neurodyn.data.readers.alignment import measure
 from neurodyn.data.readers.raw import RawRun
+from neurodyn.data.readers.velocity_delay import velocity_delay
 
 from .conftest import PENDULUM, simulate_pendulum
 
@@ -67,3 +68,36 @@ def test_without_control_or_data_nothing_is_claimed(run):
     found = measure([run], PENDULUM, averaged=False, declared=None)
     assert found.chosen == 0.0
     assert found.reason.startswith("not measured")
+
+
+def commanded_run(delay, step=0.002, control_step=0.01, seconds=40.0, fine=1e-4, velocity_delay=0.0):
+    """A pendulum whose commands come on a clock of their own and act `delay` s later; velocities are late, too."""
+    rng = np.random.default_rng(0)
+    count = round(seconds / control_step) + 2
+    torque = np.repeat(rng.uniform(-2, 2, count // 5 + 1), 5)[:count] + 0.3 * rng.normal(size=count)
+    logged = control_step * np.arange(count) + 0.0013
+    time = fine * np.arange(round(seconds / fine))
+    place = np.searchsorted(logged, time - delay, side="right") - 1
+    acting = np.where(place >= 0, torque[place], 0.0)
+    q, qd = np.zeros(len(time)), np.zeros(len(time))
+    for k in range(len(time) - 1):
+        qd[k + 1] = qd[k] + fine * (acting[k] - 0.1 * qd[k] - 6.0 * np.sin(q[k]))
+        q[k + 1] = q[k] + 0.5 * fine * (qd[k] + qd[k + 1])
+    rows = np.arange(0, len(time), round(step / fine))
+    velocity_time = time[rows] + velocity_delay if velocity_delay else None
+    return RawRun(
+        "r", "", None, time[rows], q[rows, None], qd[rows, None], torque[:, None],
+        control_time=logged, velocity_time=velocity_time,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("delay", [0.0073, 0.0273])
+def test_the_delay_of_a_stream_is_found_between_its_steps(delay):
+    found = measure([commanded_run(delay)], PENDULUM, averaged=False, declared=None)
+    assert found.chosen == pytest.approx(delay, abs=3e-4)
+    assert list(found.delays) == sorted(found.delays)
+
+
+def test_late_velocities_of_a_stream_of_their_own_are_found():
+    assert velocity_delay([commanded_run(0.0, seconds=10.0, velocity_delay=0.0073)]) == pytest.approx(0.0073, abs=3e-4)
+    assert velocity_delay([commanded_run(0.0, seconds=10.0)]) is None

@@ -225,3 +225,22 @@ def test_signs_become_continuous():
     q[:, 6] = [1, -1, -1, 1, 1, -1]
     continuous_signs(SPEC, q)
     assert q[:, 6].tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize("past", [True, False])
+def test_velocities_of_a_body_are_differentiated_from_its_poses(tmp_path, past):
+    motion = tumbling(count=120)
+    arrays = recorded(motion, "wxyz", "world", "origin")
+    root = {"position": "p", "quaternion": "o", "order": "wxyz", "center_of_mass": ARM.tolist()}
+    fields = {"format": "npz", "period": DT, "floating": {"root": root}, "qd": "differentiate"}
+    columns = from_dict({**fields, "velocity": "past" if past else "sampled"}, ColumnMap)
+    store = read_logs(save(tmp_path / "log.npz", arrays), columns, SPEC, split="test")
+    first = 2 if past else 1
+    rows = slice(first, len(store.qd) - 1)
+    want = np.concatenate((motion["v"], motion["w"]), axis=1)[(0 if past else 1) :][rows]
+    assert np.allclose(store.qd[rows], want[: len(store.qd[rows])], atol=0.05)
+    with pytest.raises(InputError, match="'root' has no velocities; give them, or `qd: differentiate`"):
+        read_logs([tmp_path / "log.npz"], from_dict({**fields, "qd": {}}, ColumnMap), SPEC)
+    twice = {**root, "angular_velocity": "w", "angular_axes": "world", "linear_velocity": "v"}
+    with pytest.raises(InputError, match="'root' has velocities, but `qd: differentiate` computes them"):
+        read_logs([tmp_path / "log.npz"], from_dict({**fields, "floating": {"root": twice}}, ColumnMap), SPEC)

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs of other tools: each format is recognised by its content, and gives the motion that was put in, exactly."""
 
+import struct
+
 import numpy as np
 import pytest
+import yaml
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.data.log_inspection import inspect_log
 from neurodyn.data.readers import ColumnMap, import_logs, read_logs
 from neurodyn.data.readers.draft import drafted
 from neurodyn.data.readers.formats import READERS, is_log, recognise, require_logs
@@ -283,3 +287,37 @@ def test_units_that_cannot_be_right_are_doubted(tmp_path):
     assert "rpm" in doubts(q, qd * 30 / np.pi)[0]
     assert "degrees" in doubts(np.rad2deg(2 * q), None)[0]
     assert "opposite" in doubts(-q, qd)[0]
+
+
+def test_a_raw_log_is_inspected_and_a_map_is_drafted_in_its_units(tmp_path):
+    """An encoder in degrees, a speed in rpm, a clock in ms with a gap, and a hole in the data."""
+    time = 0.004 * np.arange(500)
+    time[300:] += 1.0
+    angle, speed = np.sin(3 * time), 3 * np.cos(3 * time)
+    rows = np.column_stack((1e3 * time, np.rad2deg(angle), speed * 30 / np.pi, np.cos(time)))
+    lines = ["t_ms;hinge_angle;hinge_speed;hinge_torque", *(";".join(f"{x:.9g}" for x in row) for row in rows)]
+    lines[40] = lines[40].rsplit(";", 1)[0] + ";"
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    report = inspect_log(tmp_path / "log.csv", PENDULUM, "pendulum")
+    (topic,) = report.found["topics"]
+    assert (round(topic["rate_hz"]), topic["gaps"], topic["backwards"]) == (250, 1, 0)
+    assert [column["missing"] for column in topic["columns"]] == [0, 0, 0, 1]
+    tree = yaml.safe_load(report.map_text)
+    assert (tree["robot"], tree["time"], tree["time_unit"], tree["missing"]) == ("pendulum", "t_ms", "ms", "gap")
+    assert tree["q"] == {"hinge": {"column": "hinge_angle", "unit": "deg"}}
+    assert tree["qd"] == {"hinge": {"column": "hinge_speed", "unit": "rpm"}}
+    assert tree["control"] == {"hinge": {"column": "hinge_torque"}}
+    columns = from_dict(tree, ColumnMap)
+    store = read_logs([tmp_path / "log.csv"], columns, PENDULUM, split="train")
+    assert len(store.table) == 3
+    begin = int(store.table["start"][1])
+    assert np.abs(np.diff(store.q[begin : begin + 50, 0]) / PENDULUM.dt - store.qd[begin : begin + 49, 0]).max() < 0.1
+
+
+def test_pictures_in_a_bag_are_no_columns(tmp_path):
+    definition = "uint32 height\nuint8[] data\n"
+    content = b"\0\1\0\0" + struct.pack("<II", 4, 5000) + bytes(5000)
+    messages = [("/camera", "my_msgs/msg/Picture", k, content) for k in range(3)]
+    path = foreign.write_mcap(tmp_path / "bag.mcap", messages, definition=definition)
+    (topic,) = READERS["mcap"].source(path).topics()
+    assert topic.columns == ("/camera.height",)

@@ -8,6 +8,7 @@ import torch
 from neurodyn import robots
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Scene, Terrain
 from neurodyn.dynamics import AnalyticDynamics, Environment, State, declared_hybrid, load
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.geometry.ground import Ground
@@ -38,6 +39,48 @@ def test_it_moves_as_the_simulator_does(ground):
     error = (after - wanted).norm(dim=1) / wanted.norm(dim=1).clamp_min(0.1)
     assert (error < 1e-3).double().mean() > 0.99
     assert error[touched].median() < 1e-4
+
+
+@pytest.mark.parametrize(("name", "within"), [("pendulum", 0.98), ("cube", 0.85)])
+def test_it_touches_rough_ground_as_the_simulator_does(name, within):
+    """Capsules and a box, whose contacts the simulator takes by roundings now and then."""
+    robot, rng, worlds, count = robots.load(name), np.random.default_rng(1), 32, 25
+    hills = Terrain(style="rough", seed=1, size=(8.0, 8.0), cell=0.1, amplitude=0.1, feature=0.6)
+    environment = Environment(ground=Ground(Scene(shapes=(hills,))))
+    start = State(*sample_states(robot, worlds, rng, environment.ground))
+    torque = 0.3 * sample_torques(robot, worlds, count, rng)
+    path = frames(AnalyticDynamics(robot), start, torque, environment)
+    before = State(path.q[:, :-1].flatten(0, 1).double(), path.qd[:, :-1].flatten(0, 1).double())
+    drive, hybrid = torque.flatten(0, 1)[:, None].double(), declared_hybrid(robot)
+    after = frames(hybrid, before, drive, environment).qd[:, 1]
+    down = torch.tensor([[0.0, 0.0, -20.0, 0.0, 0.0, 0.0, 1.0]], dtype=torch.float64)
+    free = frames(hybrid, before, drive, Environment(ground=environment.ground.posed(down))).qd[:, 1]
+    wanted = path.qd[:, 1:].flatten(0, 1).double()
+    touched = (free - wanted).norm(dim=1) > 1e-2
+    assert touched.sum() > 30
+    error = (after - wanted).norm(dim=1) / wanted.norm(dim=1).clamp_min(0.1)
+    assert (error < 1e-3).double().mean() > within
+    assert error[touched].median() < 1e-4
+
+
+def test_steps_on_rough_ground_are_linearised_through_their_substeps():
+    robot = robots.load("pendulum")
+    hills = Terrain(style="rough", seed=1, size=(8.0, 8.0), cell=0.1, amplitude=0.1, feature=0.6)
+    environment = Environment(ground=Ground(Scene(shapes=(hills,))))
+    state = State(*sample_states(robot, 16, np.random.default_rng(3), environment.ground))
+    q, qd, torque = state.q.double(), state.qd.double(), torch.full((16, 2), 0.1, dtype=torch.float64)
+    hybrid = declared_hybrid(robot)
+    after, rows = hybrid.differentiated_frame(State(q, qd), torque, environment)
+    seeds = torch.randn(16, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    by_state, by_control = rows(seeds)
+    given = [x.requires_grad_() for x in (q, qd, torque)]
+    path = hybrid.rollout(State(q, qd), torque[:, None], environment)
+    whole = torch.cat([path.q[:, 1], path.qd[:, 1]], 1)
+    torch.testing.assert_close(torch.cat([after.q, after.qd], 1), whole.detach(), rtol=1e-9, atol=1e-9)
+    for row in range(3):
+        wanted = torch.autograd.grad((whole * seeds[:, row]).sum(), given, retain_graph=True)
+        torch.testing.assert_close(by_state[:, row], torch.cat(wanted[:2], 1), rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close(by_control[:, row], wanted[2], rtol=1e-7, atol=1e-7)
 
 
 def test_the_contact_model_follows_the_simulator():

@@ -172,7 +172,7 @@ def test_settings_that_ship_are_readable(name: str):
 
 
 def test_unknown_settings_are_refused(cartpole: Robot):
-    with pytest.raises(InputError, match="unknown size 'huge'; valid: paper, small"):
+    with pytest.raises(InputError, match="unknown size 'huge'; valid: long, paper, short, small"):
         load_world_settings(cartpole, "huge")
     with pytest.raises(ValueError, match="forecast at least 1"):
         WorldPhase(share=1.0, rate=1.0, batch=1, forecast=0)
@@ -187,6 +187,15 @@ def test_positive_labels_weigh_the_root_of_how_rare_they_are(robot: Robot):
     failures = np.sum(store.status[:32] == 4)
     rate = failures / (32 * 60)
     torch.testing.assert_close(found.positive[1], torch.tensor(((1 - rate) / rate) ** 0.5).float())
+
+
+def test_sizes_differ_in_their_memory():
+    robot = load_robot("pendulum")
+    contexts = {size: load_world_settings(robot, size) for size in ("short", "small", "long")}
+    assert [found.context for found in contexts.values()] == [4, 32, 64]
+    for found in contexts.values():
+        assert {phase.context for phase in found.phases} == {found.context}
+        assert found.net == contexts["small"].net
 
 
 def test_settings_that_come_with_a_robot_are_taken_before_the_general_ones():

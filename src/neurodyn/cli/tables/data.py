@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def print_import(store: "Store", out: Path) -> None:
     """Print what `neurodyn import` found and wrote."""
-    from neurodyn.data.inspection import inspect_store
+    from neurodyn.data.inspection import counts
 
     console = terminal()
-    found = inspect_store(store)
+    found = counts(store)
     if "rates_hz" in found["log"]:  # rows come at the frames of the robot, and aligned
         _print_log(console, found)
     splits = ", ".join(f"{c['episodes']} {name}" for name, c in found["splits"].items() if c["episodes"])
@@ -121,8 +121,10 @@ def _print_log(console: Console, found: dict[str, Any]) -> None:
         for delay, error, r2 in zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True):
             table.add_row(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}")
         console.print(table)
-    console.print(f"alignment: {1e3 * alignment['chosen']:g} ms applied ({alignment['reason']})", soft_wrap=True)
-    console.print(f"velocities: {notes['velocity']}", soft_wrap=True)
+    console.print(f"alignment: {1e3 * alignment['chosen']:.4g} ms applied ({alignment['reason']})", soft_wrap=True)
+    late = notes.get("velocity_delay_s")
+    moved = "" if late is None else f"; their stream is {1e3 * late:.3g} ms late, which is taken out"
+    console.print(f"velocities: {notes['velocity']}{moved}", soft_wrap=True)
     gaps = notes["gaps"]
     longest = (
         f", longest {gaps['longest'][0]['length_s']:.3g} s in {gaps['longest'][0]['run']}" if gaps["count"] else ""

@@ -25,7 +25,7 @@ SHIFTS = range(-3, 7)
 """Candidates, in steps of the log."""
 
 _FARTHER = (8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 75, 100)
-_FARTHEST = 0.25
+_FARTHEST = 0.1
 """Longest candidate [s]."""
 
 _FINEST = 1e-4

@@ -193,7 +193,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         """Return columns of position (0) or velocity (1) of the floating joints of a kind, by coordinate."""
         columns: dict[str, Column] = {}
         for name, joint in self.floating.items():
-            if bool(joint.position) == (kind == "free"):
+            if bool(joint.position) == (kind == "free") and (what == 0 or joint.angular_velocity):
                 spec = JointSpec(name=name, kind=kind)
                 names, listed = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
                 pairs = zip(names, listed(), strict=True)
@@ -210,10 +210,15 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         wanted = state_units(spec)
         given = {"q": self.positions, "qd": self.velocities, "control": self.control}
         if self.qd == "differentiate":
-            turning = [joint.name for joint in spec.joints if not joint.scalar]
-            if turning:
-                raise InputError(f"{where}: qd of {turning[0]!r} cannot be differentiated; give its columns")
+            given_too = [name for name, joint in self.floating.items() if joint.angular_velocity]
+            if given_too:
+                raise InputError(
+                    f"{where}: {given_too[0]!r} has velocities, but `qd: differentiate` computes them; give one of them"
+                )
             wanted["qd"] = {}
+        poses = [name for name, joint in self.floating.items() if not joint.angular_velocity]
+        if poses and self.qd != "differentiate":
+            raise InputError(f"{where}: {poses[0]!r} has no velocities; give them, or `qd: differentiate`")
         factors: dict[str, dict[str, float]] = {}
         for what, units in wanted.items():
             columns = given[what]

@@ -13,6 +13,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.formats import LogFormat
 from neurodyn.data.readers.raw import parse_split
+from neurodyn.data.readers.references import usual_stamp
 from neurodyn.data.readers.source import MOST_VALUES, Part, RunRows, Series, Source, Topic
 from neurodyn.data.readers.units import factor
 
@@ -21,7 +22,12 @@ _LINES = 1 << 14
 
 
 class CsvSource(Source):
-    """A CSV file; rows are counted from 0 after the header."""
+    """A CSV file; rows are counted from 0 after the header.
+
+    Attributes:
+        names: Names of its columns.
+        delimiter: What separates them.
+    """
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; without a column map the separator is that of the first line, and lines with # are comments.
@@ -31,12 +37,12 @@ class CsvSource(Source):
         """
         self.path, self._map = path, columns
         self._comment = "#" if columns is None else columns.comment
-        self._delimiter = "," if columns is None else columns.delimiter
+        self.delimiter = "," if columns is None else columns.delimiter
         self.names: list[str] = []
         lines = self._lines()
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
-            self._delimiter = max(",;\t ", key=first.strip().count)
+            self.delimiter = max(",;\t ", key=first.strip().count)
             lines = self._lines()
         self.names = [name.strip() for name in next(lines, [])]
         if not any(self.names) or next(lines, None) is None:
@@ -44,8 +50,8 @@ class CsvSource(Source):
             raise InputError(f"{path}: {trouble}; expected a CSV file with a header line and rows")
 
     def stamp(self) -> str | None:
-        """Return the column that looks like a time: it is called so, and is a number that rises."""
-        return _stamp(self.names)
+        """Return the column that is called as times are."""
+        return usual_stamp(self.names)
 
     def topics(self) -> list[Topic]:
         """Return the one stream of a table."""
@@ -152,7 +158,7 @@ class CsvSource(Source):
         """Yield the cells of each line, the header first."""
         try:
             lines = (line for line in self._text() if self._counts(line))
-            yield from csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
+            yield from csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True)
         except csv.Error as error:
             raise InputError(f"{self.path}: cannot be read ({error}); expected a CSV file") from None
 
@@ -196,25 +202,6 @@ def _require_times(time: np.ndarray, name: str, first: int, where: str) -> None:
             f"{where}: column {name!r} holds {time[row]} in row {first + row} ({int(bad.sum())} such rows); expected "
             "finite numbers: remove those rows, a gap in time begins a new episode"
         )
-
-
-def _stamp(names: Sequence[str]) -> str | None:
-    """Return the first name that is usual for times."""
-    usual = (
-        "time",
-        "t",
-        "timestamp",
-        "stamp",
-        "time_s",
-        "t_s",
-        "time_ms",
-        "t_ms",
-        "time_us",
-        "t_us",
-        "time_ns",
-        "t_ns",
-    )
-    return next((name for wanted in usual for name in names if name.lower() == wanted), None)
 
 
 def _is_number(cell: str) -> bool:

@@ -118,9 +118,10 @@ def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpe
     draft.tree["q"] = q
     _note_absent(draft, "position", joints or [], q)
     qd = _coordinates(draft, known, "velocity", list(q), skip[1] if name == "mujoco" else 0)
-    if q.keys() == qd.keys() and (qd or floating):
+    moving = [tree for tree in draft.tree.get("floating", {}).values() if "angular_velocity" in tree]
+    if q.keys() == qd.keys() and len(moving) == len(draft.tree.get("floating", {})) and (qd or moving):
         draft.tree["qd"] = qd
-    elif not floating:
+    elif not moving:
         draft.tree |= {"qd": "differentiate", "velocity": "past"}
         draft.doubts.append("there are no velocities: positions are differentiated, without looking ahead")
     _add_controls(draft, known, spec, list(q))
@@ -227,6 +228,11 @@ def _add_floating(draft: Draft, joint: JointSpec, columns: Sequence[str], name: 
         draft.doubts.append(
             f"{joint.name}: give `center_of_mass`, because an odometry's velocity is that of the origin"
         )
+    tracked = next((c.removesuffix(".orientation.w") for c in columns if c.endswith(".pose.orientation.w")), "")
+    if tree is None and tracked:
+        names = {key: value for key, value in _of_messages(tracked, "").items() if not key.endswith("velocity")}
+        tree = names
+        draft.doubts.append(f"{joint.name}: velocities are differentiated from its poses; give `center_of_mass`")
     used = [c for key, value in (tree or {}).items() if isinstance(value, list) for c in value]
     if tree is None or not set(used) <= there:
         draft.absent.append(f"the pose and velocity of {joint.name!r}")

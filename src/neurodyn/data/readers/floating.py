@@ -6,6 +6,7 @@ body axes. Both are declared, and checked: the angular velocity must fit the dif
 under any other reading.
 """
 
+from collections.abc import Mapping
 from itertools import product
 from typing import Literal
 
@@ -36,10 +37,11 @@ class Floating(Config, frozen=True):
     Attributes:
         quaternion: Rotation, body to world.
         order: Whether the scalar of the quaternion is last or first.
-        angular_velocity: Angular velocity.
-        angular_axes: Axes of the angular velocity; for a ball joint, "world" stands for the axes of the parent.
+        angular_velocity: Angular velocity; empty where velocities are differentiated from the poses.
+        angular_axes: Axes of the angular velocity, which needs them; for a ball joint, "world" stands for those of the
+            parent.
         position: Position of the body's origin in the world; empty for a ball joint.
-        linear_velocity: Linear velocity; empty for a ball joint.
+        linear_velocity: Linear velocity; empty for a ball joint, and without an angular velocity.
         linear_axes: Axes of the linear velocity.
         linear_of: The point whose velocity it is.
         center_of_mass: Centre of mass in the body's frame [m].
@@ -50,8 +52,8 @@ class Floating(Config, frozen=True):
 
     quaternion: Names
     order: Order
-    angular_velocity: Names
-    angular_axes: Axes
+    angular_velocity: Names = ()
+    angular_axes: Axes | None = None
     position: Names = ()
     linear_velocity: Names = ()
     linear_axes: Axes = "world"
@@ -67,7 +69,11 @@ class Floating(Config, frozen=True):
             given = getattr(self, name)
             if isinstance(given, tuple) and given and len(given) != width:
                 raise ValueError(f"{name} lists {len(given)} columns; valid: {width}, or the name of an array")
-        if bool(self.position) != bool(self.linear_velocity):
+        if bool(self.angular_velocity) != bool(self.angular_axes):
+            raise ValueError("give both angular_velocity and angular_axes (world or body), or neither")
+        if not self.angular_velocity and not self.linear_velocity:
+            return  # the poses are differentiated
+        if bool(self.position) != bool(self.linear_velocity) or not self.angular_velocity:
             raise ValueError("give both position and linear_velocity (a free joint), or neither (a ball joint)")
 
     @property
@@ -114,6 +120,39 @@ def to_newton(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, qd:
             qd[:, place.linear] = rotate(quaternion, qd[:, place.linear])
         if declared.linear_of == "origin":
             qd[:, place.linear] += np.cross(qd[:, place.angular], _arm(declared, quaternion))
+
+
+def normalise(spec: StateSpec, q: np.ndarray) -> None:
+    """Make quaternions unit, in place."""
+    for _, place in _places(spec):
+        quaternion = q[:, place.quaternion]
+        quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+
+
+def velocities_of(spec: StateSpec, q: np.ndarray, slopes: np.ndarray, centers: Mapping[str, Vector3]) -> np.ndarray:
+    """Return the velocities that slopes of position coordinates mean, in Newton's convention, shape [N, nv].
+
+    Args:
+        spec: Order of the coordinates.
+        q: Positions, shape [N, nq].
+        slopes: Their derivatives by time, shape [N, nq]; of a quaternion, w = 2 q' (x) conj(q).
+        centers: Centre of mass in the frame of each free joint's body [m], by joint; the origin where there is none.
+    """
+    qd = np.empty((len(q), spec.nv))
+    dof = 0
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if joint.scalar:
+            qd[:, dof] = slopes[:, place.q][:, 0]
+        else:
+            quaternion = q[:, place.quaternion] / np.linalg.norm(q[:, place.quaternion], axis=1, keepdims=True)
+            rate, axis = slopes[:, place.quaternion], quaternion[:, :3]
+            turning = 2.0 * (quaternion[:, 3:] * rate[:, :3] - rate[:, 3:] * axis - np.cross(rate[:, :3], axis))
+            qd[:, place.angular] = turning
+            if joint.kind == "free":
+                arm = rotate(quaternion, np.broadcast_to(centers.get(joint.name, (0.0, 0.0, 0.0)), (len(q), 3)))
+                qd[:, place.linear] = slopes[:, place.q][:, :3] + np.cross(turning, arm)
+        dof += joint.nv
+    return qd
 
 
 def check_quaternions(floating: dict[str, Floating], spec: StateSpec, q: np.ndarray, where: str) -> None:

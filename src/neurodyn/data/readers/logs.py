@@ -10,7 +10,7 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from neurodyn.core.artifacts import require_writable
-from neurodyn.core.config import to_dict
+from neurodyn.core.config import describe_os_error, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.scene import IDENTITY
@@ -39,7 +39,7 @@ _MOST_LISTED = 20
 _TOPICS = {"mcap", "rosbag2"}
 """Formats whose columns are called alike."""
 
-_HELD = 160 << 20
+_HELD = 96 << 20
 """Bytes of runs that are held until delays are measured; the rest of a longer log takes what those say."""
 
 _ROWS = 1 << 19
@@ -96,13 +96,18 @@ def import_logs(
     """
     require_store_name(out)
     require_writable(out)
-    with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
-        header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))
-        rows.seek(0)
-        with StoreWriter(out, header) as writer:
-            for part in _episodes(table):
-                _append(writer, spec, rows, part)
-    return Store.open(out)
+    try:
+        with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
+            header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))
+            rows.seek(0)
+            with StoreWriter(out, header) as writer:
+                for part in _episodes(table):
+                    _append(writer, spec, rows, part)
+    except OSError as error:
+        raise InputError(
+            f"{out}: cannot be written ({describe_os_error(error)}); give a path with space for twice the data"
+        ) from None
+    return Store.open(out, memory=_HELD)
 
 
 def _episodes(table: np.ndarray) -> Iterator[np.ndarray]:

@@ -13,6 +13,7 @@ from neurodyn.data.readers.arrays import Arrays
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.formats import LogFormat, zip_names
 from neurodyn.data.readers.raw import parse_split
+from neurodyn.data.readers.references import usual_stamp
 from neurodyn.data.readers.source import MOST_VALUES, Part, RunRows, Series, Source, Topic, pieces_of
 from neurodyn.data.readers.units import factor
 
@@ -48,9 +49,10 @@ class NpzSource(Source):
         return [Topic(f"{rows} rows", "arrays", tuple(names), clock, rows) for rows, names in ordered]
 
     def stamp(self) -> str | None:
-        """Return the array that is called as times are."""
-        usual = ("time", "t", "timestamp", "timestamps", "stamp")
-        return next((name for wanted in usual for name in self._arrays.names if name.lower() == wanted), None)
+        """Return the array that is called as times are, among those with the most rows."""
+        shapes = {name: self._arrays.shape(name) for name in self._arrays.names}
+        most = max((shape[0] for shape in shapes.values() if shape), default=0)
+        return usual_stamp([name for name, shape in shapes.items() if shape == (most,)])
 
     def parts(self, names: Sequence[str]) -> Iterator[Part]:
         """Yield the rows, as many whole runs at a time as memory allows."""

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs as they were logged, in SI units but at their own times; what every reader returns."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.scene import Vector3
 from neurodyn.data.header import Split
 from neurodyn.data.readers.column_map import ColumnMap
 
@@ -27,6 +29,7 @@ class RawRun:
         velocity_time: Time of each row of `qd` [s], shape [V], where velocities have a clock of their own.
         control_time: Time of each row of `control` [s], shape [C], where controls have a clock of their own.
         missing: Times at which the log lacks a value [s], increasing; no episode goes on across them.
+        centers: Centre of mass of each free joint's body in its frame [m], for velocities from poses; else the origin.
     """
 
     name: str
@@ -40,6 +43,7 @@ class RawRun:
     velocity_time: np.ndarray | None = None
     control_time: np.ndarray | None = None
     missing: np.ndarray | None = None
+    centers: Mapping[str, Vector3] = field(default_factory=dict)
 
     @property
     def clocks(self) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.floating import velocities_of
 from neurodyn.data.readers.raw import RawRun
 
 _PAST = 0.02
@@ -161,14 +162,13 @@ def states(
         q = run.q[rows]
     else:
         q = _in_blocks(lambda at: _normalised(hermite(time, run.q, slopes, at), spec), grid)
-    if run.qd is None and past:
-        return q, _in_blocks(lambda at: past_slopes(time, run.q, at), grid)
     if run.qd is None:
-        # Over all positions the velocity coordinates are those of single-axis joints: same columns.
-        def difference(at: np.ndarray) -> np.ndarray:
+
+        def centred(at: np.ndarray) -> np.ndarray:
             return (hermite(time, run.q, slopes, at + dt / 2) - hermite(time, run.q, slopes, at - dt / 2)) / dt
 
-        return q, _in_blocks(difference, grid)
+        rates = _in_blocks((lambda at: past_slopes(time, run.q, at)) if past else centred, grid)
+        return q, velocities_of(spec, q, rates, run.centers)
     logged = run.qd
     if averaged:
         pieces = 0.5 * (logged[1:] + logged[:-1]) * np.diff(own)[:, None]

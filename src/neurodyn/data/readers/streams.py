@@ -9,7 +9,7 @@ import numpy as np
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import Column, ColumnMap
-from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, to_newton
+from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, normalise, to_newton
 from neurodyn.data.readers.raw import RawRun, selected
 from neurodyn.data.readers.resample import hermite
 from neurodyn.data.readers.source import Part, RunRows, Series, Source
@@ -199,11 +199,14 @@ def _cut(
     continuous_signs(spec, positions)
     if qd is not None:
         to_newton(columns.floating, spec, positions, qd)
+    else:
+        normalise(spec, positions)
     lost = np.unique(np.concatenate([m for _, m in kept.values()] + [s.missing for s in signals.values()]))
     return RawRun(
         run.name, run.group, run.split, q.time[rows], positions, qd,
         np.zeros((len(rows), 0)) if values is None else values, run.together or run.name,
         velocity_time=velocity_time, control_time=control_time, missing=lost if len(lost) else None,
+        centers={name: joint.center_of_mass for name, joint in columns.floating.items()},
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.geometry.ground import Ground
-from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig
+from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, takes_prisms
 from neurodyn.multibody.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 
 FIXED_WORLDS = 64
@@ -110,6 +110,7 @@ class HybridDynamics(LearnedDynamics):
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
         self._ground = HeldGround(mechanism) if self._feels_ground else None
+        self._prisms = self.contacts_of_simulator and takes_prisms(mechanism, self.config)
 
     @property
     def threads(self) -> int:
@@ -215,7 +216,7 @@ class HybridDynamics(LearnedDynamics):
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         On planes the loop over time is compiled; on other grounds the contact points find the ground anew in every
-        frame.
+        frame, and shapes with soft contacts their contacts with a heightfield in every substep.
         """
         require_torques(self.spec, controls)
         return self._run(self.begin(context, environment).environment, present_state(context), controls)
@@ -242,7 +243,7 @@ class HybridDynamics(LearnedDynamics):
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame between fixed buffers; on planes and in free space it is compiled as a whole."""
-        mode = ground_mode(environment.ground)
+        mode = self._mode(environment)
         if mode != "plane":
             return super().fixed_frame(worlds, environment, like)
         return HybridFixedFrame(self, self._engine(mode).program, worlds, environment, like)
@@ -300,14 +301,23 @@ class HybridDynamics(LearnedDynamics):
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Trajectory:
-        if ground_mode(environment.ground) == "plane":
+        if self._mode(environment) == "plane":
             return self._launch(environment, state, controls, parameters, weights)
         q, qd = [state.q], [state.qd]
         for torque in controls.unbind(1):
-            path = self._launch(environment, State(q[-1], qd[-1]), torque[:, None], parameters, weights)
-            q.append(path.q[:, 1])
-            qd.append(path.qd[:, 1])
+            for _ in range(self.config.substeps // self._substeps(environment)):
+                path = self._launch(environment, state, torque[:, None], parameters, weights)
+                state = State(path.q[:, 1], path.qd[:, 1])
+            q.append(state.q)
+            qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def _mode(self, environment: Environment) -> GroundMode:
+        return ground_mode(environment.ground, prisms=self._prisms)
+
+    def _substeps(self, environment: Environment) -> int:
+        """Return over how many steps the ground is held: a frame's, but one where contacts are those of shapes."""
+        return 1 if self._mode(environment) == "prisms" else self.config.substeps
 
     def _launch(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
@@ -334,7 +344,7 @@ class HybridDynamics(LearnedDynamics):
         path = engine.program.rollout(
             torch.cat([state.q, state.qd], dim=-1),
             frames=frames,
-            substeps=self.config.substeps,
+            substeps=self._substeps(environment),
             control=controls,
             held=held,
             parameters=self._given(environment, worlds, self.physical() if parameters is None else parameters),
@@ -349,18 +359,21 @@ class HybridDynamics(LearnedDynamics):
     ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
         """Return the states after a frame, and a function that differentiates them; see `Program.frame`."""
         around = self.begin(state, environment).environment
-        engine, held = self._engine_on(around, state, 1)
-        parameters = self._given(around, state.worlds, self.physical())
-        whole = torch.cat([state.q, state.qd], dim=-1)
-        after, rows = engine.program.frame(
-            whole, self.config.substeps, torque[:, None], held, parameters, self.weights.detach()
-        )
-        nq = self.mechanism.nq
-        return State(after[:, :nq], after[:, nq:]), rows
+        parameters, substeps = self._given(around, state.worlds, self.physical()), self._substeps(around)
+        nq, parts = self.mechanism.nq, []
+        for _ in range(self.config.substeps // substeps):
+            engine, held = self._engine_on(around, state, 1)
+            whole = torch.cat([state.q, state.qd], dim=-1)
+            after, rows = engine.program.frame(
+                whole, substeps, torque[:, None], held, parameters, self.weights.detach()
+            )
+            state = State(after[:, :nq], after[:, nq:])
+            parts.append(rows)
+        return state, parts[0] if len(parts) == 1 else _chained(parts)
 
     def _engine_on(self, environment: Environment, state: State, frames: int) -> tuple[Engine, Tensor | None]:
         """Return the engine for a ground, and the ground under the states for so many frames."""
-        mode = ground_mode(environment.ground)
+        mode = self._mode(environment)
         if self._ground is None:
             return self._engine(mode), None
         ground = self._ground(environment.ground, state.q, state.qd, mode)
@@ -381,6 +394,23 @@ class HybridDynamics(LearnedDynamics):
             config = msgspec.structs.replace(self.config, ground=mode)
             self._engines[mode] = Engine(self.mechanism, self.spec, config, self._threads)
         return self._engines[mode]
+
+
+Rows = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Takes gradients by the states after a frame, shape [worlds, rows, state], to those by states before, and controls."""
+
+
+def _chained(parts: list[Rows]) -> Rows:
+    """Return what differentiates a frame of several parts under the same controls."""
+
+    def rows(seeds: Tensor) -> tuple[Tensor, Tensor]:
+        controls = []
+        for part in reversed(parts):
+            seeds, control = part(seeds)
+            controls.append(control)
+        return seeds, torch.stack(controls).sum(0)
+
+    return rows
 
 
 def first_weights(config: EngineConfig, seed: int) -> Tensor:

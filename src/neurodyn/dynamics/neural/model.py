@@ -172,7 +172,10 @@ class NeuralDynamics(LearnedDynamics):
         worlds = present_state(context).worlds
         if self.members == 1:
             members = None
-        groups = Groups.of(members, self.members) if alone and members is not None else None
+        groups = None
+        if members is not None:
+            groups = Groups.of(members, self.members, self.device) if alone else None
+            members = members.to(self.device)
         memory = self.predictor.begin(worlds if groups is None else groups.rows.shape[1])
         if isinstance(context, Window):
             memory = self.predictor.prime(memory, self._seen(self._window_inputs(context, environments), groups))
@@ -182,7 +185,7 @@ class NeuralDynamics(LearnedDynamics):
         self, context: State | Window, environment: Environment | None = None, *, uncertainty: bool = False
     ) -> NeuralCarry:
         """Return the carry of worlds in which a policy acts: members take turns to be followed; see `Dynamics`."""
-        members = in_turn(present_state(context).worlds, self.members, self.device)
+        members = in_turn(present_state(context).worlds, self.members)
         return self.begin(context, environment, members=members, alone=not uncertainty)
 
     def step(self, carry: NeuralCarry, state: State, control: Control) -> tuple[NeuralCarry, Step]:
@@ -282,7 +285,7 @@ class NeuralDynamics(LearnedDynamics):
     def begin_apart(self, context: State | Window, environment: Environment | None = None) -> tuple[NeuralCarry, State]:
         """Return carry and state of worlds that are there once for each member, in the order of `apart`."""
         rows = self.apart(present_state(context).worlds)
-        member = torch.arange(self.members, device=self.device).repeat_interleave(len(rows) // self.members)
+        member = torch.arange(self.members).repeat_interleave(len(rows) // self.members)
         several, whole = context.rows(rows), self.resolve_environment(environment).rows(rows)
         return self.begin(several, whole, members=member, alone=True), present_state(several)
 
@@ -326,7 +329,7 @@ class NeuralDynamics(LearnedDynamics):
         base_prediction, inputs = self._inputs(q, qd, torque, self.resolve_environment(environment))
         if members is None:
             return base_prediction, self.predictor.forward_normalised(inputs)
-        groups = Groups.of(members, self.members)
+        groups = Groups.of(members, self.members, inputs.device)
         return base_prediction, groups.scatter(self.predictor.forward_normalised(groups.gather(inputs)))
 
     def _window_inputs(self, window: Window, environment: Environment) -> Tensor:

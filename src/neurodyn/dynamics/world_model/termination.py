@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.until_end import OpenWindows, windows_along
 from neurodyn.dynamics.interface import Control, State, Window
@@ -60,7 +61,7 @@ def alarms_along(model: WorldModel, stores: Iterable[Store], split: int | None, 
     parts = [
         _alarms(model, windows.to(model.device), context)
         for store in stores
-        for windows in windows_along(store, split, context, FRAMES, _WINDOWS)
+        for windows in windows_along(store, episodes_in(store, split), context, FRAMES, _WINDOWS)
     ]
     return Alarms(torch.cat([part.chance for part in parts]), torch.cat([part.failed for part in parts]))
 

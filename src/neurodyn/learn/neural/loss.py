@@ -56,7 +56,7 @@ def training_loss(model: NeuralDynamics, parts: Sequence[Part], phase: Phase, sc
     errors = torch.cat([errors_of(model, part, phase, scale) for part in parts])
     weights = None if phase.balance is None else _weights([part.batch for part in parts], phase.balance, scale)
     members = [part.members for part in parts if part.members is not None]
-    by_member = Groups.of(torch.cat(members), model.members).gather if members else lambda x: x[None]
+    by_member = Groups.of(torch.cat(members), model.members, errors.device).gather if members else lambda x: x[None]
     return _mean(by_member(errors), None if weights is None else by_member(weights))
 
 

@@ -82,7 +82,7 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
 
     Args:
         robot: The robot.
-        size: "small", "paper", or the path of a settings file.
+        size: "small", "paper", "short" or "long" (memory), or the path of a settings file.
 
     Raises:
         InputError: There are no such settings, or the file is malformed.

@@ -19,6 +19,7 @@ from neurodyn.multibody.trace.expression import (
     tanh,
 )
 from neurodyn.multibody.trace.loops import Loop, apply_loop
+from neurodyn.multibody.trace.mapped import mapped
 from neurodyn.multibody.trace.reverse import pull_back
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "cos",
     "exp",
     "log",
+    "mapped",
     "maximum",
     "minimum",
     "pull_back",

@@ -41,6 +41,7 @@ class Loop:
         adjoint: Text that fills `adj`.
         weights: Number of weights it reads.
         first_weight: Where they begin in the program's weights.
+        fixed: Number of inputs, the last ones, to which no derivative goes.
         onnx: Adds the same as nodes of an ONNX graph (`onnx_nodes`): from the inputs side by side, by name, to the
             first outputs side by side and their number; None where there is no such form.
     """
@@ -53,6 +54,7 @@ class Loop:
     adjoint: str
     weights: int = 0
     first_weight: int = 0
+    fixed: int = 0
     onnx: Callable[[Any, str], tuple[str, int]] | None = field(default=None, compare=False)
 
 
@@ -70,4 +72,5 @@ def pull_back_loop(graph: Graph, index: int, seeds: dict[int, Expression]) -> li
     zero = graph.constant(0.0)
     given = [seeds.get(number, zero).index for number in range(loop.outputs)]
     node = graph.node("reverse", loop, index, *given)
-    return [(x, Expression(graph, graph.node("result", node, number))) for number, x in enumerate(inputs)]
+    moving = inputs[: len(inputs) - loop.fixed]
+    return [(x, Expression(graph, graph.node("result", node, number))) for number, x in enumerate(moving)]

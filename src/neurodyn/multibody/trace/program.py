@@ -53,8 +53,8 @@ _GROUPS = 16
 _CUDA_GROUPS = 256
 """The same on a GPU, where the worlds of a group add to the same sums at once, by atomic additions."""
 
-_THREADS = 32
-"""Threads in a block of a GPU: every multiprocessor has work from some 4,000 worlds on."""
+_SMALL = 500
+"""Statements below which a thread takes less than 64 registers in single precision; a quarter of it in double."""
 
 _THREAD_WORTH = 5e-4
 """Work that is worth being split among threads [s]."""
@@ -393,9 +393,18 @@ class Program(Held):
         if launch is None:
             if len(self._cuda) >= _MOST_LAUNCHES:
                 self._cuda.pop(next(iter(self._cuda)))
-            kernel = self.kernel(which, Target("cuda", single))
-            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, _THREADS, warp_device(like.device))
+            kernel, block = self.kernel(which, Target("cuda", single)), self.cuda_block(which, single)
+            launch = self._cuda[key] = CudaLaunch(kernel, _WORDS[which], worlds, block, warp_device(like.device))
         return launch
+
+    def cuda_block(self, which: int, single: bool) -> int:
+        """Return how many threads of a kernel make a block of a GPU.
+
+        A multiprocessor has 65,536 registers and room for 32 blocks. A block is one warp, so that a batch is spread
+        over as many multiprocessors as there are; but where a thread takes less than 64 registers, more than 32 warps
+        fit, and a block is two.
+        """
+        return 64 if self._operations[which] * (1 if single else 4) < _SMALL else 32
 
     def cuda_kernels(self, dtype: torch.dtype) -> tuple[Any, Any]:
         """Return forward and adjoint as a GPU runs them, in a precision."""

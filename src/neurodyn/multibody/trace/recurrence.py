@@ -9,6 +9,7 @@ wrote.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from neurodyn.multibody.trace.expression import Expression, Graph, Scalar
 from neurodyn.multibody.trace.reverse import pull_back
@@ -200,7 +201,6 @@ for (int i = 0; i < {nu}; ++i) by_control.put(i, a[{nx} + i]);
 """
 
 
-@dataclass(frozen=True)
 class Texts:
     """Texts of the forward loop, of its adjoint and of the adjoint with many seeds for the same states.
 
@@ -208,13 +208,17 @@ class Texts:
         forward: The forward loop.
         adjoint: Its adjoint.
         taped: How many values a step puts on the tape, its state first.
-        seeded: The adjoint of one frame by state and control, with lanes for seeds in place of worlds.
     """
 
-    forward: str
-    adjoint: str
-    taped: int
-    seeded: str
+    def __init__(self, forward: str, adjoint: str, taped: int, make_seeded: Callable[[], str]) -> None:
+        """Take texts, and what makes the last one, which is long in the making and rarely wanted."""
+        self.forward, self.adjoint, self.taped = forward, adjoint, taped
+        self._make_seeded = make_seeded
+
+    @cached_property
+    def seeded(self) -> str:
+        """The adjoint of one frame by state and control, with lanes for seeds in place of worlds."""
+        return self._make_seeded()
 
 
 def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
@@ -258,7 +262,7 @@ def recurrence_texts(sizes: Sizes, step: Step) -> Texts:
     ends = pull_back(frontier, graph.inputs("f", len(frontier)), inputs.parameters)
     last = statements(graph, [(f"gp_[{i}] =", x) for i, x in enumerate(ends)], _ADJOINT_ELEMENTS, known)
     adjoint = _ADJOINT.format(before=before, body=f"{reading}\n{body}", after=last, **numbers)
-    return Texts(forward, adjoint, lengths["nk"], _seeded_text(inputs, after, taped, numbers))
+    return Texts(forward, adjoint, lengths["nk"], lambda: _seeded_text(inputs, after, taped, numbers))
 
 
 def _seeded_text(inputs: Inputs, after: Sequence[Scalar], taped: Mapping[int, int], numbers: Mapping[str, int]) -> str:
@@ -312,7 +316,8 @@ def _seeded_text(inputs: Inputs, after: Sequence[Scalar], taped: Mapping[int, in
 def _inner(graph: Graph, after: Sequence[Scalar]) -> list[Expression]:
     """Return the outputs that others are computed from, where little else is needed for those; otherwise all."""
     outputs = sorted({x.index for x in map(graph.lift, after) if graph.nodes[x.index][0] not in {"constant", "input"}})
-    found = [i for i in outputs if any(i in live_nodes(graph, [j]) for j in outputs if j != i)]
+    needed = {j: set(live_nodes(graph, [j])) for j in outputs}
+    found = [i for i in outputs if any(i in needed[j] for j in outputs if j != i)]
     rest = live_nodes(graph, outputs, found)
     if not found or len(rest) > len(live_nodes(graph, outputs)) / 4:
         found = outputs

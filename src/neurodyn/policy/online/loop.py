@@ -108,7 +108,7 @@ class _Loop:
             result = self._result(rounds, frames)
             self._write(result)
             self.report(line(rounds[-1], result.frames))
-            if result.agreed or number >= self.problem.settings.rounds:
+            if result.settled or number >= self.problem.settings.rounds:
                 return result
 
     def _first_data(self) -> tuple[tuple[str, ...], int]:
@@ -133,7 +133,7 @@ class _Loop:
         return OnlineResult(
             task=problem.task.name, kind=problem.kind, dynamics=problem.dynamics, reference=settings.reference,
             first_frames=first_frames, frames=first_frames + sum(one.frames for one in rounds), rounds=rounds,
-            best=best_of(rounds).number, agreed=settled(rounds, settings.tolerance),
+            best=best_of(rounds).number, settled=settled(rounds, settings.tolerance),
             verdict=verdict(rounds, settings.tolerance, settings.reference),
             cpu_seconds=sum(part.cpu_seconds for part in parts),
         )  # fmt: skip

@@ -72,7 +72,7 @@ def default_settings(
     return OnlineSettings(
         frames=refit.frames if dynamics == NEW else 0,
         rollout=SHORT if refit.short else None,
-        policy=load_settings(task, path),
+        policy=load_settings(task, path, logs=refit.measured),
     )
 
 
@@ -115,10 +115,10 @@ def pose(
     refit.require(task, settings, new=dynamics == NEW, data=bool(data))
     if dynamics != NEW:
         _require_run(task, dynamics, refit, settings)
-    elif settings.policy.penalty and not refit.uncertain:
+    elif settings.policy.penalty and not refit.uncertain(task, settings):
         raise InputError(
-            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it "
-            "is; valid here: 0"
+            f"penalty is {settings.policy.penalty}, but a new model of kind {kind} does not know how uncertain it is; "
+            "valid here: 0"
         )
     robot = task.declaration()
     for name in data:
@@ -153,7 +153,7 @@ def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -
     from neurodyn.policy.compatibility import require_fit
 
     model = load(run)
-    require_fit(task, model, settings.policy.fixed_penalty)
+    require_fit(task, model, settings.policy.penalty)
     refit.require_model(model, run, settings)
 
 

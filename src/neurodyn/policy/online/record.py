@@ -16,7 +16,7 @@ UNUSABLE = 0.5
 
 
 class FittedModel(Record, frozen=True):
-    """The model of a round: its run directory, and the processor time of its fit [s]."""
+    """The model of a round: its run directory, and the processor time of its fit since it last went on [s]."""
 
     run: str
     cpu_seconds: float
@@ -113,7 +113,7 @@ class OnlineResult(Record, frozen=True):
         frames: Frames of the reference in all.
         rounds: The rounds.
         best: Number of the round whose policy returns most in the reference, which is the one that is kept.
-        agreed: Whether the loop ended because model and reference agree and no more is gained.
+        settled: Whether the loop ended because model and reference agree and no more is gained.
         verdict: Conclusion in a sentence.
         cpu_seconds: Processor time of all steps [s].
     """
@@ -126,7 +126,7 @@ class OnlineResult(Record, frozen=True):
     frames: int
     rounds: list[Round]
     best: int
-    agreed: bool
+    settled: bool
     verdict: str
     cpu_seconds: float
 

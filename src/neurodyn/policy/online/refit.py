@@ -5,6 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.episodes import joined
@@ -20,7 +23,13 @@ from neurodyn.robots import Robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
 from neurodyn.tasks import Task
 
+if TYPE_CHECKING:
+    from neurodyn.identify.settings import IdentificationSettings
+    from neurodyn.learn.neural.settings import Settings
+
+_SIZE = "small"
 _WORLDS = 64
+_HORIZON, _WINDOWS, _ITERATIONS, _HELD_OUT = 0.1, 256, 30, 500
 _EDGE = 1e-6
 """Share of a parameter's range that is kept from its bounds, where its start would have no gradient."""
 
@@ -62,19 +71,21 @@ class Refit(ABC):
 
     Attributes:
         measured: Whether the models predict what the robot measures.
-        uncertain: Whether a new model knows how uncertain it is.
         short: Whether roll-outs are short unless asked otherwise.
         frames: Frames of random data that a new model begins from unless asked otherwise.
     """
 
     measured = False
-    uncertain = False
     short = True
     frames = 50_000
 
     @abstractmethod
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model (`new`) from nothing, and settings of other kinds; `data`: whether data are given."""
+        """Refuse a new model (`new`) from nothing, and bad settings; `data`: whether data are given."""
+
+    def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
+        """Return whether a new model knows how uncertain it is."""
+        return False
 
     def require_model(self, model: Dynamics, run: str, settings: OnlineSettings) -> None:
         """Refuse a model of this kind that cannot be fitted any further, with an InputError."""
@@ -111,9 +122,22 @@ class NeuralRefit(Refit):
     """Neural dynamics: trained on the first data, and fine-tuned on all of them from then on."""
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without data, and parameters."""
+        """Refuse a new model without data, parameters, and settings that there are not."""
+        from neurodyn.learn.neural.settings import load_finetuning
+
         _require_none_free(settings, "neural")
         _require_some_data(settings, "neural", new=new, data=data)
+        load_finetuning(settings.finetune or "finetune", self._first(task, settings).net, task.declaration())
+
+    def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
+        """Return whether there are several members."""
+        return self._first(task, settings).members > 1
+
+    def _first(self, task: Task, settings: OnlineSettings) -> "Settings":
+        from neurodyn.learn.neural.settings import load_settings
+
+        found = load_settings(task.declaration(), settings.size or _SIZE)
+        return found if settings.members is None else msgspec.structs.replace(found, members=settings.members)
 
     def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
         """Write data from random states; the network has to learn the motion everywhere."""
@@ -131,8 +155,9 @@ class NeuralRefit(Refit):
         settings = fit.settings
         if fit.previous is None:
             train(
-                fit.robot, fit.data, fit.out, size=settings.size or "small", minutes=settings.model_minutes,
-                seed=settings.seed, shares=fit.shares, device=fit.device, resume=fit.resume, progress=fit.progress,
+                fit.robot, fit.data, fit.out, size=settings.size or _SIZE, members=settings.members,
+                minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
+                resume=fit.resume, progress=fit.progress,
             )  # fmt: skip
         else:
             finetune(
@@ -145,18 +170,24 @@ class WorldModelRefit(Refit):
     """World models: trained anew on all data."""
 
     measured = True
-    uncertain = True
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Refuse a new model without data, parameters, and a robot whose logs would hold where it is in the world."""
+        from neurodyn.learn.world_model.settings import load_world_settings
+
         _require_none_free(settings, "world-model")
         _require_some_data(settings, "world-model", new=new, data=data)
         robot = task.declaration()
+        load_world_settings(robot, settings.size or _SIZE)
         if robot.spec.floating and not logs_rows(task):
             raise InputError(
                 f"robot {robot.name!r} has a floating base, whose pose a world model cannot measure, and declares no "
                 "rows to log; valid: --kind neural or hybrid, or `rows:` in its declaration"
             )
+
+    def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
+        """Return true: it is an ensemble."""
+        return True
 
     def require_store(self, robot: Robot, store: Store, name: str) -> None:
         """Refuse data of another robot."""
@@ -177,7 +208,7 @@ class WorldModelRefit(Refit):
 
         settings = fit.settings
         train(
-            fit.robot, fit.data, fit.out, kind="world-model", size=settings.size or "small",
+            fit.robot, fit.data, fit.out, kind="world-model", size=settings.size or _SIZE, members=settings.members,
             minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
             resume=fit.resume, progress=fit.progress,
         )  # fmt: skip
@@ -190,7 +221,9 @@ class HybridRefit(Refit):
     frames = 0
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
-        """Refuse a new model without free quantities, and names of quantities that there are not."""
+        """Refuse a new model without free quantities, names of quantities that there are not, and members."""
+        if settings.members is not None:
+            raise InputError("--members is for --kind neural and world-model; leave it out for --kind hybrid")
         if new and not settings.parameters:
             raise InputError(
                 "--parameters is missing: name the quantities of the hybrid model that are identified, as "
@@ -215,18 +248,18 @@ class HybridRefit(Refit):
         if not fit.data:
             HYBRID.save(fit.out, self._declared(fit.robot, fit.settings))
             return
-        asked = fit.settings.parameters if fit.previous is None else self._parameters(fit.previous, fit.settings)
+        settings, store = fit.settings, joined([self.open(fit.robot, name) for name in fit.data])
+        asked = settings.parameters if fit.previous is None else self._parameters(fit.previous, settings)
         identify(
-            fit.robot, joined([self.open(fit.robot, name) for name in fit.data]), fit.out, parameters=asked,
-            settings=fit.settings.size, minutes=fit.settings.model_minutes, seed=fit.settings.seed, device=fit.device,
-            resume=fit.resume, progress=fit.progress,
+            fit.robot, store, fit.out, parameters=asked, settings=_identification(fit.robot, settings),
+            minutes=settings.model_minutes, seed=settings.seed, device=fit.device, resume=fit.resume,
+            progress=fit.progress,
         )  # fmt: skip
 
     def _declared(self, robot: Robot, settings: OnlineSettings) -> HybridDynamics:
         from neurodyn.dynamics.hybrid.declared import declared_hybrid
-        from neurodyn.identify.settings import load_identification
 
-        engine = load_identification(robot, settings.size).engine(robot)
+        engine = _identification(robot, settings).engine(robot)
         return declared_hybrid(robot, contact=engine.contact, substeps=engine.substeps, parameters=settings.parameters)
 
     def _parameters(self, run: str, settings: OnlineSettings) -> tuple[str, ...]:
@@ -239,6 +272,23 @@ class HybridRefit(Refit):
             lower, upper = ("" if bound is None else repr(bound) for bound in (spec.lower, spec.upper))
             found.append(f"{spec.name}={_inside(value, spec.lower, spec.upper)!r}:{lower}:{upper}")
         return tuple(found) or settings.parameters
+
+
+def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSettings":
+    """Return the identification settings of a file, or those for logs of a simulator, whose states are exact.
+
+    Roll-outs of a tenth of a second from the states as logged: over half a second of contacts the error of a wrong
+    model saturates, and its gradient leads nowhere.
+    """
+    from neurodyn.identify.settings import changed, load_identification
+
+    found = load_identification(robot, settings.size)
+    if settings.size is not None:
+        return found
+    return changed(
+        found, horizon=_HORIZON, windows=_WINDOWS, initial="logged", start="logged", iterations=_ITERATIONS,
+        rollouts=_HELD_OUT, seconds=(_HORIZON, 0.25),
+    )  # fmt: skip
 
 
 def _inside(value: float, lower: float | None, upper: float | None) -> float:

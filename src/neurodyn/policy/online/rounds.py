@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,7 @@ from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.starts import MixedStarts, Starts
 from neurodyn.policy.train import train_policy
+from neurodyn.tasks import Task
 
 Stages = Callable[[str], Progress]
 """From the name of a step to what shows how far it is."""
@@ -142,9 +144,9 @@ class RoundInProgress:
         problem, before, out = self.problem, self._before, self.folder / "policy"
         settings = self._policy_settings()
         initial = problem.policy if before is None or before.policy is None else Path(before.policy.folder)
-        where = self._where()
+        where = self._where
         end = train_policy(
-            problem.task, where, out, settings, initial=initial, training_starts=self._starts(where),
+            problem.task, where, out, settings, initial=initial, training_starts=self._training_starts(where),
             resume=_begun(out), progress=self._stage("policy"),
         )  # fmt: skip
         return TrainedPolicy(folder=str(out), frames=settings.frames_of(end.step), cpu_seconds=end.cpu_seconds)
@@ -170,7 +172,7 @@ class RoundInProgress:
         )
 
     def _measure(self) -> Comparison:
-        problem, where = self.problem, self._where()
+        problem, where = self.problem, self._where
         assert self.round.log is not None
         log = problem.refit.open(problem.task.declaration(), self.round.log.path)
         return Comparison(returns=self._imagined(where), model_error=model_error(where.dynamics, log))
@@ -185,41 +187,67 @@ class RoundInProgress:
         return outcome.returns_in(where.name)
 
     def _policy_settings(self) -> PolicySettings:
-        settings = self.problem.settings
+        """Return how the policy of this round is trained; only the first imitates data, and only where it is new."""
+        settings, first = self.problem.settings, self.number == 1
+        policy = settings.policy
         policy = msgspec.structs.replace(
-            settings.policy, frames=settings.rollout, seed=derive_seed(settings.seed, "online policy", self.number)
+            policy,
+            frames=policy.frames if settings.rollout is None else settings.rollout,
+            clone=policy.clone if first and self.problem.policy is None else None,
+            seed=derive_seed(settings.seed, "online policy", self.number),
         )
-        if self.number == 1 or policy.iterations is None:
+        if first or policy.iterations is None:
             return policy
         return msgspec.structs.replace(policy, iterations=max(1, round(policy.iterations * settings.further)))
 
-    def _where(self) -> ResolvedDynamics:
-        """Return the model; where its state is what a log measures, episodes in it start as logged ones do."""
+    @cached_property
+    def _where(self) -> "ModelOfRound":
+        """The model of this round, with all data before it."""
         assert self.round.model is not None
-        model, problem = load(self.round.model.run, device=self.problem.device), self.problem
-        whole = not model.measured or (model.spec.context <= 1 and not model.spec.nx)
-        if whole:
-            return ResolvedDynamics(self.round.model.run, model)
-        robot, frames = problem.task.declaration(), max(1, model.spec.context)
-        stores = [problem.refit.open(robot, name) for name in self.known.data]
-        long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one
-        return ResolvedDynamics(self.round.model.run, model, Mixture.of([beginnings(one, frames) for one in long]))
-
-    def _starts(self, where: ResolvedDynamics) -> Starts | None:
-        """Return where roll-outs of the training start; None for where episodes do."""
-        problem, settings = self.problem, self.problem.settings
-        if not self.known.data or (settings.rollout is None and not where.dynamics.measured):
-            return None
+        problem, known = self.problem, self.known
+        model = load(self.round.model.run, device=problem.device)
+        if not known.data:
+            return ModelOfRound(self.round.model.run, model)
         robot = problem.task.declaration()
         data = open_mixture(
-            self.known.data, self.known.shares(settings.random_share),
+            known.data, known.shares(problem.settings.random_share),
             lambda path, /, *, memory: problem.refit.open(robot, str(path)),
         )  # fmt: skip
+        return ModelOfRound(self.round.model.run, model, data)
+
+    def _training_starts(self, where: "ModelOfRound") -> Starts | None:
+        """Return where roll-outs of the training start; None for where episodes do."""
+        problem, settings = self.problem, self.problem.settings
+        if where.log is None or (settings.rollout is None and not where.dynamics.measured):
+            return None
         seed = derive_seed(settings.seed, "online starts", self.number)
-        logged = where.starts_in(data, problem.task, seed)
-        if where.log is not None:
+        logged = where.starts_in(where.log, problem.task, seed)
+        if not where.drawn:
             return logged
         return MixedStarts(where.starts(problem.task, seed), logged, settings.task_share, seed)
+
+
+@dataclass(frozen=True)
+class ModelOfRound(ResolvedDynamics):
+    """A model with the data that it learned from, in which whole episodes start as they do in the reference."""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a task can draw the model's states, which are those of a simulator, without a history."""
+        spec = self.dynamics.spec
+        return not self.dynamics.measured or (spec.context <= 1 and not spec.nx)
+
+    def starts(self, task: Task, seed: int) -> Starts:
+        """Return states that the task draws, or the first windows of logged episodes.
+
+        Raises:
+            InputError: No logged episode holds the model's warm-up.
+        """
+        if self.drawn or self.log is None:
+            return ResolvedDynamics(self.name, self.dynamics).starts(task, seed)
+        frames, stores = max(1, self.dynamics.spec.context), Mixture.of(self.log).stores
+        long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one
+        return self.starts_in(Mixture.of([beginnings(one, frames) for one in long]), task, seed)
 
 
 def _begun(run: Path) -> bool:

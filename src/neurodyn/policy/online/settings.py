@@ -33,6 +33,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         episodes: Episodes in which the policy is played in the model.
         size: Settings of a new model's training, or file of identification settings; None for the usual ones.
         finetune: File with settings by which a neural model learns on in later rounds; None for the usual ones.
+        members: Networks of a new model; None for those of its settings.
         model_minutes: Time budget of each fit of the model [min]; None for that of its settings.
         parameters: Quantities of a hybrid model that are identified.
         seed: Seed of everything random.
@@ -54,6 +55,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     episodes: int = 128
     size: str | None = None
     finetune: str | None = None
+    members: int | None = None
     model_minutes: float | None = None
     parameters: tuple[str, ...] = ()
     seed: int = 0

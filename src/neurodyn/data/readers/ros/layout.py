@@ -19,6 +19,8 @@ _NAMES = ("name", "names", "joint_names")
 """Fields whose texts name the values of the arrays beside and below them."""
 
 _MOST_STRUCTS = 4096
+_MOST_NUMBERS = 1024
+"""Length from which an array is no table of columns but a picture, say, and left out."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,9 @@ class _Walk:
         if not count:
             return
         self._align(dtype.itemsize)
+        if count > _MOST_NUMBERS:
+            self._skip(count * dtype.itemsize)
+            return
         if part.count is None:
             keys: tuple[str, ...] = (label,)
         else:

@@ -77,7 +77,8 @@ class MessageSource(Source):
         samples: dict[str, list[bytes]] = {topic: [] for topic in decoders}
         if samples:
             for topic, _, content in self.messages(frozenset(samples)):
-                samples[topic].append(content)
+                if len(samples[topic]) < _SAMPLE:
+                    samples[topic].append(content)
                 if len(samples[topic]) >= _SAMPLE and all(len(s) >= _SAMPLE for s in samples.values()):
                     break
         found = []
@@ -85,7 +86,7 @@ class MessageSource(Source):
             columns: dict[str, None] = {}
             stamped = False
             try:
-                parts = decoders[topic].decode(samples[topic][:_SAMPLE]) if topic in decoders else []
+                parts = decoders[topic].decode(samples[topic]) if topic in decoders else []
             except InputError as error:
                 parts, troubles[topic] = [], str(error)
             for part in parts:
