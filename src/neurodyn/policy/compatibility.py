@@ -2,26 +2,28 @@
 """Which dynamics a task can be done in."""
 
 import math
+from typing import Literal
 
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.tasks import Task
 
 
-def require_fit(task: Task, dynamics: Dynamics, penalty: float = 0.0) -> None:
+def require_fit(task: Task, dynamics: Dynamics, penalty: float | Literal["auto"] = 0.0) -> None:
     """Refuse dynamics of another robot or frame length, a model that was never fitted, and a bad penalty.
 
     Raises:
         InputError: The penalty is below 0, or the dynamics know no uncertainty; or the model is not fitted.
         MismatchError: Joints, controls or dt are others than those of the task's robot.
     """
-    if not (math.isfinite(penalty) and penalty >= 0):
+    if penalty != "auto" and not (math.isfinite(penalty) and penalty >= 0):
         raise InputError(f"penalty (lambda) is {penalty:g}; valid: a finite number of at least 0")
     name = dynamics.spec.robot
     if penalty and not dynamics.uncertain:
+        asked = penalty if penalty == "auto" else f"{penalty:g}"
         raise InputError(
-            f"penalty is {penalty:g}, but these {dynamics.kind} dynamics of {name!r} do not know how uncertain they "
-            "are; valid here: 0; world models and models of `neurodyn train --members 5` know it"
+            f"penalty is {asked}, but these {dynamics.kind} dynamics of {name!r} do not know how uncertain they are; "
+            "valid here: 0; world models and models of `neurodyn train --members 5` know it"
         )
     if not dynamics.trained:
         raise InputError(f"the world model of {name!r} was never fitted to data; train it with `neurodyn train` first")
