@@ -11,7 +11,7 @@ CHECKED = (
     "neurodyn.dynamics.coordinates", "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures",
     "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes",
     "neurodyn.dynamics.tangent", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
-    "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
+    "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
     "neurodyn.multibody.contact_motion", "neurodyn.multibody.free_motion", "neurodyn.multibody.held_ground",
     "neurodyn.multibody.pd",
 )  # fmt: skip

@@ -62,7 +62,7 @@ def test_an_unknown_verb_lists_the_valid_ones(capsys: pytest.CaptureFixture[str]
         (["evaluate"], ["Run directory"]),
         (["evaluate", "run", "--split", "half", "--data", "x.h5"], ["half"]),
         (["inspect"], ["HDF5 store"]),
-        (["import", "a.npz"], ["--reader", "--out"]),
+        (["import", "a.npz"], ["--out"]),
     ],
     ids=" ".join,
 )

@@ -28,6 +28,7 @@ def test_heights_count_from_the_ground_below():
     assert float(lowered) < 0.0
     expected = 1.0 - (lowered - slope * place[:, 0])
     assert torch.allclose(quantities["base_position"][:, 2], expected, atol=1e-3)
+    assert torch.equal(quantities["base_height"][:, 0], quantities["base_position"][:, 2])
     assert torch.equal(quantities["base_position"][:, :2], place[:, :2])
 
 

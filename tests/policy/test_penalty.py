@@ -17,6 +17,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
@@ -77,9 +78,9 @@ def test_the_reference_is_the_uncertainty_one_frame_ahead_of_held_out_episodes()
 
 
 def test_it_needs_a_model_that_knows_its_uncertainty_and_a_log():
-    with pytest.raises(InputError, match="do not know how uncertain they are; valid here: 0"):
-        certainty_rule(Mass(), log())
-    with pytest.raises(InputError, match="uncertainty with that on a log; valid here: a number"):
+    with pytest.raises(InputError, match=r"penalty is auto, .* do not know how uncertain they are; valid here: 0"):
+        require_fit(Hold(), Mass(), "auto")
+    with pytest.raises(InputError, match=r"penalty is auto, .* uncertainty on a log; valid here: a number"):
         certainty_rule(model(), None)
 
 

@@ -30,6 +30,6 @@ def test_a_policy_is_trained_on_the_walks_that_ship(tmp_path: Path):
 
 
 def test_a_policy_of_the_package_is_measured_in_the_simulator_where_its_run_does_not_ship():
-    from neurodyn.policy.evaluation import _default
+    from neurodyn.policy.evaluation import default_dynamics
 
-    assert _default(["pretrained-policy:anymal-velocity"]) == ("analytic",)
+    assert default_dynamics(["pretrained-policy:anymal-velocity"]) == ("analytic",)

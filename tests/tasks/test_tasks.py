@@ -45,7 +45,7 @@ def test_an_unknown_task_is_refused_with_those_that_there_are():
 
 def test_what_is_missing_is_named():
     offered = given(joint_position=[0.0, 0.0], joint_velocity=[0.0, 0.0])
-    with pytest.raises(InputError, match="task 'ant-run': a test does not offer 'base_position'; it offers joint_pos"):
+    with pytest.raises(InputError, match="task 'ant-run': a test does not offer 'base_height'; it offers joint_pos"):
         tasks.load("ant-run").require(offered)
     anymal = tasks.load("anymal-side")
     with pytest.raises(InputError, match="contact of 'BASE'; it offers LF_FOOT"):
@@ -85,7 +85,7 @@ class TestCartpole:
 class TestAnt:
     def state(self, height=1.0, turn=UPRIGHT, linear=(0.0, 0.0, 0.0), angular=(0.0, 0.0, 0.0)):
         return given(
-            base_position=[5.0, 6.0, height], base_orientation=turn, base_linear_velocity=list(linear),
+            base_height=[height], base_orientation=turn, base_linear_velocity=list(linear),
             base_angular_velocity=list(angular), joint_position=[0.1] * 8, joint_velocity=[0.2] * 8,
         )  # fmt: skip
 
@@ -138,7 +138,7 @@ class TestAnymal:
     ):
         names = ("LF_FOOT", "BASE", "LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
         return given(
-            names, contact=[float(contact >> bit & 1) for bit in range(6)], base_position=[0.0, 0.0, height],
+            names, contact=[float(contact >> bit & 1) for bit in range(6)], base_height=[height],
             base_linear_velocity=list(linear), base_angular_velocity=list(angular),
             projected_gravity=[float(x) for x in down], joint_position=[0.0] * 12, joint_velocity=[0.0] * 12,
             joint_torque=[torque] * 12,

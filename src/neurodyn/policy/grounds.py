@@ -59,12 +59,14 @@ def heights_above(quantities: Quantities, ground: Ground) -> Quantities:
     """Return quantities whose base position has its height above the ground below the base, instead of above zero."""
     from neurodyn.sim.clearance import ground_height
 
-    def raised(_: Quantities) -> Tensor:
+    def height(_: Quantities) -> Tensor:
         position = quantities["base_position"]
-        floor = ground_height(ground, position[:, :2].cpu()).to(position)
-        return torch.cat([position[:, :2], (position[:, 2] - floor)[:, None]], 1)
+        return (position[:, 2] - ground_height(ground, position[:, :2].cpu()).to(position))[:, None]
 
-    return quantities.replacing({"base_position": raised})
+    def raised(above: Quantities) -> Tensor:
+        return torch.cat([quantities["base_position"][:, :2], above["base_height"]], 1)
+
+    return quantities.replacing({"base_height": height, "base_position": raised})
 
 
 def _widened(scene: Scene) -> Scene:

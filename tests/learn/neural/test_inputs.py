@@ -7,12 +7,14 @@ import neurodyn
 from neurodyn import robots
 from neurodyn.core.contact_points import ContactPoint, ContactPointLayout
 from neurodyn.learn.neural.inputs import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
+from neurodyn.learn.neural.settings import load_settings
 
 
 @pytest.mark.parametrize("name", ["cartpole", "pendulum", "ant", "anymal-c"])
 def test_the_count_is_that_of_the_pretrained_model(name):
-    model = neurodyn.load(f"pretrained:{name}")
-    assert network_inputs(robots.load(name), model.contact_points) == model.encoding.inputs
+    model, robot = neurodyn.load(f"pretrained:{name}"), robots.load(name)
+    based = (model.encoding.config.base is not None) - (load_settings(robot, "small").base is not None)
+    assert network_inputs(robot, model.contact_points) + based * robot.spec.nv == model.encoding.inputs
 
 
 def test_many_contact_points_are_named_with_the_shapes_to_choose_from():
