@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.errors import NeurodynError
-from neurodyn.nets.dense import Dense, linear_weights
 from neurodyn.nets.members import MemberGRU, MemberLinear
-from neurodyn.nets.mlp import ACTIVATIONS, IN_PLACE, MLP
+from neurodyn.nets.mlp import MLP, Perceptron
 from neurodyn.nets.sequence import SequenceNet
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class MemberNet(SequenceNet):
         return x.expand(self._members, *x.shape[1:])
 
 
-class MemberMLP(MemberNet):
+class MemberMLP(MemberNet, Perceptron):
     """Multi-layer perceptrons: every frame is mapped by itself."""
 
     def __init__(self, nets: Sequence[MLP]) -> None:
@@ -65,54 +64,6 @@ class MemberMLP(MemberNet):
     def title(self) -> str:
         """The kind of the members."""
         return "mlp"
-
-    @property
-    def context(self) -> int:
-        """No earlier frame matters."""
-        return 0
-
-    @property
-    def output_layer(self) -> MemberLinear:
-        """The last layer."""
-        return cast(MemberLinear, self.layers[-1])
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map every frame by itself, shape [members or 1, ..., inputs] -> [members, ..., outputs]."""
-        activation = ACTIVATIONS[self.activation]
-        for layer in self.layers[:-1]:
-            x = activation(layer(x))
-        return self.output_layer(x)
-
-    def dense(self) -> Dense:
-        """Return the layers as matrices."""
-        return Dense((), tuple(linear_weights(cast(MemberLinear, layer)) for layer in self.layers), self.activation)
-
-    def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
-        """There is no history: the carry is None."""
-
-    def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
-        """Map one frame."""
-        return self.forward(x), None
-
-    @torch.no_grad()
-    def step_(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
-        """Map one frame without gradients; activations are computed in place."""
-        activation = IN_PLACE[self.activation]
-        for layer in self.layers[:-1]:
-            x = activation(layer(x))
-        return self.output_layer(x), None
-
-    def reset(self, carry: None, mask: Tensor) -> None:
-        """Nothing to forget."""
-
-    def merge(self, carry: None, other: None, mask: Tensor) -> None:
-        """Nothing to merge."""
-
-    def rewound(self, carry: None, frames: int) -> None:
-        """There is no history."""
-
-    def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
-        """A net without memory ignores history."""
 
 
 class MemberRecurrent(MemberNet):

@@ -2,7 +2,7 @@
 """The multi-layer perceptron: a sequence network without memory."""
 
 import itertools
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,22 +25,11 @@ IN_PLACE = {
 }
 
 
-class MLP(SequenceNet):
-    """Fully connected layers with one activation between them; every frame is mapped by itself."""
+class Perceptron(SequenceNet):
+    """Layers with one activation between them and no memory, of one network or of several side by side."""
 
-    def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: Activation = "silu") -> None:
-        """Build the net; without hidden `widths` it is linear."""
-        super().__init__()
-        self.inputs, self.outputs, self.activation = inputs, outputs, activation
-        sizes = (inputs, *widths, outputs)
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
-
-    least_depth = 0
-
-    @classmethod
-    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
-        """Build the network that a configuration describes."""
-        return cls(inputs, outputs, (config.width,) * config.depth, config.activation)
+    layers: nn.ModuleList
+    activation: Activation
 
     @property
     def context(self) -> int:
@@ -48,12 +37,12 @@ class MLP(SequenceNet):
         return 0
 
     @property
-    def output_layer(self) -> nn.Linear:
+    def output_layer(self) -> Any:
         """The last layer."""
-        return cast(nn.Linear, self.layers[-1])
+        return self.layers[-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map every frame by itself, shape [..., inputs] -> [..., outputs]."""
+        """Map every frame by itself, shape [..., inputs] -> [..., outputs], members first where there are several."""
         activation = ACTIVATIONS[self.activation]
         for layer in self.layers[:-1]:
             x = activation(layer(x))
@@ -61,13 +50,13 @@ class MLP(SequenceNet):
 
     def dense(self) -> Dense:
         """Return the layers as matrices."""
-        return Dense((), tuple(linear_weights(cast(nn.Linear, layer)) for layer in self.layers), self.activation)
+        return Dense((), tuple(linear_weights(cast(Any, layer)) for layer in self.layers), self.activation)
 
     def begin(self, batch: int, *, device: torch.device | None = None, dtype: torch.dtype | None = None) -> None:
         """There is no history: the carry is None."""
 
     def step(self, x: Tensor, carry: None = None) -> tuple[Tensor, None]:
-        """Map one frame, [worlds, inputs] -> [worlds, outputs]."""
+        """Map one frame, [worlds, inputs] -> [worlds, outputs], members first where there are several."""
         return self.forward(x), None
 
     @torch.no_grad()
@@ -89,3 +78,21 @@ class MLP(SequenceNet):
 
     def prime(self, carry: None, x: Tensor, mask: Tensor | None = None) -> None:
         """A net without memory ignores history."""
+
+
+class MLP(Perceptron):
+    """Fully connected layers with one activation between them; every frame is mapped by itself."""
+
+    def __init__(self, inputs: int, outputs: int, widths: tuple[int, ...], activation: Activation = "silu") -> None:
+        """Build the net; without hidden `widths` it is linear."""
+        super().__init__()
+        self.inputs, self.outputs, self.activation = inputs, outputs, activation
+        sizes = (inputs, *widths, outputs)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+
+    least_depth = 0
+
+    @classmethod
+    def build(cls, config: "NetConfig", inputs: int, outputs: int) -> Self:
+        """Build the network that a configuration describes."""
+        return cls(inputs, outputs, (config.width,) * config.depth, config.activation)
