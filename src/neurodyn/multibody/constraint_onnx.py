@@ -5,7 +5,9 @@ A pyramid of friction is four rows that push one way, as those of joint limits d
 columns]; a vector is one column.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -196,24 +198,26 @@ class _Problem:
         return costs
 
 
-class _Cost:
+class _Cost(ABC):
     """A cost of the rows y = R a + rest, at given accelerations.
 
     Attributes:
+        turn: Axes of the rows' transpose.
         force: Minus its slope by y.
     """
 
+    turn: ClassVar[list[int]]
+
     def __init__(self, nodes: OnnxNodes, rows: str, rest: str, weights: str, most: str | None, a: str) -> None:
         self._nodes, self._rows, self._weights, self._most = nodes, rows, weights, most
-        turned = [0, 2, 1] if isinstance(self, _Pushing) else [1, 0]
-        self._turned = nodes("Transpose", rows, perm=turned)
+        self._turned = nodes("Transpose", rows, perm=self.turn)
         self._y = nodes("Add", nodes("MatMul", rows, a), rest)
         self.force, self._active = self.at(nodes, self._y)
         self._step = ""
 
+    @abstractmethod
     def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
         """Return force and stiffness at a residual."""
-        raise NotImplementedError
 
     def gathered(self, value: str) -> str:
         """Return R^T times a value of each row."""
@@ -244,7 +248,9 @@ class _Cost:
 
 
 class _Pushing(_Cost):
-    """Rows that push one way: D / 2 min(0, y)^2."""
+    """Rows that push one way: D / 2 min(0, y)^2; each world has its own."""
+
+    turn: ClassVar[list[int]] = [0, 2, 1]
 
     def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
         """Return force and stiffness at a residual."""
@@ -253,7 +259,9 @@ class _Pushing(_Cost):
 
 
 class _Rubbing(_Cost):
-    """Friction of joints: Huber's function, with a slope of at most the friction."""
+    """Friction of joints: Huber's function, with a slope of at most the friction; the same rows in all worlds."""
+
+    turn: ClassVar[list[int]] = [1, 0]
 
     def at(self, nodes: OnnxNodes, y: str) -> tuple[str, str]:
         """Return force and stiffness at a residual."""
