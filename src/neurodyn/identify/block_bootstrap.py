@@ -3,9 +3,9 @@ r"""Intervals by block bootstrap: the fit, repeated on logs drawn with replaceme
 
 Each resample draws as many blocks (`identify.blocks`) as there are and begins at the solution; all are searched side by
 side as worlds. Means of priors are drawn anew as well. Scales of the channels stay those of the fit. The interval of a
-parameter runs between quantiles of its resamples: those at $\Phi(\mp \sqrt{n/(n-1)}\, t_{n-1})$, n the number of blocks
-and t Student's, where plain percentiles are too narrow for few blocks (Hesterberg 2015, "What teachers should know about
-the bootstrap", The American Statistician 69, section 3.6.3).
+parameter runs between quantiles of its resamples: those at $\Phi(\mp \sqrt{n/(n-1)}\, t_{n-1})$, n the number of
+blocks and t Student's, where plain percentiles are too narrow for few blocks (Hesterberg 2015, "What teachers should
+know about the bootstrap", The American Statistician 69, section 3.6.3).
 """
 
 import math
@@ -19,16 +19,15 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.identify.blocks import Blocks, blocks_of
 from neurodyn.identify.identifiability import student_t
-from neurodyn.identify.least_squares import Weights, levenberg_marquardt
-from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.least_squares import Weights, levenberg_marquardt, moved, step
+from neurodyn.identify.residuals import Normal, Point, Residuals
 
-LEAST = 40
-"""Fewest resamples: beyond either end of an interval lie 2.5 % of them."""
 LEAST_BLOCKS = 5
 """Fewest blocks: of five, 126 different resamples can be drawn."""
 _ITERATIONS = 12
 _SETTLED = 2.5e-3
 """Gain of a step below which a resample has converged: a step of .05 standard deviations."""
+_DAMPING = 1e-5
 _BYTES = 1 << 28
 _FAILED = 0.1
 """Most of the resamples that may fail."""
@@ -99,19 +98,36 @@ def bootstrap(
     columns = residuals.parameters + residuals.locals + residuals.initials
     row = 3 * 8 * residuals.windows.count * residuals.windows.frames * len(residuals.scale) * columns
     group = max(1, _BYTES // row)
-    found, done = [], 0
+    normal, found, done = residuals.normal(point), [], 0
     for first in range(0, count, group):
         rows = torch.arange(first, min(first + group, count))
-        start = Point(*(part.expand(len(rows), *part.shape[1:]).clone() for part in vars(point).values()))
-        solution = levenberg_marquardt(
-            residuals, start, _ITERATIONS, tolerance=_SETTLED / residuals.count, weights=weights.pick(rows)
-        )
+        own = weights.pick(rows)
+        start = _first_step(residuals, point, normal, own)
+        solution = levenberg_marquardt(residuals, start, _ITERATIONS, tolerance=_SETTLED / residuals.count, weights=own)
         good = solution.converged & torch.isfinite(solution.cost)
         found.append(residuals.values(solution.point.x[good]))
         done += len(rows)
         if report is not None and report(done, count):
             break
     return Resamples(torch.cat(found), done, blocks)
+
+
+def _first_step(residuals: Residuals, point: Point, normal: Normal, weights: Weights) -> Point:
+    """Return where the first step leads, for which all resamples share one Jacobian; the solution where it gains none.
+
+    Args:
+        residuals: The residuals.
+        point: The solution.
+        normal: Normal equations there.
+        weights: Weights of S resamples.
+    """
+    sets = len(weights.windows)
+    start = Point(*(part.expand(sets, *part.shape[1:]).clone() for part in vars(point).values()))
+    each = Normal(*(part.expand(sets, *part.shape[1:]) for part in vars(normal).values()))
+    damping = torch.full((sets,), _DAMPING, dtype=torch.float64)
+    there = moved(residuals, start, step(residuals, weights.normal(each), start, damping, weights))
+    gains = torch.nonzero(weights.cost(residuals, there) < weights.cost(residuals, start))[:, 0]
+    return start.put(gains, there.pick(gains))
 
 
 def _drawn(residuals: Residuals, blocks: Blocks, count: int, generator: torch.Generator) -> Weights:

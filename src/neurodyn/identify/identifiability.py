@@ -9,12 +9,16 @@ noise.
 
 Windows must not overlap. The covariance is the larger, parameter by parameter, of
 
-$$H^{-1} (\sigma^2 F + P) H^{-1} \qquad \text{and} \qquad H^{-1} \left(\sum_b s_b s_b^T + P\right) H^{-1}$$
+$$H^{-1} (\sigma^2 F + P) H^{-1} \qquad \text{and} \qquad \frac{B - 1}{B} \sum_b d_b d_b^T + H^{-1} P H^{-1}, \quad
+d_b = (H - F_b)^{-1} s_b$$
 
 with the variance $\sigma^2$ of the residuals, which is right for white noise, and the sandwich over the scores
-$s_b = \sum_{w \in b} J_w^T r_w$ of blocks of windows (`identify.blocks`), which also holds where residuals within a
-block are correlated, as they are where the model is not quite that of the robot. Intervals are Student's t. What lies
-on a bound and is pressed against it is left out of H: the others are known as if it were given.
+$s_b = \sum_{w \in b} J_w^T r_w$ of B blocks of windows (`identify.blocks`), which also holds where residuals within a
+block are correlated, as they are where the model is not quite that of the robot. $d_b$ is how far the fit would move
+without the block: the jackknife of Bell and McCaffrey 2002 ("Bias reduction in standard errors for linear regression
+with multi-stage samples"), where the plain sandwich, with H for all of them, is too narrow for few blocks. Intervals
+are Student's t. What lies on a bound and is pressed against it is left out of H: the others are known as if it were
+given.
 """
 
 from dataclasses import dataclass
@@ -70,6 +74,7 @@ class Identifiability:
         combined: Parameters of which the log sees a combination with others, but not even their size.
         bound: Which parameters lie on a bound and are pressed against it, bool, shape [n].
         deviations: Standard deviations; infinite for parameters in a lost direction, shape [n].
+        white: What they were for residuals without correlation, shape [n].
         newton: Length of the next Gauss-Newton step in these, shape [n].
         degrees: Degrees of freedom of Student's t for intervals.
         variance: Variance of the residuals in their units.
@@ -84,6 +89,7 @@ class Identifiability:
     combined: tuple[str, ...]
     bound: Tensor
     deviations: Tensor
+    white: Tensor
     newton: Tensor
     degrees: int
     variance: float
@@ -104,12 +110,14 @@ class _System:
         prior: Precision of priors, shape [n, n].
         gradient: Of half the cost, shape [n].
         scores: Of each window, without priors, shape [W, n].
+        own: Information of each window, without priors, shape [W, n, n].
     """
 
     information: Tensor
     prior: Tensor
     gradient: Tensor
     scores: Tensor
+    own: Tensor
 
 
 def student_t(degrees: int) -> float:
@@ -138,9 +146,10 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     lost = _lost(names, scaled, lengths)
     hidden = torch.tensor([any(name in dict(d.parts) for d in lost) for name in names], dtype=torch.bool)
     bound = residuals.space.held(point.x[0], system.gradient)
-    inverse = _inverse(system.information, bound)
+    inverse = pseudo_inverse(system.information, bound)
     blocks = blocks_of(residuals.windows)
-    std = _deviations(system, inverse, variance, blocks)
+    white = _white(system, inverse, variance)
+    std = torch.maximum(white, _sandwich(system, inverse, bound, blocks))
     alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
     inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
     combined = (inflated & (std > sizes)) | hidden
@@ -158,6 +167,7 @@ def identifiability(residuals: Residuals, point: Point) -> Identifiability:
         combined=tuple(name for name, only in zip(names, combined, strict=True) if only),
         bound=bound,
         deviations=torch.where(hidden, torch.inf, std),
+        white=white,
         newton=torch.where(bound | hidden, 0.0, newton),
         degrees=blocks.count - 1,
         variance=variance,
@@ -208,15 +218,19 @@ def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
         slope = slope if residuals.physical else slope @ residuals.chain(point.x)[0]
         prior = slope.mT @ slope
     if not nl:
-        return _System(full, prior, right, scores)
+        return _System(full, prior, right, scores, matrix[0])
     own = torch.linalg.solve(full[n:, n:], full[n:, :n])
     each = own.view(-1, nl, n)[residuals.windows.log]
     scores = scores - (gradient[0, :, None, n:] @ each)[:, 0]
-    return _System(full[:n, :n] - full[:n, n:] @ own, prior, right[:n] - right[n:] @ own, scores)
+    alone = matrix[0, :, :n, :n] - matrix[0, :, :n, n:] @ each
+    return _System(full[:n, :n] - full[:n, n:] @ own, prior, right[:n] - right[n:] @ own, scores, alone)
 
 
-def _inverse(information: Tensor, bound: Tensor) -> Tensor:
-    """Return the inverse over what is free and seen, zero elsewhere; columns are brought to length 1 before."""
+def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
+    """Return the inverse [n, n] over what is seen and not on its `bound`, zero elsewhere.
+
+    Columns are brought to length 1 before.
+    """
     lengths = information.diagonal().clamp_min(1e-300).sqrt()
     square = information / lengths[:, None] / lengths
     square = torch.where(bound[:, None] | bound, torch.diag(bound.to(square.dtype)), square)
@@ -225,14 +239,20 @@ def _inverse(information: Tensor, bound: Tensor) -> Tensor:
     return torch.where(bound[:, None] | bound, 0.0, inverse / lengths[:, None] / lengths)
 
 
-def _deviations(system: _System, inverse: Tensor, variance: float, blocks: Blocks) -> Tensor:
-    """Return the larger of the standard deviations for white noise and for independent blocks, shape [n]."""
-    white = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
-    scores = blocks.sums(system.scores)
-    scores = scores - scores.mean(0)
-    share = blocks.count / max(1, blocks.count - 1)
-    sandwich = inverse @ (share * scores.mT @ scores + system.prior) @ inverse
-    return torch.maximum(white.diagonal(), sandwich.diagonal()).clamp_min(0.0).sqrt()
+def _white(system: _System, inverse: Tensor, variance: float) -> Tensor:
+    """Return standard deviations for white noise of a variance, shape [n]."""
+    covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
+    return covariance.diagonal().clamp_min(0.0).sqrt()
+
+
+def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -> Tensor:
+    """Return standard deviations for independent blocks, shape [n]."""
+    scores, own = blocks.sums(system.scores), blocks.sums(system.own.flatten(1)).view(-1, *system.prior.shape)
+    moves = torch.stack([pseudo_inverse(system.information - own[b], bound) @ scores[b] for b in range(blocks.count)])
+    moves = moves - moves.mean(0)
+    share = (blocks.count - 1) / blocks.count
+    covariance = share * moves.mT @ moves + inverse @ system.prior @ inverse
+    return covariance.diagonal().clamp_min(0.0).sqrt()
 
 
 def _lost(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:

@@ -147,9 +147,7 @@ def moved(residuals: Residuals, point: Point, change: Point) -> Point:
     return Point(x, point.local + change.local, point.initial + change.initial)
 
 
-def step(
-    residuals: Residuals, normal: Normal, point: Point, damping: Tensor, weights: Weights | None = None
-) -> Point:
+def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, weights: Weights | None = None) -> Point:
     """Return the step of Levenberg and Marquardt with a damping for each set, shape [S]."""
     reduced, gradient, back = reduce(residuals, normal, damping)
     full, right = assemble(residuals, reduced, gradient, point, weights=weights)
@@ -254,12 +252,12 @@ def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Soluti
     return changed, replace(solution, point=best, cost=cost, damping=torch.full_like(cost, 1e-2))
 
 
-def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64) -> bool:
+def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64, seed: int = 0) -> bool:
     """Give the starting states of windows that fit far worse than others new values, where some fit better.
 
     A roll-out that meets a stop, or turns over or not, can leave its starting state in a local minimum of its own.
-    `draws` starting states are tried for each such window, the logged one first; `solution`, of one start, is changed
-    in place. Returns whether a starting state was changed.
+    `draws` starting states of `seed` are tried for each such window, the logged one first; `solution`, of one start, is
+    changed in place. Returns whether a starting state was changed.
     """
     costs = residuals.window_costs(solution.point)[0]
     middle = costs.median()
@@ -268,16 +266,18 @@ def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64) -> b
     if not residuals.initials or not len(rows):
         return False
     point = solution.point
-    shape, fixed = (draws, len(rows), residuals.initials), torch.Generator().manual_seed(0)
+    shape, fixed = (draws, len(rows), residuals.initials), torch.Generator().manual_seed(seed)
     noise = torch.randn(shape, generator=fixed, dtype=torch.float64)
     noise[0] = 0.0
     x, local = (part.expand(draws, *part.shape[1:]) for part in (point.x, point.local))
     least, which = residuals.of_windows(rows).window_costs(Point(x, local, noise)).min(0)
     better = least < costs[rows]
     point.initial[0, rows[better]] = noise[which, torch.arange(len(rows))][better]
+    if not bool(better.any()):
+        return False
     solution.cost = residuals.cost(point)
     solution.converged[:] = False
-    return bool(better.any())
+    return True
 
 
 Solver = Callable[..., Solution]
@@ -292,6 +292,7 @@ def fitted(
     rescale: int = 2,
     stop: Stop | None = None,
     solve: Solver = levenberg_marquardt,
+    seed: int = 0,
 ) -> tuple[Residuals, Solution]:
     """Minimise from one start, with windows restarted and channels rescaled in between.
 
@@ -302,6 +303,7 @@ def fitted(
         rescale: How often channels are weighed anew; see `refined`.
         stop: See `Stop`.
         solve: The local optimiser.
+        seed: Seed of the starting states that windows are restarted from.
 
     Returns:
         The residuals in their last units, and the end of the search.
@@ -309,7 +311,7 @@ def fitted(
     solution = solve(residuals, start, iterations, stop=stop)
     for turn in range(rescale + 1):
         for _ in range(2):
-            if not restarted(residuals, solution):
+            if not restarted(residuals, solution, seed=seed):
                 break
             solution = solve(residuals, solution.point, iterations, stop=stop)
         if turn < rescale:

@@ -203,6 +203,14 @@ class Residuals:
         """Return these residuals in other units, and with other noise."""
         return self._changed(scale=scale, noise=noise)
 
+    def with_space(self, space: Space) -> "Residuals":
+        """Return these residuals over other coordinates of the same quantities."""
+        return self._changed(space=space)
+
+    def within(self, frames: int) -> "Residuals":
+        """Return the residuals of the first frames of all windows."""
+        return self._changed(windows=self.windows.cut(0, frames))
+
     def start(self, x: Tensor) -> Point:
         """Return the start of a search: `x`, shape [S, n], and zero in all else."""
         sets, w = x.shape[0], self.windows
