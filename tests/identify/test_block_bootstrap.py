@@ -39,8 +39,10 @@ def test_bootstrap_and_sandwich_agree_where_the_model_is_right(solution: tuple[R
     ratio = found.deviations / analysis.deviations
     assert ((ratio > 0.4) & (ratio < 1.6)).all(), ratio
     values = residuals.values(point.x)[0]
-    for value, (low, high) in zip(values.tolist(), found.intervals(), strict=True):
+    free = torch.full_like(values, torch.inf)
+    for value, (low, high) in zip(values.tolist(), found.intervals(values, -free, free), strict=True):
         assert low < value < high
+    assert [low for low, _ in found.intervals(values, values, free)] == values.tolist(), "bounds are kept"
 
 
 def test_the_seed_decides_what_is_drawn(solution: tuple[Residuals, Point]):
