@@ -218,7 +218,14 @@ def _half(name: str, store: Store, settings: IdentificationSettings, half: int, 
         order = {run: k for k, run in enumerate(dict.fromkeys(runs.tolist()))}
         other = train[[order[run] % 2 != half for run in runs.tolist()]]
         kept = np.setdiff1d(np.arange(len(table)), other)
-        identify(robot, replace(store, table=table[kept]), out, parameters=FREE.get(name, ()), settings=settings)
+        ground = None if store.ground is None else store.ground[kept]
+        identify(
+            robot,
+            replace(store, table=table[kept], ground=ground),
+            out,
+            parameters=FREE.get(name, ()),
+            settings=settings,
+        )
     return json.loads(file.read_text())
 
 

@@ -94,7 +94,7 @@ def horizons() -> None:
     noise = estimate_noise(model.spec, windows)
     residuals = Residuals(model, windows, noise, ResidualOptions(velocities=False, initial=False))
     gravity = torch.linspace(-30.0, -2.0, 281, dtype=torch.float64)
-    x = residuals.space.of(gravity[:, None])
+    x = gravity[:, None] / 9.81  # in units of its size
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
     for frames, colour in ((10, "#adb5bd"), (30, "#74c0fc"), (75, "#339af0"), (200, "#f76707")):
