@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=tuple(STUDIES), default=list(STUDIES))
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--logs", type=int, default=16, help="logs of a repeat")
-    parser.add_argument("--resamples", type=int, default=80, help="resamples of the bootstrap")
+    parser.add_argument("--resamples", type=int, default=60, help="resamples of the bootstrap")
     parser.add_argument("--real", nargs="*", default=[], choices=tuple(REAL), help="robots with real logs")
     parser.add_argument("--picture", type=Path, help="picture of the bootstrap's intervals")
     parser.add_argument("--keep", type=Path, help="folder for repeats that were measured")

@@ -28,7 +28,7 @@ _ITERATIONS = 12
 _SETTLED = 2.5e-3
 """Gain of a step below which a resample has converged: a step of .05 standard deviations."""
 _DAMPING = 1e-5
-_BYTES = 1 << 28
+_BYTES = 1 << 25
 _FAILED = 0.1
 """Most of the resamples that may fail."""
 
@@ -97,7 +97,7 @@ def bootstrap(
     """
     blocks, point = blocks_of(residuals.windows), point.pick(torch.tensor([0]))
     weights = _drawn(residuals, blocks, count, torch.Generator().manual_seed(derive_seed(seed, "bootstrap")))
-    # A group's Jacobian, its weighed copy and a difference of roll-outs fit into memory together.
+    # A group's Jacobian, its weighed copy and a difference of roll-outs stay near the processor together.
     columns = residuals.parameters + residuals.locals + residuals.initials
     row = 3 * 8 * residuals.windows.count * residuals.windows.frames * len(residuals.scale) * columns
     group = max(1, _BYTES // row)
