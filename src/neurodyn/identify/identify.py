@@ -43,7 +43,7 @@ from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import Solver, fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
-from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, OfLog, Sample
+from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, OfLog, Sample, SensorErrors
 from neurodyn.identify.sensing import Sensing
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, Optimiser
 from neurodyn.identify.starts import Start, start_of, started
@@ -203,7 +203,7 @@ class _Identification:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
         by_log = values_by_log(residuals, point, analysis.variance)
-        result = self._result(identified, residuals, analysis, values, by_log)
+        result = self._result(identified, residuals, analysis, values, by_log, self._sensor_errors(residuals, point))
         artifacts.write_json(self.out / "identification.json", result.plain())
         return Identification(result, self._sample(identified, residuals.noise))
 
@@ -315,6 +315,7 @@ class _Identification:
         analysis: Identifiability,
         values: Tensor,
         by_log: dict[str, dict[str, OfLog]],
+        sensors: dict[str, SensorErrors],
     ) -> Identified:
         text = warning(analysis)
         if text is not None:
@@ -358,7 +359,29 @@ class _Identification:
             warnings=self.warnings,
             seconds=time.perf_counter() - self.began,
             seed=self.settings.seed,
+            sensors=sensors,
         )
+
+    def _sensor_errors(self, residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
+        """Return the errors of sensors on held-out windows, from logged states."""
+        if residuals.measured is None:
+            return {}
+        store, fitted_noise = self.problem.store, residuals.scale[-len(residuals.measured.channels) :]
+        windows = fit_windows(store, held_out_split(store), self.frames, stride=self.frames, most=self.settings.windows)
+        try:
+            measured = self.sensing.measured(residuals.dynamics, windows)
+        except InputError as error:
+            self.warnings.append(f"held-out windows: {error}")
+            return {}
+        assert measured is not None
+        held_out = residuals.on(windows, measured)
+        both = torch.stack([residuals.space.nominal, point.x[0]])
+        errors = held_out.errors(held_out.start(both))[..., -len(measured.channels) :]
+        nominal, found = measured.deviations(errors).tolist()
+        return {
+            name: SensorErrors(nominal=before, identified=after, noise=float(noise))
+            for name, before, after, noise in zip(measured.channels, nominal, found, fitted_noise, strict=True)
+        }
 
     def _forecasts(self, identified: DrivenModel, noise: Noise) -> dict[str, Forecast]:
         hybrids = {"nominal": self.model(), "identified": identified}

@@ -166,6 +166,15 @@ class Measured:
         errors = self._differences(self._delayed(seen, values), values, self.readings[rows])
         return torch.where(self.compared[rows], errors, 0.0)
 
+    def deviations(self, errors: Tensor) -> Tensor:
+        """Return the root mean square of each channel's errors, of those that count, shape [S, channels].
+
+        Args:
+            errors: Errors of all windows for S sets, shape [S, W, T, channels].
+        """
+        squares = torch.where(self.compared, errors.square(), 0.0).sum((1, 2))
+        return (squares / self.compared.sum((0, 1)).clamp_min(1)).sqrt()
+
     def robust(self, errors: Tensor) -> Tensor:
         """Return the size of each channel's errors, of those that count; given noise stays; shape [channels].
 

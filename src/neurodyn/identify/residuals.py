@@ -222,6 +222,10 @@ class Residuals:
         """Return these residuals in other units, and with other noise."""
         return self._changed(scale=scale, noise=noise)
 
+    def on(self, windows: FitWindows, measured: Measured | None) -> "Residuals":
+        """Return these residuals over other windows, and what sensors read in them."""
+        return self._changed(windows=windows, measured=measured)
+
     def start(self, x: Tensor) -> Point:
         """Return the start of a search: `x`, shape [S, n], and zero in all else."""
         sets, w = x.shape[0], self.windows

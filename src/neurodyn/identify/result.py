@@ -3,6 +3,7 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.records import Record
@@ -43,6 +44,14 @@ class Insensitive(Record, frozen=True):
     deviation: float
 
 
+class SensorErrors(Record, frozen=True):
+    """Root mean square of the errors of one component of a sensor on held-out windows, and its noise in the fit."""
+
+    nominal: float
+    identified: float
+    noise: float
+
+
 class HeldOutWindows(Record, frozen=True):
     """Which windows errors are means over: how many, how many of them move, their split, and how forecasts start."""
 
@@ -76,6 +85,7 @@ class Identified(Record, frozen=True):
         horizon_s: Their length [s].
         weights: Number of the networks' weights.
         blueprint: The networks.
+        sensors: Errors of sensors beside those of joints, by component, from logged states over the horizon of the fit.
         warnings: What a user should know.
         seconds: Wall time [s].
         seed: Seed of everything random.
@@ -101,6 +111,7 @@ class Identified(Record, frozen=True):
     warnings: list[str]
     seconds: float
     seed: int
+    sensors: dict[str, SensorErrors] = msgspec.field(default_factory=dict)
 
 
 class Sample(Record, frozen=True):

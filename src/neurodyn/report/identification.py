@@ -39,6 +39,7 @@ def render_identification(result: Identified, picture: Sample) -> str:
         *(paragraph(f"Warning: {text}") for text in result.warnings),
         section("Parameters", parameters(result).html(), lead=intervals),
         section("Logs", by_log(result).html()) if by_log(result).rows else "",
+        section("Sensors", sensors(result).html()) if result.sensors else "",
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _window(picture),
         _sight(result),
@@ -86,6 +87,16 @@ def by_log(result: Identified) -> Table:
     logs = list(entries[0][1]) if entries else []
     rows = [[log, *(f"{found[log].value:.4g} ± {found[log].deviation:.2g}" for _, found in entries)] for log in logs]
     return Table("Quantities of each log (SI units)", ["Log", *(name for name, _ in entries)], rows)
+
+
+def sensors(result: Identified) -> Table:
+    """Return the errors of sensors beside those of joints, on held-out windows."""
+    rows = [
+        [name, f"{entry.nominal:.3g}", f"{entry.identified:.3g}", f"{entry.noise:.3g}"]
+        for name, entry in result.sensors.items()
+    ]
+    title = "Sensors on held-out windows: root mean square (SI units)"
+    return Table(title, ["Reading", "Nominal", "Identified", "Noise of the fit"], rows)
 
 
 def errors(result: Identified) -> list[Table]:
