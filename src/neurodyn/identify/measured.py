@@ -133,6 +133,10 @@ class Measured:
         """Return the readings of some windows."""
         return replace(self, readings=self.readings[rows], compared=self.compared[rows])
 
+    def within(self, frames: int) -> "Measured":
+        """Return the readings of the first frames of all windows; delays leave out what they did."""
+        return replace(self, readings=self.readings[:, :frames], compared=self.compared[:, :frames])
+
     def errors(
         self,
         path: Trajectory,
@@ -184,6 +188,9 @@ class Measured:
         sizes = []
         for channel in range(len(self.channels)):
             own = errors[..., channel][self.compared[..., channel]].abs()
+            if not len(own):  # in the first frames of windows, before the delay
+                sizes.append(self.noise[channel])
+                continue
             size = torch.maximum(own.median() / 0.6745, 0.1 * own.square().mean().sqrt())
             sizes.append(size.clamp_min(1e-9))
         return torch.where(self.given, self.noise, torch.stack(sizes))
