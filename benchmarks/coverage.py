@@ -47,7 +47,7 @@ REAL = {
 }
 FREE = {"cube": ("gravity.z", "points.size", "contact.friction", "contact.stiffness", "contact.damping")}
 """Free quantities of a robot whose settings name none."""
-MANY = 1500
+MANY = 600
 """Logs of the fit that is taken for the truth."""
 
 
@@ -72,8 +72,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--only", nargs="+", choices=tuple(STUDIES), default=list(STUDIES))
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--logs", type=int, default=16, help="logs of a repeat")
-    parser.add_argument("--resamples", type=int, default=60, help="resamples of the bootstrap")
+    parser.add_argument("--logs", type=int, default=12, help="logs of a repeat")
+    parser.add_argument("--resamples", type=int, default=40, help="resamples of the bootstrap")
     parser.add_argument("--real", nargs="*", default=[], choices=tuple(REAL), help="robots with real logs")
     parser.add_argument("--picture", type=Path, help="picture of the bootstrap's intervals")
     parser.add_argument("--keep", type=Path, help="folder for repeats that were measured")
