@@ -2,16 +2,19 @@
 """Dynamics by name, and what is refused."""
 
 import msgspec
+import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel
+from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
+from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy import resolve
-from neurodyn.policy.resolve import open_dynamics, open_reference
+from neurodyn.policy.resolve import ResolvedDynamics, open_dynamics, open_reference
 from neurodyn.policy.starts import SampledStarts
 from neurodyn.tasks import load
 
@@ -69,6 +72,24 @@ def test_a_task_draws_starts_for_models_without_a_memory(context, channel, messa
         return
     with pytest.raises(InputError, match=message):
         open_dynamics(TASK, "pretrained:cartpole", starts="task")
+
+
+def test_starts_of_the_task_and_of_the_log_in_shares(tmp_path):
+    spec = TASK.declaration().spec
+    rows = np.zeros((3 * 41, 5), np.float32)
+    rows[:, 0] = 1.25  # where no task draws
+    table = np.zeros(3, EPISODE)
+    table["start"], table["length"], table["status"] = 41 * np.arange(3), 40, Status.COMPLETE
+    table["split"][1:] = Split.VALIDATION, Split.TEST
+    log = Store(StoreHeader(spec=spec, source="log"), rows, table)
+    model = WorldModel(spec, EnsembleConfig(members=2, width=8, depth=1, head=8))
+    where = ResolvedDynamics("model", model, log)
+    assert where.drawn_by(TASK)
+    drawn = where.mixed_starts(TASK, 0, 0.25).draw(40).q
+    assert int((drawn[:, 0] == 1.25).sum()) == 30
+    assert len(drawn[:, 1].unique()) >= 10
+    long = WorldModel(spec.with_context(8), EnsembleConfig(members=2, width=8, depth=1, head=8))
+    assert not ResolvedDynamics("model", long, log).drawn_by(TASK)
 
 
 def test_a_log_of_another_robot_is_refused(tmp_path):

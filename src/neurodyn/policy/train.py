@@ -10,6 +10,7 @@ import contextlib
 import io
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +32,7 @@ from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.penalty import AUTO, certainty_rule
+from neurodyn.policy.ppo import LEAST_RATE
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.starts import Starts
@@ -87,6 +89,11 @@ class PolicyLearner(Learner):
         best = 1.0 if settings.clone is None else settings.clone.best
         self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
         self._uncertain = 0.0
+        # Where it is played: from starts of the task where some of the training's episodes have such.
+        self._plays = where
+        if settings.task_share is not None and where.log is not None and where.drawn_by(task):
+            self._plays = replace(where, log=None)
+            starts = where.mixed_starts(task, seed, settings.task_share) if starts is None else starts
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed) if starts is None else starts, settings.worlds,
             seed=seed, penalty=self._penalty, reward_scale=settings.reward_scale, noisy=True, frames=settings.frames,
@@ -127,6 +134,9 @@ class PolicyLearner(Learner):
         if settings.clone is not None and self._where.log is not None:
             updates = settings.clone.critic
         held = at.step < updates
+        if updates and at.step == updates and settings.schedule == "adaptive":
+            # At the rate at which the critic learned, the first steps would undo what was imitated or given.
+            self.runner.alg.learning_rate = LEAST_RATE
         self.runner.alg.actor.requires_grad_(not held)
         before = self._world.uncertainty
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
@@ -140,7 +150,7 @@ class PolicyLearner(Learner):
     def validate(self, at: TrainState) -> Validation:
         """Play the present policy where it is trained, and in the reference."""
         network = self._played = self.network  # made once: its first weights are drawn from torch's generator
-        played = self._play(network, self._where, self._penalty)
+        played = self._play(network, self._plays, self._penalty)
         score = float(played.penalised.mean())
         values = {"return_training": float(played.returns.mean()), "penalised_training": score}
         if self._reference is not None:
