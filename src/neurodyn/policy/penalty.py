@@ -2,15 +2,18 @@
 """Lambda by the model's own criterion: it shall be as certain of a policy as of the best that the log did.
 
 A model's uncertainty is known where the truth is: one frame ahead on held-out episodes of its log, of which those are
-taken that the policy imitates (`cloning.best_episodes`). Lambda rises while the frames of the policy in imagination are
-more uncertain than theirs, and falls while they are less. That is dual ascent on the constraint
+taken that the policy imitates (`cloning.best_episodes`). A policy that imitates them well is in imagination, where no
+noise was logged, more certain still; then that is what a better one is held to. Lambda rises while the frames of the
+policy in imagination are more uncertain, and falls while they are less. That is dual ascent on the constraint
 
-    mean of u along the policy <= mean of u along these episodes,    u = sum of epistemic / epistemic_scale,
+    mean of u along the policy <= the lesser of the means of u along these episodes and along the first policy,
 
-with lambda as its multiplier. Nothing but model and log has a say: no simulator, and no second training.
+u = sum of epistemic / epistemic_scale, with lambda as its multiplier. Nothing but model and log has a say: no
+simulator, and no second training.
 """
 
 import math
+from typing import Any
 
 import torch
 
@@ -25,22 +28,42 @@ AUTO = "auto"
 """What a user gives for a lambda that the model chooses."""
 
 FIRST = 1.0
-_RATE = 0.3
-"""Change of the logarithm of lambda in an update, for frames twice as uncertain as those of the log."""
+_RATE = 1.0
+"""Change of the logarithm of lambda in an update, for frames twice as uncertain as they should be."""
 _LEAST, _MOST = 1e-2, 1e2
 _WINDOWS = 2048
 
 
 class CertaintyRule:
-    """Keeps a policy as certain as a log.
+    """Keeps a policy as certain as a log, and as the policy that it began with.
 
     Attributes:
-        reference: Mean uncertainty of the log's held-out frames.
+        reference: Mean uncertainty of the log's held-out frames, or of the first policy's, which is less.
         value: Lambda.
     """
 
     def __init__(self, reference: float) -> None:
         self.reference, self.value = reference, FIRST
+        self._first: list[float] = []
+
+    def watch(self, uncertainty: float) -> None:
+        """Take the mean uncertainty of the frames of an update in which the first policy stays as it is."""
+        self._first.append(uncertainty)
+
+    def release(self) -> None:
+        """Hold the policy to what was watched: to the later half, as worlds start where the log is, noise and all."""
+        later = self._first[len(self._first) // 2 :]
+        self._first = []
+        if later:
+            self.reference = min(self.reference, sum(later) / len(later))
+
+    def state(self) -> dict[str, Any]:
+        """Return all that it remembers."""
+        return {"reference": self.reference, "value": self.value, "first": list(self._first)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.reference, self.value, self._first = state["reference"], state["value"], list(state["first"])
 
     def update(self, uncertainty: float) -> float:
         """Return the next lambda, from the mean uncertainty of the frames of an update."""

@@ -134,18 +134,27 @@ class PolicyLearner(Learner):
         if settings.clone is not None and self._where.log is not None:
             updates = settings.clone.critic
         held = at.step < updates
-        if updates and at.step == updates and settings.schedule == "adaptive":
-            # At the rate at which the critic learned, the first steps would undo what was imitated or given.
-            self.runner.alg.learning_rate = LEAST_RATE
+        if updates and at.step == updates:
+            self._release()
         self.runner.alg.actor.requires_grad_(not held)
         before = self._world.uncertainty
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
         self._uncertain = (self._world.uncertainty - before) / settings.horizon
-        if self._rule is not None and not held:
+        if self._rule is not None and held:
+            self._rule.watch(self._uncertain)
+        elif self._rule is not None:
             self._world.set_penalty(self._rule.update(self._uncertain))
         if settings.keep_every is not None and (at.step + 1) % settings.keep_every == 0:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
         return Step(rate=self.runner.alg.learning_rate)
+
+    def _release(self) -> None:
+        """Let the policy learn, too."""
+        if self._settings.schedule == "adaptive":
+            # At the rate at which the critic learned, the first steps would undo what was imitated or given.
+            self.runner.alg.learning_rate = LEAST_RATE
+        if self._rule is not None:
+            self._rule.release()
 
     def validate(self, at: TrainState) -> Validation:
         """Play the present policy where it is trained, and in the reference."""
@@ -172,14 +181,15 @@ class PolicyLearner(Learner):
 
     def state(self) -> dict[str, Any]:
         """Return the learner's and torch's random state."""
-        return {"learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty}
+        saved = {"learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty}
+        return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from `state`; episodes begin anew."""
         self.runner.alg.load(saved["learner"], None, True)
         torch.set_rng_state(saved["random"].cpu())
         if self._rule is not None:
-            self._rule.value = saved["penalty"]
+            self._rule.load(saved["rule"])
             self._world.set_penalty(self._rule.value)
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:

@@ -230,9 +230,10 @@ def test_several_logs_train_one_model_and_their_ranges_are_joined(robot: Robot, 
     assert whole == half
 
 
+@pytest.mark.trains
 def test_fine_tuning_goes_on_from_a_model_and_is_never_worse(robot: Robot, tmp_path: Path):
-    first = run(robot, worlds.make_store(), tmp_path / "first")
-    other, out = worlds.make_store(drag=5.0), tmp_path / "second"
+    first = run(robot, worlds.make_store(drag=5.0), tmp_path / "first", msgspec.structs.replace(QUICK, steps=120))
+    other, out = worlds.make_store(drag=2.0), tmp_path / "second"
     settings = msgspec.structs.replace(load_world_finetuning("finetune", first.net.config, 6), minutes=None, steps=40)
     settings = msgspec.structs.replace(settings, validation_rollouts=16, validation_frames=20)
     assert [phase.context for phase in settings.phases] == [6]
@@ -243,6 +244,11 @@ def test_fine_tuning_goes_on_from_a_model_and_is_never_worse(robot: Robot, tmp_p
     for name in ("shift", "scale", "state_scale"):
         assert torch.equal(getattr(found, name), getattr(first, name))
     assert not torch.equal(found.net.mean.weight, first.net.mean.weight)
+    still = tuple(msgspec.structs.replace(phase, rate=1e-30) for phase in settings.phases)
+    finetune_world_model(
+        str(tmp_path / "first"), "other.h5", other, tmp_path / "third", msgspec.structs.replace(settings, phases=still)
+    )
+    assert load(tmp_path / "third").trained
     with pytest.raises(InputError, match="already holds a run"):
         finetune_world_model(str(tmp_path / "first"), "other.h5", other, out, settings)
 
