@@ -3,6 +3,7 @@
 
 import json
 import math
+import shutil
 
 import msgspec
 import numpy as np
@@ -17,12 +18,14 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy.artifact import policy_config, read_weights
 from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
 from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.starts import SampledStarts
-from neurodyn.policy.train import train_policy
+from neurodyn.policy.train import PolicyLearner, train_policy
+from neurodyn.policy.warm_start import CRITIC_UPDATES
 from tests.policy.worlds import SPEC, Hold, Mass
 
 
@@ -116,11 +119,40 @@ def test_it_holds_a_policy_to_what_it_began_with_where_that_is_more_certain():
     again.load(rule.state())
     assert again.reference == 0.5
     for one in (rule, again):
-        one.release()
+        assert one.certain(9.0)
+        one.release(0.6)
         assert one.reference == pytest.approx(0.4)  # of the later half
-    rule.release()
-    assert rule.reference == pytest.approx(0.4)
+        assert one.certain(0.645)
+        assert not one.certain(0.65)
+    later = CertaintyRule(0.1)
+    later.load(rule.state())
+    assert not later.certain(0.65)
     doubtful = CertaintyRule(0.2)
     doubtful.watch(0.9)
-    doubtful.release()
+    doubtful.release(0.6)
     assert doubtful.reference == 0.2
+
+
+def test_policies_of_which_the_model_is_certain_are_kept_and_averaged(tmp_path, monkeypatch):
+    first, out = tmp_path / "first", tmp_path / "policy"
+    train_policy(Hold(), Here("mass", Mass()), first, msgspec.structs.replace(SETTINGS, penalty=0.0, evaluations=0))
+    shutil.rmtree(first / "state")  # so that a new critic learns first
+    settings = msgspec.structs.replace(SETTINGS, iterations=CRITIC_UPDATES + 3, evaluations=CRITIC_UPDATES + 3)
+    seen, played = [], PolicyLearner.validate
+
+    def certain(rule, _):
+        return len(seen) != CRITIC_UPDATES + 1  # of the three that learned, the second is not
+
+    def watched(learner, at):
+        found = played(learner, at)
+        seen.append(learner.network.state_dict())
+        return found
+
+    monkeypatch.setattr(CertaintyRule, "certain", certain)
+    monkeypatch.setattr(PolicyLearner, "validate", watched)
+    network = policy_config(Hold(), settings.network).build()
+    network.load_state_dict(read_weights(first))
+    monkeypatch.setattr("neurodyn.policy.warm_start.load_policy", lambda _: (None, network))
+    train_policy(Hold(), Here("model", model(), log()), out, settings, initial=first)
+    for name, value in read_weights(out).items():
+        torch.testing.assert_close(value, (seen[-3][name] + seen[-1][name]) / 2)
