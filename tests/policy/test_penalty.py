@@ -12,6 +12,9 @@ import torch
 
 pytest.importorskip("rsl_rl")
 
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, Split, StoreHeader
 from neurodyn.data.store import Store
@@ -19,11 +22,8 @@ from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.artifact import policy_config, read_weights
-from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
-from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.starts import SampledStarts
 from neurodyn.policy.train import PolicyLearner, train_policy
 from neurodyn.policy.warm_start import CRITIC_UPDATES
 from tests.policy.worlds import SPEC, Hold, Mass
