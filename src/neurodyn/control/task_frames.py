@@ -82,6 +82,7 @@ class TaskFrames:
         *,
         memory: Memory | None = None,
         uncertainty: bool = False,
+        of_mean: bool = False,
     ) -> Moment:
         """Return worlds whose history is `context`.
 
@@ -90,6 +91,8 @@ class TaskFrames:
             generator: Draws what the task draws, such as commands.
             memory: The task's memory of these worlds; None where they start now.
             uncertainty: Whether steps have to say how uncertain they are.
+            of_mean: Whether worlds follow the mean of an ensemble, where its dynamics know one, instead of its members
+                in turn.
 
         Raises:
             InputError: The dynamics do not offer what the task reads.
@@ -98,7 +101,10 @@ class TaskFrames:
         torque = self.no_torque(state)
         now = self.quantities(state, None, torque)
         self.task.require(now)
-        carry = self.dynamics.imagine(context, self.environment, uncertainty=uncertainty)
+        if of_mean:
+            carry = self.dynamics.begin(context, self.environment)
+        else:
+            carry = self.dynamics.imagine(context, self.environment, uncertainty=uncertainty)
         return Moment(carry, state, torque, memory or self.task.begin(now, generator), now)
 
     def frame(
