@@ -64,13 +64,15 @@ def control(
     from neurodyn.control.planning.report import control_tables, verdict, write_control_report
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.core.artifacts import require_writable, write_json
-    from neurodyn.core.errors import InputError, require
+    from neurodyn.core.config import from_dict
+    from neurodyn.core.errors import InputError
     from neurodyn.tasks import load
 
-    for name, count in (("--episodes", episodes), ("--frames", 1 if frames is None else frames)):
-        require(count >= 1, name, count, "at least 1")
-    require(seed >= 0, "--seed", seed, "at least 0")
-    wanted, sway = load(task), Noise(position=noise, velocity=velocity_noise)
+    least = (("--episodes", episodes, 1), ("--frames", 1 if frames is None else frames, 1), ("--seed", seed, 0))
+    for name, given, lowest in least:
+        if given < lowest:
+            raise InputError(f"{name} is {given}; valid: at least {lowest}")
+    wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
     for path in (json, None if out is None else out / "report.html"):
         require_writable(path)
     where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))

@@ -53,16 +53,16 @@ class Mppi(PlanOptimiser):
 
     def improve(self, imagination: Imagination, plan: Tensor, *, first: bool) -> Tensor:
         """Return the plans after `rounds` updates of the package."""
-        if self._package is None or len(plan) != self._package.N:
-            self._package = self._made(imagination, plan)
-        package, self._imagination = self._package, imagination
-        placeholder = plan.new_zeros(len(plan), 1)
-        package.U = plan
+        self._imagination = imagination
+        # The package draws from torch's global generator, which is left as it was.
         with torch.random.fork_rng(devices=[plan.device] if plan.is_cuda else []):
-            torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
+            torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator, device=self.generator.device)))
+            if self._package is None or len(plan) != self._package.N:
+                self._package = self._made(imagination, plan)
+            self._package.U = plan
             for _ in range(self.settings.first_rounds if first else self.settings.rounds):
-                package.command(placeholder, shift_nominal_trajectory=False)
-        return package.U
+                self._package.command(plan.new_zeros(len(plan), 1), shift_nominal_trajectory=False)
+            return self._package.U
 
     def _made(self, imagination: Imagination, plan: Tensor) -> Any:
         from pytorch_mppi.mppi import MPPI_Batched
