@@ -13,6 +13,7 @@ from torch import Tensor
 from neurodyn.control.planning.imagination import Imagination
 from neurodyn.control.planning.optimiser import PlanOptimiser
 from neurodyn.control.planning.settings import SamplingSettings
+from neurodyn.control.planning.smooth_noise import smooth_noise
 from neurodyn.core.errors import require
 
 
@@ -55,10 +56,7 @@ class Annealed(PlanOptimiser):
         for number in range(rounds):
             noise = settings.noise * limit * by_frame
             noise = noise * torch.exp(torch.tensor(-number / (settings.round_decay * rounds), dtype=plan.dtype))
-            drawn = torch.randn(
-                len(plan), settings.samples, *plan.shape[1:], generator=self.generator, dtype=plan.dtype,
-                device=plan.device,
-            )  # fmt: skip
+            drawn = smooth_noise((len(plan), settings.samples, *plan.shape[1:]), settings.knot, self.generator, plan)
             candidates = (plan[:, None] + noise * drawn).clamp(-limit, limit)
             candidates[:, 0] = plan
             returns = imagination.returns(candidates)

@@ -7,6 +7,7 @@ from torch import Tensor
 from neurodyn.control.planning.imagination import Imagination
 from neurodyn.control.planning.optimiser import PlanOptimiser, best
 from neurodyn.control.planning.settings import SamplingSettings
+from neurodyn.control.planning.smooth_noise import smooth_noise
 from neurodyn.core.errors import require
 
 
@@ -42,10 +43,7 @@ class Cem(PlanOptimiser):
         mean, std = plan, torch.full_like(plan, settings.noise * limit)
         floor, count = settings.floor * std, max(2, round(settings.elites * settings.samples))
         for _ in range(settings.first_rounds if first else settings.rounds):
-            drawn = torch.randn(
-                len(plan), settings.samples, *plan.shape[1:], generator=self.generator, dtype=plan.dtype,
-                device=plan.device,
-            )  # fmt: skip
+            drawn = smooth_noise((len(plan), settings.samples, *plan.shape[1:]), settings.knot, self.generator, plan)
             candidates = (mean[:, None] + std[:, None] * drawn).clamp(-limit, limit)
             candidates[:, 0] = plan
             returns = imagination.returns(candidates)

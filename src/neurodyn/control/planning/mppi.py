@@ -14,6 +14,7 @@ from torch import Tensor
 from neurodyn.control.planning.imagination import Imagination, Roll
 from neurodyn.control.planning.optimiser import PlanOptimiser
 from neurodyn.control.planning.settings import SamplingSettings
+from neurodyn.control.planning.smooth_noise import smooth_noise
 from neurodyn.core.errors import InputError, require
 
 
@@ -67,9 +68,15 @@ class Mppi(PlanOptimiser):
     def _made(self, imagination: Imagination, plan: Tensor) -> Any:
         from pytorch_mppi.mppi import MPPI_Batched
 
+        class Smooth(MPPI_Batched):
+            """The package's MPPI, with noise that changes slowly."""
+
+            def _sample_noise(self, shape: tuple[int, ...]) -> Tensor:
+                return settings.noise * limit * smooth_noise((*shape, self.nu), settings.knot, None, plan)
+
         settings, limit = self.settings, imagination.limit
         bound = plan.new_full((plan.shape[2],), limit)
-        return MPPI_Batched(
+        return Smooth(
             self._dynamics, self._cost, 1, torch.eye(plan.shape[2], dtype=plan.dtype) * (settings.noise * limit) ** 2,
             len(plan), num_samples=settings.samples, horizon=plan.shape[1], device=str(plan.device),
             lambda_=settings.temperature, u_min=-bound, u_max=bound, step_dependent_dynamics=True,

@@ -45,18 +45,20 @@ class SamplingSettings(PlannerSettings, frozen=True):
         samples: Candidates of a round.
         rounds: Rounds of a decision.
         noise: Standard deviation of the candidates around the plan, as a share of the greatest action.
+        knot: Frames between the knots at which noise is drawn, linear between them; 1 for white noise.
         first_rounds: Rounds of the first decision of an episode, which starts from no plan.
     """
 
     samples: int = 256
     rounds: int = 1
     noise: float = 0.5
+    knot: int = 1
     first_rounds: int = 4
 
     def check(self) -> None:
         """Refuse counts below 1 and noise that is none."""
         require(self.samples >= 2, "samples", self.samples, "at least 2")
-        for name in ("rounds", "first_rounds"):
+        for name in ("rounds", "first_rounds", "knot"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(0 < self.noise < math.inf, "noise", self.noise, "a finite number above 0")
 
