@@ -59,7 +59,7 @@ class Certainty:
             specs: The free quantities.
             values: Their values, shape [n].
             prior: Standard deviations of priors by name.
-            together: Their values beside networks, shape [n]; None without networks.
+            together: Values of the model's own beside networks, the first of them; None without networks.
         """
         lower, upper = _bounds(specs, "lower", -torch.inf), _bounds(specs, "upper", torch.inf)
         sandwich = self.analysis.intervals(values, lower, upper)
@@ -80,7 +80,7 @@ class Certainty:
                     sandwich=list(fast) if both and fast is not None else UNSET,
                     prior=prior.get(spec.name, UNSET),
                     nominal=spec.nominal,
-                    with_networks=UNSET if together is None else float(together[k]),
+                    with_networks=UNSET if together is None or k >= len(together) else float(together[k]),
                 )
             )
         return found

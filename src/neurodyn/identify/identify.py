@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -16,18 +16,19 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import select_parameters
 from neurodyn.core.versions import package_versions
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import rounds_done
 from neurodyn.identify.block_bootstrap import require_blocks
+from neurodyn.identify.by_log import values_by_log
 from neurodyn.identify.certainty import Certainty, certainty
 from neurodyn.identify.convergence import End
 from neurodyn.identify.held_out import (
@@ -44,8 +45,9 @@ from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.prior import prior_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
-from neurodyn.identify.result import Ends, HeldOutWindows, Identified, Insensitive, RunFit, Sample
+from neurodyn.identify.result import Ends, HeldOutWindows, Identified, Insensitive, RunFit, Sample, SensorErrors
 from neurodyn.identify.searches import SEARCHES
+from neurodyn.identify.sensing import Sensing
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
 from neurodyn.identify.whole_runs import run_errors, whole_runs
@@ -145,12 +147,16 @@ class _Identification:
         progress: Progress | None,
         callbacks: Sequence[Callback],
     ) -> None:
-        require_data(problem.robot, problem.store)
-        self.problem, self.out, self.settings, self.progress = problem, out, settings, progress
-        self.callbacks = callbacks
+        self.out, self.settings, self.progress, self.callbacks = out, settings, progress, callbacks
         self.engine = settings.engine(problem.robot)
         self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
-        self.specs = select_parameters(nominal(self.mechanism, self.engine.contact), problem.parameters)
+        quantities = nominal(self.mechanism, self.engine.contact)
+        self.sensing = Sensing.of(problem.robot, problem.store, settings, quantities, problem.parameters)
+        self.problem = problem = replace(problem, store=self.sensing.store)
+        require_data(problem.robot, problem.store)
+        self.specs = self.sensing.specs
+        if problem.beside and self.sensing.controller is not None:
+            raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
         self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
@@ -158,20 +164,22 @@ class _Identification:
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
         self.context = settings.context if self.start == "past" else 0
         self.starts = settings.starts_of(spec.name for spec in self.specs)
-        self.warnings: list[str] = []
+        self.warnings = [
+            f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
+        ]
         self.began = time.perf_counter()
 
-    def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
-        """Return a model with nominal parameters."""
+    def model(self, blueprint: Blueprint | None = None) -> DrivenModel:
+        """Return a model with nominal parameters, in a loop with the controller where there is one."""
         settings = self.settings
         config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint())
         model = HybridDynamics(
-            self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
+            self.problem.robot.spec, self.mechanism, config, self.sensing.model, self.fingerprint, self.scene,
             declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
         )  # fmt: skip
         model.training_range = training_range(self.problem.store)
         model.compute_device = self.problem.device
-        return model
+        return self.sensing.driven(model)
 
     def run(self, resume: bool) -> Identification:
         record = IdentificationRecord(
@@ -197,7 +205,7 @@ class _Identification:
             values = residuals.space.values(searched.point.x)[0].detach()
             _set(identified, values)
             if self.hybrid is None:
-                HYBRID.save(self.out, identified)
+                HYBRID.save(self.out, identified.settle())
             else:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
@@ -206,7 +214,7 @@ class _Identification:
         artifacts.write_json(self.out / "identification.json", result.plain())
         return Identification(result, self._sample(identified, residuals.noise), runs)
 
-    def _residuals(self, model: HybridDynamics) -> Residuals:
+    def _residuals(self, model: DrivenModel) -> Residuals:
         settings, store = self.settings, self.problem.store
         windows = fit_windows(
             store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
@@ -217,8 +225,10 @@ class _Identification:
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",
             settings.torque_offset, settings.per_log,
         )  # fmt: skip
-        prior = prior_of(self.specs, settings.prior)
-        return Residuals(model, windows, noise, options, environments=self.environments, prior=prior)
+        prior, measured = prior_of(self.specs, settings.prior), self.sensing.measured(model, windows)
+        return Residuals(
+            model, windows, noise, options, measured=measured, environments=self.environments, prior=prior
+        )  # fmt: skip
 
     def _check_start(self, residuals: Residuals) -> None:
         if self.starts > 1:
@@ -264,7 +274,7 @@ class _Identification:
         self._show(done / everything, f"{what}, {done} of {everything}")
         return self._late()
 
-    def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
+    def _networks(self, identified: DrivenModel, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, model = self.settings, self.hybrid
         windows = Windows(
@@ -278,7 +288,7 @@ class _Identification:
             used = (time.perf_counter() - self.began) / 60.0
             budget = Budget(minutes=max(0.05, settings.minutes - used))
         learner = NetworkLearner(
-            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best)
+            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best.settle())
         )
         loop = TrainingLoop(
             learner, budget, self.out, name=NETWORK_STATE, validations=network.validations, patience=network.patience,
@@ -290,13 +300,13 @@ class _Identification:
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
-    def _started(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
+    def _started(self, model: DrivenModel, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
         windows = fit_windows(self.problem.store, split, self.frames + self.context, most=most, moving=moving)
         return started(model, windows, self.context, self.start, noise, self.environments)
 
     def _result(
-        self, identified: HybridDynamics, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
+        self, identified: DrivenModel, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
     ) -> Identified:
         residuals, analysis = searched.residuals, known.analysis
         text = warning(analysis)
@@ -305,8 +315,14 @@ class _Identification:
         together = None if self.hybrid is None else self.hybrid.physical().detach()
         prior = residuals.prior
         widths = {} if prior is None else dict(zip(prior.columns.tolist(), prior.deviation.tolist(), strict=True))
-        parameters = known.found(self.specs, values, {self.specs[k].name: w for k, w in widths.items()}, together)
+        by_name = {self.specs[k].name: width for k, width in widths.items()}
+        parameters = known.found(self.specs, values, by_name, together)
         self.warnings += known.warnings(parameters)
+        by_log = values_by_log(residuals, searched.point, analysis.variance)
+        parameters = [
+            msgspec.structs.replace(entry, by_log=by_log[entry.name]) if entry.name in by_log else entry
+            for entry in parameters
+        ]
         errors, floor, windows = self._errors(identified, residuals.noise)
         return Identified(
             robot=self.problem.robot.name,
@@ -327,8 +343,8 @@ class _Identification:
             condition=analysis.condition,
             insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in analysis.insensitive],
             residual_deviation=analysis.variance**0.5,
-            noise=dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
-            scale=dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
+            noise=dict(zip(residuals.channels, residuals.noise.joined.tolist(), strict=False)),
+            scale=dict(zip(residuals.channels, residuals.scale.tolist(), strict=True)),
             windows=residuals.windows.count,
             logs=len(residuals.windows.logs),
             horizon_s=self.frames * self.problem.robot.spec.dt,
@@ -337,7 +353,29 @@ class _Identification:
             warnings=self.warnings,
             seconds=time.perf_counter() - self.began,
             seed=self.settings.seed,
+            sensors=self._sensor_errors(residuals, searched.point),
         )
+
+    def _sensor_errors(self, residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
+        """Return the errors of sensors on held-out windows, from logged states."""
+        if residuals.measured is None:
+            return {}
+        store, fitted_noise = self.problem.store, residuals.scale[-len(residuals.measured.channels) :]
+        windows = fit_windows(store, held_out_split(store), self.frames, stride=self.frames, most=self.settings.windows)
+        try:
+            measured = self.sensing.measured(residuals.dynamics, windows)
+        except InputError as error:
+            self.warnings.append(f"held-out windows: {error}")
+            return {}
+        assert measured is not None
+        held_out = residuals.on(windows, measured)
+        both = torch.stack([residuals.space.nominal, point.x[0]])
+        errors = held_out.errors(held_out.start(both))[..., -len(measured.channels) :]
+        nominal, found = measured.deviations(errors).tolist()
+        return {
+            name: SensorErrors(nominal=before, identified=after, noise=float(noise))
+            for name, before, after, noise in zip(measured.channels, nominal, found, fitted_noise, strict=True)
+        }
 
     def _ends(self, searched: Searched) -> Ends | UnsetType:
         if not len(searched.ends):
@@ -345,7 +383,7 @@ class _Identification:
         values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
         return Ends(starts=self.starts, costs=searched.costs.tolist(), values=values)
 
-    def _whole_runs(self, identified: HybridDynamics, noise: Noise) -> list[RunFit]:
+    def _whole_runs(self, identified: DrivenModel, noise: Noise) -> list[RunFit]:
         split = held_out_split(self.problem.store)
         known = self._forecasts(identified, noise)
         return whole_runs(
@@ -354,11 +392,7 @@ class _Identification:
             seed=self.settings.seed,
         )  # fmt: skip
 
-    def _channels(self) -> list[str]:
-        spec = self.problem.robot.spec
-        return [*(f"q.{name}" for name in spec.tangent_names), *(f"qd.{name}" for name in spec.qd_names)]
-
-    def _forecasts(self, identified: HybridDynamics, noise: Noise) -> dict[str, Forecast]:
+    def _forecasts(self, identified: DrivenModel, noise: Noise) -> dict[str, Forecast]:
         hybrids = {"nominal": self.model(), "identified": identified}
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
@@ -369,7 +403,7 @@ class _Identification:
         }
 
     def _errors(
-        self, identified: HybridDynamics, noise: Noise
+        self, identified: DrivenModel, noise: Noise
     ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
         """Return errors on held-out windows, the noise floor, and which windows these are."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
@@ -393,7 +427,7 @@ class _Identification:
         """Return the frames before a held-out forecast, as many as any of the models uses."""
         return max([self.context, *(model.spec.context for model in self.beside.values())])
 
-    def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
+    def _sample(self, identified: DrivenModel, noise: Noise) -> Sample:
         """Return one held-out window that moves, and the forecasts of each model for it."""
         store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
         windows = fit_windows(store, held_out_split(store), past + self.frames, most=200)
@@ -441,6 +475,7 @@ def _metrics_step(out: Path) -> int:
 _SHOWN = ("nominal", "identified", "hybrid")
 
 
-def _set(model: HybridDynamics, values: Tensor) -> None:
+def _set(model: DrivenModel, values: Tensor) -> None:
     with torch.no_grad():
-        model.physical.raw.copy_(model.physical.raw_of(values))
+        own = model.physical
+        own.raw.copy_(own.raw_of(values[: len(own.specs)]))

@@ -3,10 +3,18 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.records import Record
 from neurodyn.identify.held_out import HorizonErrors
+
+
+class OfLog(Record, frozen=True):
+    """A quantity in one log, and the standard deviation with which it is known there."""
+
+    value: float
+    deviation: float
 
 
 class Found(Record, frozen=True):
@@ -21,6 +29,7 @@ class Found(Record, frozen=True):
         prior: Standard deviation of its prior; UNSET without one.
         nominal: What the robot's declaration says.
         with_networks: Its value beside the networks of a blueprint; UNSET without any.
+        by_log: Its value in each log, where it has one of its own.
     """
 
     name: str
@@ -31,6 +40,7 @@ class Found(Record, frozen=True):
     sandwich: list[float] | UnsetType = UNSET
     prior: float | UnsetType = UNSET
     with_networks: float | UnsetType = UNSET
+    by_log: dict[str, OfLog] | UnsetType = UNSET
 
 
 class Ends(Record, frozen=True):
@@ -78,6 +88,14 @@ class Insensitive(Record, frozen=True):
     deviation: float
 
 
+class SensorErrors(Record, frozen=True):
+    """Root mean square of the errors of one component of a sensor on held-out windows, and its noise in the fit."""
+
+    nominal: float
+    identified: float
+    noise: float
+
+
 class HeldOutWindows(Record, frozen=True):
     """Which windows errors are means over: how many, how many of them move, their split, and how forecasts start."""
 
@@ -119,6 +137,7 @@ class Identified(Record, frozen=True):
         horizon_s: Their length [s].
         weights: Number of the networks' weights.
         blueprint: The networks.
+        sensors: Errors of sensors beside those of joints, by component, from logged states over the horizon of the fit.
         warnings: What a user should know.
         seconds: Wall time [s].
         seed: Seed of everything random.
@@ -149,6 +168,7 @@ class Identified(Record, frozen=True):
     warnings: list[str]
     seconds: float
     seed: int
+    sensors: dict[str, SensorErrors] = msgspec.field(default_factory=dict)
     resamples: int | UnsetType = UNSET
     ends: Ends | UnsetType = UNSET
     profiles: dict[str, ProfileCurve] | UnsetType = UNSET

@@ -10,7 +10,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
+from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError, require
+from neurodyn.core.sensors import Sensor
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.identify.searches import SEARCHES
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
@@ -47,6 +49,10 @@ class IdentificationSettings(Config, frozen=True):
         initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
         torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
+        sensors: Sensors beside those of the joints, whose readings are compared (`core.sensors`), by name; they add to
+            those that the robot declares, of which the ones that the data hold are compared.
+        controller: The controller of a log whose controls are targets: the loop is simulated. None for that which the
+            log's column map names.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
             without derivatives: for roll-outs over several impacts, from starting states as logged.
         starts: Starting points of the search; unset for 8 where quantities of contacts are free, else 1.
@@ -91,6 +97,8 @@ class IdentificationSettings(Config, frozen=True):
     initial: Literal["free", "logged"] = "free"
     torque_offset: float = 0.0
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
+    sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
+    controller: Controller | None = None
     optimiser: Optimiser = "levenberg-marquardt"
     starts: int | UnsetType = UNSET
     search: str = "basin-hopping"
@@ -120,8 +128,6 @@ class IdentificationSettings(Config, frozen=True):
                 raise ValueError(f"{name} is {value}; valid: a finite number above 0")
         if not 0 <= self.torque_offset < math.inf:
             raise ValueError(f"torque_offset is {self.torque_offset}; valid: a finite number of at least 0")
-        if not (self.positions or self.velocities):
-            raise ValueError("positions and velocities are both left out; valid: at least one of them")
         if not self.seconds or any(not 0 < s < math.inf for s in self.seconds):
             raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):

@@ -11,7 +11,7 @@ from torch import Tensor
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
-from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.measures import displace, finite_worlds
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -30,7 +30,7 @@ _ALL = 1 << 40
 @torch.no_grad()
 def whole_runs(
     models: Mapping[str, Forecast],
-    perfect: HybridDynamics,
+    perfect: DrivenModel,
     store: Store,
     split: Split,
     *,
@@ -106,7 +106,7 @@ def _longest(store: Store, episodes: np.ndarray) -> list[int]:
 
 
 def _own_motion(
-    model: HybridDynamics, forecast: Forecast, run: FitWindows, past: int, noise: Noise,
+    model: DrivenModel, forecast: Forecast, run: FitWindows, past: int, noise: Noise,
     environments: RecordedEnvironments, seed: int,
 ) -> list[float]:  # fmt: skip
     """Return the size of a model's residuals about its own motion, measured with noise, by degree of freedom."""

@@ -38,8 +38,10 @@ def render_identification(result: Identified, picture: Sample, runs: Sequence[Ru
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
         section("Parameters", parameters(result).html(), lead=convergence(result)),
+        section("Logs", by_log(result).html()) if by_log(result).rows else "",
         _ends(result),
         _profiles(result),
+        section("Sensors", sensors(result).html()) if result.sensors else "",
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _runs(result, runs),
         _window(picture),
@@ -120,6 +122,24 @@ def runs(result: Identified) -> Table:
         for entry in result.runs
     ]
     return Table(f"Residuals of whole runs, {result.horizon_s:g} s at a time [rad or m, rms]", head, rows)
+
+
+def by_log(result: Identified) -> Table:
+    """Return the quantities that differ from log to log, with the standard deviation of each value."""
+    entries = [(entry.name, entry.by_log) for entry in result.parameters if entry.by_log is not UNSET]
+    logs = list(entries[0][1]) if entries else []
+    rows = [[log, *(f"{found[log].value:.4g} ± {found[log].deviation:.2g}" for _, found in entries)] for log in logs]
+    return Table("Quantities of each log (SI units)", ["Log", *(name for name, _ in entries)], rows)
+
+
+def sensors(result: Identified) -> Table:
+    """Return the errors of sensors beside those of joints, on held-out windows."""
+    rows = [
+        [name, f"{entry.nominal:.3g}", f"{entry.identified:.3g}", f"{entry.noise:.3g}"]
+        for name, entry in result.sensors.items()
+    ]
+    title = "Sensors on held-out windows: root mean square (SI units)"
+    return Table(title, ["Reading", "Nominal", "Identified", "Noise of the fit"], rows)
 
 
 def errors(result: Identified) -> list[Table]:

@@ -26,6 +26,8 @@ class FitWindows:
         log: Which log each window comes from, int64, shape [W].
         logs: Names of the logs.
         places: Episode and first state of each window, shape [W, 2].
+        measured: Columns of the store's streams, NaN where there is no reading, shape [W, T + 1, columns]; None where
+            there are none.
     """
 
     q: Tensor
@@ -35,6 +37,7 @@ class FitWindows:
     log: Tensor
     logs: tuple[str, ...]
     places: np.ndarray
+    measured: Tensor | None = None
 
     @property
     def count(self) -> int:
@@ -51,15 +54,17 @@ class FitWindows:
         ground = None if self.ground is None else self.ground[rows]
         return replace(
             self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
-            places=self.places[rows.numpy()],
+            places=self.places[rows.numpy()], measured=None if self.measured is None else self.measured[rows],
         )  # fmt: skip
 
     def cut(self, first: int, last: int | None = None) -> "FitWindows":
         """Return the frames from state `first` to state `last` (None: the end) of all windows."""
         end = self.frames if last is None else last
+        measured = None if self.measured is None else self.measured[:, first : end + 1]
         return replace(
-            self, q=self.q[:, first : end + 1], qd=self.qd[:, first : end + 1], control=self.control[:, first:end]
-        )
+            self, q=self.q[:, first : end + 1], qd=self.qd[:, first : end + 1], control=self.control[:, first:end],
+            measured=measured,
+        )  # fmt: skip
 
 
 def fit_windows(
@@ -121,7 +126,15 @@ def fit_windows(
             drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
             rows = ((torch.arange(most) + drawn) * found.count / most).long().clamp_max(found.count - 1)
         found = found.rows(rows)
-    return _compact(found)
+    return _with_readings(_compact(found), store)
+
+
+def _with_readings(windows: FitWindows, store: Store) -> FitWindows:
+    if store.measured is None:
+        return windows
+    first = store.offsets[windows.places[:, 0]] + windows.places[:, 1]
+    rows = first[:, None] + np.arange(windows.frames + 1)
+    return replace(windows, measured=torch.from_numpy(store.measured[rows]).double())
 
 
 def _compact(windows: FitWindows) -> FitWindows:
