@@ -20,6 +20,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import Starts
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
@@ -31,7 +32,7 @@ from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.policy.artifact import policy_config, read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.evaluate import Outcome, play
+from neurodyn.policy.evaluate import play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.ppo import LEAST_RATE

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import Returns
 from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
 from neurodyn.core.seeds import derive_seed
@@ -24,7 +25,7 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.evaluate import SEED, Returns, play
+from neurodyn.policy.evaluate import SEED, play
 from neurodyn.policy.logs import Behaviour, record_log
 from neurodyn.policy.online.measure import model_error
 from neurodyn.policy.online.problem import Problem
