@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -44,7 +44,7 @@ from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, Optimiser
-from neurodyn.identify.starts import Start, start_of, started
+from neurodyn.identify.starts import Start, lead, start_of, started
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
@@ -150,8 +150,9 @@ class _Identification:
         )
         self.start: Start = start_of(problem.store, settings.start)
         networks = (problem.blueprint or Blueprint()).augmentations
-        self.remembers = bool(self.mechanism.drives) or any(one.remembers for one in networks)
-        self.context = settings.context if self.start == "past" or self.remembers else 0
+        remembers = bool(self.mechanism.drives) or any(one.remembers for one in networks)
+        self.context = settings.context if self.start == "past" else 0
+        self.history = settings.history if remembers else 0
         self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
@@ -162,8 +163,7 @@ class _Identification:
     def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
         """Return a model with nominal parameters."""
         settings = self.settings
-        context = self.context if self.remembers else 0
-        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=context)
+        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=self.history)
         model = HybridDynamics(
             self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
             declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
@@ -205,7 +205,7 @@ class _Identification:
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
         settings, store = self.settings, self.problem.store
-        past = self.context if model.memory else 0
+        past = self.history if model.memory else 0
         windows = fit_windows(
             store, Split.TRAIN, past + self.frames, stride=self.frames, most=settings.windows, moving=settings.moving
         ).after(past)
@@ -301,8 +301,10 @@ class _Identification:
 
     def _started(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
-        windows = fit_windows(self.problem.store, split, self.frames + self.context, most=most, moving=moving)
-        return started(model, windows, self.context, self.start, noise, self.environments)
+        before = lead(self.context, self.history)
+        windows = fit_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
+        begun = started(model, windows, self.context, self.start, noise, self.environments, history=self.history)
+        return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
 
     def _result(
         self, identified: HybridDynamics, residuals: Residuals, analysis: Identifiability, values: Tensor
@@ -387,7 +389,7 @@ class _Identification:
 
     def _past(self) -> int:
         """Return the frames before a held-out forecast, as many as any of the models uses."""
-        return max([self.context, *(model.spec.context for model in self.beside.values())])
+        return max([lead(self.context, self.history), *(model.spec.context for model in self.beside.values())])
 
     def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
         """Return one held-out window that moves, and the forecasts of each model for it."""

@@ -49,6 +49,7 @@ class IdentificationSettings(Config, frozen=True):
         start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
             log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
         context: Frames of the past that a starting state is estimated from.
+        history: Frames of the past that memories of drives and networks begin from, where there are any.
         substeps: Steps of the engine in a frame; unset for as many as the simulator takes where contacts are soft, else
             for 4.
         contact: Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for
@@ -84,6 +85,7 @@ class IdentificationSettings(Config, frozen=True):
     iterations: int = 60
     start: Literal["auto", "logged", "past"] = "auto"
     context: int = 10
+    history: int = 16
     substeps: int | UnsetType = UNSET
     contact: str | UnsetType | None = UNSET
     network: NetworkSettings = NetworkSettings()
@@ -118,7 +120,7 @@ class IdentificationSettings(Config, frozen=True):
         if self.substeps is not UNSET:
             require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
         require_counts(
-            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts",
+            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "history", "rollouts",
             *(("threads",) if self.threads is not None else ()),
         )  # fmt: skip
 

@@ -174,6 +174,7 @@ class Engine:
                 ("control", self._spec.controls, inputs.control),
             )
         )
+        self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
         tree = Tree(mechanism, scope)
         readings, q = q, self._positions(scope, q)
         motions = tree.motions(q, qd)
@@ -197,7 +198,22 @@ class Engine:
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
         q, qd = self._advanced(tree, q, qd, acceleration, self._dt)
-        return [*self._positions(scope, q, -1.0), *qd], scope, memory
+        after = [*self._positions(scope, q, -1.0), *qd]
+        for name, value in zip(self._coordinates, after, strict=True):
+            if f"{name} expected" in memory.names:
+                memory.keep(f"{name} expected", value)
+        return after, scope, memory
+
+    @property
+    def _coordinates(self) -> list[str]:
+        return [*(f"q.{name}" for name in self._spec.q_names), *(f"qd.{name}" for name in self._spec.qd_names)]
+
+    def _innovations(self, scope: Scope, memory: Memory, blueprint: Blueprint, now: dict[str, list[Any]]) -> None:
+        """Define what was measured beyond what the last step expected, where a network sees it; zero in roll-outs."""
+        seen = {part for one in blueprint.augmentations for name in one.inputs for part in (name.partition("@")[0],)}
+        for name, value in zip(self._coordinates, [*now["q"], *now["qd"]], strict=True):
+            if f"innovation.{name}" in seen:
+                scope.define(f"innovation.{name}", value - memory.recall(f"{name} expected", value))
 
     def _positions(self, scope: Scope, readings: list[Any], sign: float = 1.0) -> list[Any]:
         """Return the positions of joints from what their encoders read; with sign -1 the other way."""

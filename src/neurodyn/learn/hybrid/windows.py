@@ -62,6 +62,10 @@ class FitWindows:
         q, qd = self.q[:, first : end + 1], self.qd[:, first : end + 1]
         return replace(self, q=q, qd=qd, control=self.control[:, first:end], past=None)
 
+    def until(self, frames: int) -> "FitWindows":
+        """Return the first frames of the windows, with their past."""
+        return replace(self.cut(0, frames), past=self.past)
+
     def after(self, frames: int) -> "FitWindows":
         """Return the windows without their first frames, which are their past."""
         return replace(self.cut(frames), past=self.cut(0, frames)) if frames else self
