@@ -9,7 +9,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
+from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError, require
+from neurodyn.core.sensors import Sensor
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.presets import load_preset
@@ -40,6 +42,10 @@ class IdentificationSettings(Config, frozen=True):
         initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
         torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
+        sensors: Sensors beside those of the joints, whose readings are compared (`core.sensors`), by name; they add to
+            those that the robot declares, of which the ones that the data hold are compared.
+        controller: The controller of a log whose controls are targets: the loop is simulated. None for that which the
+            log's column map names.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
             without derivatives: for roll-outs over several impacts, from starting states as logged.
         starts: Starting points of the search; more than one search by parallel basin hopping.
@@ -78,6 +84,8 @@ class IdentificationSettings(Config, frozen=True):
     initial: Literal["free", "logged"] = "free"
     torque_offset: float = 0.0
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
+    sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
+    controller: Controller | None = None
     optimiser: Optimiser = "levenberg-marquardt"
     starts: int = 1
     rounds: int = 6
@@ -103,8 +111,6 @@ class IdentificationSettings(Config, frozen=True):
                 raise ValueError(f"{name} is {value}; valid: a finite number above 0")
         if not 0 <= self.torque_offset < math.inf:
             raise ValueError(f"torque_offset is {self.torque_offset}; valid: a finite number of at least 0")
-        if not (self.positions or self.velocities):
-            raise ValueError("positions and velocities are both left out; valid: at least one of them")
         if not self.seconds or any(not 0 < s < math.inf for s in self.seconds):
             raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
