@@ -41,13 +41,18 @@ class DriveProgram:
         self.spec, self.step, self._drives = spec, step, dict(drives)
         self._rows = [spec.q_names.index(name) for name in spec.controls]
         graph = Graph()
-        self.memory = self._traced(graph, *(graph.inputs("u", 3 * spec.nu),))[1].size
+        self.memory = self._traced(graph, graph.inputs("u", 3 * spec.nu))[1].size
         sizes = Sizes(state=spec.nu + self.memory, control=3 * spec.nu)
         self._program = Program(sizes, self._step)
         bias = torch.zeros(spec.nq)
         for name, drive in drives.items():
             bias[spec.q_names.index(name)] = drive.bias
         self._bias = bias
+
+    @property
+    def columns(self) -> tuple[list[int], list[int]]:
+        """Where the driven joints lie in positions, and in velocities."""
+        return self._rows, list(self.spec.control_dofs)
 
     def bias(self, q: Positions) -> Float[Tensor, " nq"]:
         """Return what encoders read more than positions, like `q` [rad or m], shape [nq]."""
