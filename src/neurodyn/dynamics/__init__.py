@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
     from neurodyn.dynamics.closed_loop import ClosedLoop
     from neurodyn.dynamics.controllers import LAWS
+    from neurodyn.dynamics.driven import driven
     from neurodyn.dynamics.export import export_model
     from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "KINDS", "LAWS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control", "Dynamics",
-    "Environment", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted", "NeuralDynamics",
-    "Observation", "Quantities",
-    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "export_model",
+    "KINDS", "LAWS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control", "Dynamics", "Environment",
+    "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted", "NeuralDynamics", "Observation",
+    "Quantities", "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid",
+    "driven", "export_model",
     "joint_distance", "linearise", "load", "position_difference",
 ]  # fmt: skip
 

@@ -82,28 +82,34 @@ class ClosedLoop(nn.Module):
 
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Predict T frames under targets, shape [worlds, T, nu]."""
-        return self.simulate(present_state(context), controls, self.physical(), self.weights, environment)
+        return self.simulate(context, controls, self.physical(), self.weights, environment)
+
+    @property
+    def memory(self) -> int:
+        """Numbers that the model keeps from step to step; a loop with a controller has none."""
+        return 0
 
     def simulate(
         self,
-        state: State,
+        context: State | Window,
         controls: Tensor,
         parameters: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
     ) -> Trajectory:
         """Predict as `rollout` does, with other parameters than the module's own; see `HybridDynamics.simulate`."""
-        return self.driven(state, controls, parameters, weights, environment)[0]
+        return self.driven(context, controls, parameters, weights, environment)[0]
 
     def driven(
         self,
-        state: State,
+        context: State | Window,
         controls: Tensor,
         parameters: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
     ) -> tuple[Trajectory, Tensor]:
         """Predict as `simulate` does; return the roll-outs, and the torques at the beginning of their frames."""
+        state = present_state(context)
         around, parts = self.plant.begin(state, environment).environment, self.controller.updates
         parameters = parameters.expand(len(state.q), -1) if parameters.ndim == 1 else parameters
         own, gains = parameters[:, : len(self.plant.physical.specs)], self._gains_of(parameters)

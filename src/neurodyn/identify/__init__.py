@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from neurodyn.identify.convergence import Convergence, curvature, judge
     from neurodyn.identify.discover import Discovery, DiscoverySettings, discover
     from neurodyn.identify.discovery_run import discover_run
+    from neurodyn.identify.drive_network import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.held_out import forecast_errors, hybrid_forecast, noise_floor
     from neurodyn.identify.identifiability import Identifiability, identifiability
     from neurodyn.identify.identify import Identification
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 
 __all__ = [
-    "Convergence", "Discovery", "DiscoverySettings", "Identifiability", "Identification", "IdentificationSettings",
-    "Noise", "Point", "Prior", "Resamples", "ResidualOptions", "Residuals", "Solution", "basin_hopping", "bootstrap",
-    "changed", "curvature", "discover", "discover_run", "estimate_noise", "fitted", "forecast_errors",
-    "hybrid_forecast", "identifiability", "identify", "judge", "levenberg_marquardt", "load_identification",
-    "noise_floor", "prior_of", "profiles",
+    "Convergence", "Discovery", "DiscoverySettings", "DriveNetworkSettings", "Identifiability", "Identification",
+    "IdentificationSettings", "Noise", "Point", "Prior", "Resamples", "ResidualOptions", "Residuals", "Solution",
+    "basin_hopping", "bootstrap", "changed", "curvature", "discover", "discover_run", "estimate_noise", "fitted",
+    "forecast_errors", "hybrid_forecast", "identifiability", "identify", "identify_drive_network", "judge",
+    "levenberg_marquardt", "load_identification", "noise_floor", "prior_of", "profiles",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -29,7 +29,7 @@ from neurodyn.dynamics.measures import (
 )
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.noise import Noise
-from neurodyn.identify.starts import Start, started
+from neurodyn.identify.starts import Start, lead, started
 from neurodyn.learn.hybrid.windows import FitWindows
 
 Forecast = Callable[[FitWindows, int], Trajectory]
@@ -69,11 +69,14 @@ def hybrid_forecast(
     dynamics: DrivenModel, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
 ) -> Forecast:
     """Return the forecasts of a hybrid model, from states as logged or estimated from `context` past frames."""
+    history = dynamics.spec.context
+    before = lead(context, history)
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
-        future = started(dynamics, windows.cut(frames - context), context, start, noise, environments)
+        cut = windows.cut(frames - before)
+        future = started(dynamics, cut, context, start, noise, environments, history=history)
         where = environments.at(future.ground)
-        return dynamics.rollout(State(future.q[:, 0], future.qd[:, 0]), future.control, where)
+        return dynamics.rollout(future.context(), future.control, where)
 
     return forecast
 

@@ -49,7 +49,7 @@ from neurodyn.identify.result import Ends, HeldOutWindows, Identified, Insensiti
 from neurodyn.identify.searches import SEARCHES
 from neurodyn.identify.sensing import Sensing
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
-from neurodyn.identify.starts import Start, start_of, started
+from neurodyn.identify.starts import Start, lead, start_of, started
 from neurodyn.identify.whole_runs import run_errors, whole_runs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
@@ -151,18 +151,28 @@ class _Identification:
         self.engine = settings.engine(problem.robot)
         self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
         quantities = nominal(self.mechanism, self.engine.contact)
-        self.sensing = Sensing.of(problem.robot, problem.store, settings, quantities, problem.parameters)
+        self.sensing = Sensing.of(
+            problem.robot, problem.store, settings, quantities, problem.parameters, self.mechanism.bounds()
+        )
         self.problem = problem = replace(problem, store=self.sensing.store)
         require_data(problem.robot, problem.store)
         self.specs = self.sensing.specs
         if problem.beside and self.sensing.controller is not None:
             raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
+        self.start: Start = start_of(problem.store, settings.start)
+        networks = (problem.blueprint or Blueprint()).augmentations
+        remembers = bool(self.mechanism.drives) or any(one.remembers for one in networks)
+        self.context = settings.context if self.start == "past" else 0
+        self.history = settings.history if remembers else 0
+        if remembers and self.sensing.controller is not None:
+            raise InputError(
+                "identification: networks and drives with a memory do not act beside a controller of the log; valid: "
+                "a drive of kind pd in its place"
+            )
         self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
-        self.start: Start = start_of(problem.store, settings.start)
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
-        self.context = settings.context if self.start == "past" else 0
         self.starts = settings.starts_of(spec.name for spec in self.specs)
         self.warnings = [
             f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
@@ -172,7 +182,7 @@ class _Identification:
     def model(self, blueprint: Blueprint | None = None) -> DrivenModel:
         """Return a model with nominal parameters, in a loop with the controller where there is one."""
         settings = self.settings
-        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint())
+        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=self.history)
         model = HybridDynamics(
             self.problem.robot.spec, self.mechanism, config, self.sensing.model, self.fingerprint, self.scene,
             declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
@@ -216,10 +226,11 @@ class _Identification:
 
     def _residuals(self, model: DrivenModel) -> Residuals:
         settings, store = self.settings, self.problem.store
+        past = self.history if model.memory else 0
         windows = fit_windows(
-            store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
+            store, Split.TRAIN, past + self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
             seed=settings.seed,
-        )  # fmt: skip
+        ).after(past)  # fmt: skip
         noise = given_noise(model.spec, settings.noise_q, settings.noise_qd, windows)
         options = ResidualOptions(
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",
@@ -302,8 +313,10 @@ class _Identification:
 
     def _started(self, model: DrivenModel, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
-        windows = fit_windows(self.problem.store, split, self.frames + self.context, most=most, moving=moving)
-        return started(model, windows, self.context, self.start, noise, self.environments)
+        before = lead(self.context, self.history)
+        windows = fit_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
+        begun = started(model, windows, self.context, self.start, noise, self.environments, history=self.history)
+        return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
 
     def _result(
         self, identified: DrivenModel, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
@@ -425,7 +438,7 @@ class _Identification:
 
     def _past(self) -> int:
         """Return the frames before a held-out forecast, as many as any of the models uses."""
-        return max([self.context, *(model.spec.context for model in self.beside.values())])
+        return max([lead(self.context, self.history), *(model.spec.context for model in self.beside.values())])
 
     def _sample(self, identified: DrivenModel, noise: Noise) -> Sample:
         """Return one held-out window that moves, and the forecasts of each model for it."""

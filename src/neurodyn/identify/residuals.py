@@ -238,7 +238,7 @@ class Residuals:
     def within(self, frames: int) -> "Residuals":
         """Return the residuals of the first frames of all windows."""
         measured = None if self.measured is None else self.measured.within(frames)
-        return self._changed(windows=self.windows.cut(0, frames), measured=measured)
+        return self._changed(windows=self.windows.until(frames), measured=measured)
 
     def start(self, x: Tensor) -> Point:
         """Return the start of a search: `x`, shape [S, n], and zero in all else."""
@@ -395,7 +395,7 @@ class Residuals:
         w, sets = self.windows, physical.shape[0]
         rows = torch.arange(w.count).repeat(sets)
         flat = [x.flatten(0, 1) for x in (physical, shift, torque)]
-        size = 8 * (w.frames * self.dynamics.config.substeps + 1) * (self._spec.nq + self._nv)
+        size = 8 * (w.frames * self.dynamics.config.substeps + 1) * (self._spec.nq + self._nv + self.dynamics.memory)
         chunk = max(1, _BYTES // size)
         parts = []
         for first in range(0, len(rows), chunk):
@@ -431,7 +431,8 @@ class Residuals:
         if self._environments is not None:
             environment = self._environments.at(None if w.ground is None else w.ground[rows])
         control, own = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
-        return self.dynamics.driven(state, control, own, self.dynamics.weights.detach(), environment)
+        context = w.context(state, rows)
+        return self.dynamics.driven(context, control, own, self.dynamics.weights.detach(), environment)
 
 
 def _twice(point: Point) -> Point:

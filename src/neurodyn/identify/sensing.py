@@ -8,7 +8,7 @@ import msgspec
 
 from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter, select_parameters
+from neurodyn.core.parameter import Bounds, Parameter, select_parameters
 from neurodyn.core.sensors import Sensor
 from neurodyn.data.store import Store
 from neurodyn.dynamics.closed_loop import ClosedLoop, DrivenModel
@@ -50,6 +50,7 @@ class Sensing:
         settings: IdentificationSettings,
         nominal: Mapping[str, float],
         asked: Sequence[str],
+        bounds: Bounds,
     ) -> "Sensing":
         """Return what a log says.
 
@@ -59,6 +60,7 @@ class Sensing:
             settings: How it is identified.
             nominal: Nominal values of the model's quantities.
             asked: Free parameters as the user names them.
+            bounds: Bounds of the model's quantities, where names do not say them.
 
         Raises:
             InputError: A stream of a sensor is missing, nothing is compared, the controls are targets and no controller
@@ -76,7 +78,7 @@ class Sensing:
         store, controller = _closed(store, settings, robot)
         gains = {} if controller is None else controller.gains(robot.spec.controls)
         own = sensor_quantities(mounted)
-        specs = select_parameters({**nominal, **gains, **own}, asked)
+        specs = select_parameters({**nominal, **gains, **own}, asked, bounds)
         horizon = settings.horizon
         return cls(
             store, sensors, controller, tuple(s for s in specs if s.name in nominal),

@@ -69,6 +69,7 @@ class IdentificationSettings(Config, frozen=True):
         start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
             log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
         context: Frames of the past that a starting state is estimated from.
+        history: Frames of the past that memories of drives and networks begin from, where there are any.
         substeps: Steps of the engine in a frame; unset for as many as the simulator takes where contacts are soft, else
             for 4.
         contact: Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for
@@ -111,6 +112,7 @@ class IdentificationSettings(Config, frozen=True):
     profile: int = 0
     start: Literal["auto", "logged", "past"] = "auto"
     context: int = 10
+    history: int = 16
     substeps: int | UnsetType = UNSET
     contact: str | UnsetType | None = UNSET
     network: NetworkSettings = NetworkSettings()
@@ -145,7 +147,8 @@ class IdentificationSettings(Config, frozen=True):
         self._require_certainty()
         SEARCHES.require(self.search)
         given = [name for name in ("starts", "threads") if getattr(self, name) not in (None, UNSET)]
-        require_counts(self, "windows", "rounds", "round_iterations", "iterations", "context", "rollouts", *given)
+        counts = ("windows", "rounds", "round_iterations", "iterations", "context", "history", "rollouts", *given)
+        require_counts(self, *counts)
 
     def _require_certainty(self) -> None:
         if list(self.horizons) != sorted(set(self.horizons)) or any(not 0 < s < self.horizon for s in self.horizons):

@@ -13,15 +13,18 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
+from neurodyn.core.drive import require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.drive import Joint, drive_torque
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.instant import Instant
 from neurodyn.multibody.integration import Integrator
+from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.passive import passive_torque
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph, Scalar
@@ -56,6 +59,7 @@ class EngineConfig(Config, frozen=True):
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
         integrator: Name of an integrator; unset for semi-implicit Euler.
+        context: Frames of history that memories of drives and networks begin from, where there are any.
     """
 
     substeps: int = 4
@@ -64,6 +68,7 @@ class EngineConfig(Config, frozen=True):
     free: tuple[str, ...] = ()
     blueprint: Blueprint = Blueprint()
     integrator: str | UnsetType = UNSET
+    context: int = 0
 
     def __post_init__(self) -> None:
         if self.contact is not None:
@@ -71,6 +76,7 @@ class EngineConfig(Config, frozen=True):
         if self.integrator is not UNSET:
             INTEGRATORS.require(self.integrator)
         require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
+        require(self.context >= 0, "context", self.context, "at least 0")
 
 
 class Engine:
@@ -79,7 +85,8 @@ class Engine:
     Attributes:
         mechanism: The mechanism.
         config: What is computed.
-        program: The recurrence: state [q, qd], control, ground as what is held, parameters, weights.
+        program: The recurrence: state [q, qd, memory], control, ground as what is held, parameters, weights.
+        memory: Numbers that a step hands on to the next beside q and qd (`multibody.memory`); 0 for none.
         names: Names of all quantities that the step uses, in order of use: those that a blueprint may act on.
     """
 
@@ -97,6 +104,12 @@ class Engine:
                 is that of another mechanism.
         """
         _require_joints(mechanism, spec)
+        command = require_drives(mechanism.drives, spec.controls, f"robot {spec.robot!r}: drives")
+        if command != spec.control_kind:
+            raise InputError(
+                f"robot {spec.robot!r}: controls are {spec.control_kind}s and its drives take {command}s; valid: "
+                + ("drives of kind pd" if command == "torque" else "logs of targets")
+            )
         self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
         if self._contact is not None and not (mechanism.points or self._contact.constrains_joints):
             raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `contact_points`")
@@ -108,9 +121,9 @@ class Engine:
         for name in config.free:
             if name not in self._nominal:
                 raise InputError(f"there is no parameter {name!r}; valid: {choices(self._nominal)}")
-        self.names = self._names()
+        self.names, self.memory = self._names()
         sizes = Sizes(
-            state=mechanism.nq + mechanism.nv,
+            state=mechanism.nq + mechanism.nv + self.memory,
             control=spec.nu,
             held=self.held,
             parameters=len(config.free),
@@ -135,8 +148,8 @@ class Engine:
         """Nominal values of the parameters."""
         return tuple(self._nominal[name] for name in self.config.free)
 
-    def _names(self) -> tuple[str, ...]:
-        """Trace once without networks, to learn what has a name."""
+    def _names(self) -> tuple[tuple[str, ...], int]:
+        """Trace without networks, to learn what has a name; return that, and the size of the memory with networks."""
         mechanism, graph = self.mechanism, Graph()
         inputs = Inputs(
             graph,
@@ -145,19 +158,27 @@ class Engine:
             graph.inputs("h", self.held),
             graph.inputs("p", len(self.config.free)),
         )
-        return self._traced(inputs, Blueprint())[1].computed
+        _, scope, memory = self._traced(inputs, Blueprint())
+        if any(one.remembers for one in self.config.blueprint.augmentations):
+            _, _, memory = self._traced(inputs, self.config.blueprint)
+        return scope.computed, memory.size
 
     def _step(self, inputs: Inputs) -> list[Scalar]:
-        after, scope = self._traced(inputs, self.config.blueprint)
+        after, scope, memory = self._traced(inputs, self.config.blueprint)
         scope.require_acted()
-        return after
+        return [*after, *memory.after()]
 
-    def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope]:
+    def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, Memory]:
         parameters = dict(zip(self.config.free, inputs.parameters, strict=True))
         constants: dict[str, Scalar] = {**self._nominal, **parameters}
         q, qd, instant = self.instant(inputs, constants, blueprint)
-        after = self._advanced(instant.tree, q, qd, instant.acceleration, self._dt)
-        return [x for part in after for x in part], instant.scope
+        scope, memory = instant.scope, instant.memory
+        q, qd = self._advanced(instant.tree, q, qd, instant.acceleration, self._dt)
+        after = [*self._positions(scope, q, -1.0), *qd]
+        for name, value in zip(self._coordinates, after, strict=True):
+            if f"{name} expected" in memory.names:
+                memory.keep(f"{name} expected", value)
+        return after, scope, memory
 
     def instant(
         self, inputs: Inputs, constants: Mapping[str, Scalar], blueprint: Blueprint, *, observed: bool = False
@@ -171,10 +192,11 @@ class Engine:
             observed: Whether the forces of contacts are noted.
 
         Returns:
-            Positions and velocities after networks, and what is known of the step.
+            Positions of joints (not of encoders) and velocities after networks, and what is known of the step.
         """
         mechanism, config = self.mechanism, self.config
-        scope = Scope(inputs.graph, constants, blueprint)
+        memory = Memory(inputs.graph, mechanism.nq + mechanism.nv)
+        scope = Scope(inputs.graph, constants, blueprint, memory, self._dt)
         q, qd, control = (
             [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
             for prefix, names, values in (
@@ -183,13 +205,16 @@ class Engine:
                 ("control", self._spec.controls, inputs.control),
             )
         )
+        self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
         tree = Tree(mechanism, scope)
+        readings, q = q, self._positions(scope, q)
         motions = tree.motions(q, qd)
         for link, motion in zip(mechanism.links, motions, strict=True):
             for axis, v, w in zip("xyz", motion.velocity, motion.spin, strict=True):
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
-        torque = self._torques(scope, tree, q, qd, control)
+        driven = self._driven(scope, memory, readings, qd, control)
+        torque = self._torques(scope, tree, q, qd, driven)
         forces = self._external(scope)
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
@@ -204,13 +229,47 @@ class Engine:
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
-        return q, qd, Instant(scope, tree, motions, torque, external, touching, acceleration, contacts)
+        return q, qd, Instant(scope, memory, tree, motions, torque, external, touching, acceleration, contacts)
 
-    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], control: list[Any]) -> list[Scalar]:
+    @property
+    def _coordinates(self) -> list[str]:
+        return [*(f"q.{name}" for name in self._spec.q_names), *(f"qd.{name}" for name in self._spec.qd_names)]
+
+    def _innovations(self, scope: Scope, memory: Memory, blueprint: Blueprint, now: dict[str, list[Any]]) -> None:
+        """Define what was measured beyond what the last step expected, where a network sees it; zero in roll-outs."""
+        seen = {part for one in blueprint.augmentations for name in one.inputs for part in (name.partition("@")[0],)}
+        for name, value in zip(self._coordinates, [*now["q"], *now["qd"]], strict=True):
+            if f"innovation.{name}" in seen:
+                scope.define(f"innovation.{name}", value - memory.recall(f"{name} expected", value))
+
+    def _positions(self, scope: Scope, readings: list[Any], sign: float = 1.0) -> list[Any]:
+        """Return the positions of joints from what their encoders read; with sign -1 the other way."""
+        q = list(readings)
+        for name in self.mechanism.drives:
+            row = self._spec.q_names.index(name)
+            q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
+        return q
+
+    def _driven(
+        self, scope: Scope, memory: Memory, readings: list[Any], qd: list[Any], control: list[Any]
+    ) -> list[Scalar]:
+        """Return the torques of the drives on the driven joints."""
+        spec, driven = self._spec, []
+        for name, dof, command in zip(spec.controls, spec.control_dofs, control, strict=True):
+            value = command
+            if name in self.mechanism.drives:
+                row = spec.q_names.index(name)
+                joint = Joint(name, readings[row], qd[dof], spec.continuous[row])
+                drive = self.mechanism.drives[name]
+                value = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
+            driven.append(scope.define(f"actuator.{name}", value))
+        return driven
+
+    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: list[Any]) -> list[Scalar]:
         names = self._spec.qd_names
         torque: list[Scalar] = [0.0] * len(names)
-        for dof, value in zip(self._spec.control_dofs, control, strict=True):
-            torque[dof] = scope.define(f"actuator.{names[dof]}", value)
+        for dof, value in zip(self._spec.control_dofs, driven, strict=True):
+            torque[dof] = value
         links = {link.joint.name: index for index, link in enumerate(tree.links)}
         for dof, name in tree.single_dofs():
             index = links[name]

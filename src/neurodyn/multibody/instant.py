@@ -7,6 +7,7 @@ from typing import Any
 
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.contact_model import Contacts, Wrenches
+from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.points import LinkPose, link_poses
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.vectors import ZERO, Vector, cross
@@ -18,6 +19,7 @@ class Instant:
 
     Attributes:
         scope: Quantities by name.
+        memory: What the step hands on to the next.
         tree: The mechanism.
         motions: Motions of its links.
         torque: Generalised forces of actuators and passive joints, by velocity coordinate.
@@ -28,6 +30,7 @@ class Instant:
     """
 
     scope: Scope
+    memory: Memory
     tree: Tree
     motions: list[LinkMotion]
     torque: list[Any]

@@ -130,6 +130,11 @@ class Observation:
         return found.to(here) if away else found
 
     def _program(self, engine: Engine) -> Program:
+        if engine.memory:
+            raise InputError(
+                f"sensors of {self._dynamics.spec.robot!r}: are not read beside drives or networks with a memory, on "
+                "which their readings depend; valid: no sensors, or drives without delay, lag and spring"
+            )
         if id(engine) not in self._programs:
             mechanism, spec, config = engine.mechanism, self._dynamics.spec, engine.config
             sizes = Sizes(

@@ -12,6 +12,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows, window_starts
+from neurodyn.dynamics.interface import State, Window
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class FitWindows:
         places: Episode and first state of each window, shape [W, 2].
         measured: Columns of the store's streams, NaN where there is no reading, shape [W, T + 1, columns]; None where
             there are none.
+        past: The frames before each window, from which memories of drives and networks begin; None for none.
     """
 
     q: Tensor
@@ -38,6 +40,7 @@ class FitWindows:
     logs: tuple[str, ...]
     places: np.ndarray
     measured: Tensor | None = None
+    past: "FitWindows | None" = None
 
     @property
     def count(self) -> int:
@@ -55,16 +58,37 @@ class FitWindows:
         return replace(
             self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
             places=self.places[rows.numpy()], measured=None if self.measured is None else self.measured[rows],
+            past=None if self.past is None else self.past.rows(rows),
         )  # fmt: skip
 
     def cut(self, first: int, last: int | None = None) -> "FitWindows":
-        """Return the frames from state `first` to state `last` (None: the end) of all windows."""
+        """Return the frames from state `first` to state `last` (None: the end) of all windows, without a past."""
         end = self.frames if last is None else last
+        q, qd = self.q[:, first : end + 1], self.qd[:, first : end + 1]
         measured = None if self.measured is None else self.measured[:, first : end + 1]
-        return replace(
-            self, q=self.q[:, first : end + 1], qd=self.qd[:, first : end + 1], control=self.control[:, first:end],
-            measured=measured,
-        )  # fmt: skip
+        return replace(self, q=q, qd=qd, control=self.control[:, first:end], measured=measured, past=None)
+
+    def until(self, frames: int) -> "FitWindows":
+        """Return the first frames of the windows, with their past."""
+        return replace(self.cut(0, frames), past=self.past)
+
+    def after(self, frames: int) -> "FitWindows":
+        """Return the windows without their first frames, which are their past."""
+        return replace(self.cut(frames), past=self.cut(0, frames)) if frames else self
+
+    def context(self, state: State | None = None, rows: Tensor | None = None) -> State | Window:
+        """Return what roll-outs begin from: first states, and the past before them where there is one.
+
+        Args:
+            state: The first states, one for each of `rows`; None for those of the windows.
+            rows: Which windows; None for all.
+        """
+        state = State(self.q[:, 0], self.qd[:, 0]) if state is None else state
+        past = self.past if rows is None or self.past is None else self.past.rows(rows)
+        if past is None:
+            return state
+        q = torch.cat([past.q[:, :-1], state.q[:, None]], 1)
+        return Window(q, torch.cat([past.qd[:, :-1], state.qd[:, None]], 1), past.control)
 
 
 def fit_windows(
