@@ -16,7 +16,7 @@ from torch import Tensor
 from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.interface import Dynamics, State, Trajectory, Window
 from neurodyn.dynamics.measures import (
     MOVING,
@@ -66,7 +66,7 @@ class HeldOut(Record, frozen=True):
 
 
 def hybrid_forecast(
-    dynamics: HybridDynamics, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
+    dynamics: DrivenModel, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
 ) -> Forecast:
     """Return the forecasts of a hybrid model, from states as logged or estimated from `context` past frames."""
 
@@ -153,7 +153,7 @@ def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, row
 
 @torch.no_grad()
 def noise_floor(
-    dynamics: HybridDynamics,
+    dynamics: DrivenModel,
     windows: FitWindows,
     past: int,
     noise: Noise,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
@@ -46,7 +47,7 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
 
 @torch.no_grad()
 def started(
-    dynamics: HybridDynamics,
+    dynamics: DrivenModel,
     windows: FitWindows,
     context: int,
     start: Start,

@@ -6,6 +6,7 @@ articulated-body algorithm, velocities, contact impulses where contacts are impu
 Euler).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -19,6 +20,7 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
+from neurodyn.multibody.instant import Instant
 from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.passive import passive_torque
 from neurodyn.multibody.scope import Scope
@@ -124,6 +126,11 @@ class Engine:
         return held_numbers(self.mechanism, self.config.ground)
 
     @property
+    def constants(self) -> dict[str, float]:
+        """Nominal values of all quantities that do not depend on the state."""
+        return self._nominal
+
+    @property
     def nominal(self) -> tuple[float, ...]:
         """Nominal values of the parameters."""
         return tuple(self._nominal[name] for name in self.config.free)
@@ -146,14 +153,33 @@ class Engine:
         return after
 
     def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope]:
+        parameters = dict(zip(self.config.free, inputs.parameters, strict=True))
+        constants: dict[str, Scalar] = {**self._nominal, **parameters}
+        q, qd, instant = self.instant(inputs, constants, blueprint)
+        after = self._advanced(instant.tree, q, qd, instant.acceleration, self._dt)
+        return [x for part in after for x in part], instant.scope
+
+    def instant(
+        self, inputs: Inputs, constants: Mapping[str, Scalar], blueprint: Blueprint, *, observed: bool = False
+    ) -> tuple[list[Scalar], list[Scalar], Instant]:
+        """Trace a step up to its accelerations.
+
+        Args:
+            inputs: Inputs of the program.
+            constants: Quantities that do not depend on the state, parameters among them.
+            blueprint: The networks.
+            observed: Whether the forces of contacts are noted.
+
+        Returns:
+            Positions and velocities after networks, and what is known of the step.
+        """
         mechanism, config = self.mechanism, self.config
-        constants: dict[str, Scalar] = {**self._nominal, **dict(zip(config.free, inputs.parameters, strict=True))}
         scope = Scope(inputs.graph, constants, blueprint)
         q, qd, control = (
             [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
             for prefix, names, values in (
                 ("q", self._spec.q_names, inputs.state[: mechanism.nq]),
-                ("qd", self._spec.qd_names, inputs.state[mechanism.nq :]),
+                ("qd", self._spec.qd_names, inputs.state[mechanism.nq : mechanism.nq + mechanism.nv]),
                 ("control", self._spec.controls, inputs.control),
             )
         )
@@ -168,16 +194,17 @@ class Engine:
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
+            pushes=[] if observed else None,
         )  # fmt: skip
-        if self._contact is not None:
-            forces = _merged(forces, self._contact.forces(contacts))
+        touching = {} if self._contact is None else self._contact.forces(contacts)
+        external, forces = forces, _merged(forces, touching)
         acceleration = [
             scope.define(f"acceleration.{name}", value)
             for name, value in zip(self._spec.qd_names, tree.accelerations(motions, q, torque, forces), strict=True)
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
-        return [x for part in self._advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
+        return q, qd, Instant(scope, tree, motions, torque, external, touching, acceleration, contacts)
 
     def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], control: list[Any]) -> list[Scalar]:
         names = self._spec.qd_names

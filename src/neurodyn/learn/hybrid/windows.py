@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows, window_starts
@@ -25,6 +26,8 @@ class FitWindows:
         log: Which log each window comes from, int64, shape [W].
         logs: Names of the logs.
         places: Episode and first state of each window, shape [W, 2].
+        measured: Columns of the store's streams, NaN where there is no reading, shape [W, T + 1, columns]; None where
+            there are none.
     """
 
     q: Tensor
@@ -34,6 +37,7 @@ class FitWindows:
     log: Tensor
     logs: tuple[str, ...]
     places: np.ndarray
+    measured: Tensor | None = None
 
     @property
     def count(self) -> int:
@@ -50,19 +54,28 @@ class FitWindows:
         ground = None if self.ground is None else self.ground[rows]
         return replace(
             self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
-            places=self.places[rows.numpy()],
+            places=self.places[rows.numpy()], measured=None if self.measured is None else self.measured[rows],
         )  # fmt: skip
 
     def cut(self, first: int, last: int | None = None) -> "FitWindows":
         """Return the frames from state `first` to state `last` (None: the end) of all windows."""
         end = self.frames if last is None else last
+        measured = None if self.measured is None else self.measured[:, first : end + 1]
         return replace(
-            self, q=self.q[:, first : end + 1], qd=self.qd[:, first : end + 1], control=self.control[:, first:end]
-        )
+            self, q=self.q[:, first : end + 1], qd=self.qd[:, first : end + 1], control=self.control[:, first:end],
+            measured=measured,
+        )  # fmt: skip
 
 
 def fit_windows(
-    store: Store, split: int | None, frames: int, *, stride: int | None = None, most: int, moving: float | None = None
+    store: Store,
+    split: int | None,
+    frames: int,
+    *,
+    stride: int | None = None,
+    most: int,
+    moving: float | None = None,
+    seed: int | None = None,
 ) -> FitWindows:
     """Take windows from the episodes of a split, spread evenly over them.
 
@@ -74,14 +87,20 @@ def fit_windows(
             as many windows as are asked for (before those that do not move are left out).
         most: Most windows.
         moving: Windows with a lower mean joint speed are left out [rad/s or m/s]; None for none.
+        seed: Draws, for windows with a stride, where in each episode the first one begins, and which windows are taken
+            where there are more than `most`; None for the first state, and for even distances.
 
     Raises:
         InputError: No episode is long enough, or no window moves.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
     total = len(window_starts(store, episodes, frames))  # refuses what holds none
+    skip = None
+    if stride is not None and seed is not None:
+        room = np.clip(store.lengths[episodes] - frames, 0, stride - 1)
+        skip = generator(seed, "windows", "first").integers(0, room + 1)
     stride = max(1, total // most) if stride is None else stride
-    parts = list(all_windows(store, frames, split=split, stride=stride))
+    parts = list(all_windows(store, frames, split=split, stride=stride, skip=skip))
     q, qd, control = (torch.cat([getattr(part, name) for part in parts]).double() for name in ("q", "qd", "control"))
     places = np.concatenate([np.stack([part.episode, part.start], 1) for part in parts])
     poses = [part.ground for part in parts if part.ground is not None]
@@ -102,8 +121,20 @@ def fit_windows(
             )
         found = found.rows(kept)
     if found.count > most:
-        found = found.rows(torch.linspace(0, found.count - 1, most).round().long())
-    return _compact(found)
+        rows = torch.linspace(0, found.count - 1, most).round().long()
+        if seed is not None:  # one of each part of equal length
+            drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
+            rows = ((torch.arange(most) + drawn) * found.count / most).long().clamp_max(found.count - 1)
+        found = found.rows(rows)
+    return _with_readings(_compact(found), store)
+
+
+def _with_readings(windows: FitWindows, store: Store) -> FitWindows:
+    if store.measured is None:
+        return windows
+    first = store.offsets[windows.places[:, 0]] + windows.places[:, 1]
+    rows = first[:, None] + np.arange(windows.frames + 1)
+    return replace(windows, measured=torch.from_numpy(store.measured[rows]).double())
 
 
 def _compact(windows: FitWindows) -> FitWindows:
