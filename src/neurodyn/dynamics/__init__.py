@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.dynamics.quantities import Quantities
     from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+    from neurodyn.dynamics.simulators import SIMULATORS
+    from neurodyn.dynamics.simulators.write import Exported, export_identified
     from neurodyn.dynamics.tangent import position_difference
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "KINDS", "AnalyticDynamics", "Artifact", "BaseDynamics", "Control", "Dynamics", "Environment",
-    "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "NeuralDynamics", "Quantities",
-    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "export_model",
+    "KINDS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "Control", "Dynamics", "Environment",
+    "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "NeuralDynamics", "Quantities",
+    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid",
+    "export_identified", "export_model",
     "joint_distance", "linearise", "load", "position_difference",
 ]  # fmt: skip
 
