@@ -39,6 +39,7 @@ def identified(model: HybridDynamics, run: str) -> Identified:
         run=run,
         robot=robot,
         mechanism=mechanism,
+        drives=mechanism.drives,
         free=free,
         nominal={name: declared[name] for name in free},
         contact={name: free.get(name, value) for name, value in soft.items()},

@@ -98,8 +98,8 @@ def _drive(drive: Drive) -> tuple[dict[str, Any], set[str]]:
     limit = {} if drive.effort_limit is None else {"max_effort": drive.effort_limit}
     if drive.saturation_effort is not None:
         line = {"saturation_effort": drive.saturation_effort, "velocity_limit": drive.velocity_limit}
-        most = drive.saturation_effort if drive.effort_limit is None else drive.effort_limit
-        clamping["ClampingDCMotor"] = line | {"max_motor_effort": most}
+        most = {} if drive.effort_limit is None else {"max_motor_effort": drive.effort_limit}
+        clamping["ClampingDCMotor"] = line | most
         placed |= {"saturation_effort", "velocity_limit", "effort_limit"}
     elif limit:
         clamping["ClampingMaxEffort"] = limit
