@@ -21,9 +21,8 @@ def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstruc
         if not others:
             registry.require(given[0])
         elif not any(given[0] in one for one in every):
-            raise InputError(
-                f"unknown {registry.what} {given[0]!r}; valid: {choices(name for r in every for name in r)}"
-            )
+            valid = choices(name for one in every for name in one)
+            raise InputError(f"unknown {' or '.join(one.what for one in every)} {given[0]!r}; valid: {valid}")
         return given[0]
 
     return PrimitiveConstructorSpec(

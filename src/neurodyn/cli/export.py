@@ -32,7 +32,7 @@ def export(
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
-    if to in SIMULATORS and not is_data:
+    if to is not None and to in SIMULATORS and not is_data:
         _export_identified(run, to, out)
         return
     if to is not None or is_data:

@@ -86,7 +86,8 @@ class _Arrays:
 
     def set(self, name: str, index: int, value: Any) -> None:
         """Change an entry."""
-        self[name][index] = value
+        values = self[name]
+        values[index] = np.reshape(value, np.shape(values[index]))
         self._changed.add(name)
 
     def write(self) -> None:
@@ -168,14 +169,8 @@ def _apply_gravity(target: Any, arrays: _Arrays, gravity: Any) -> None:
         return
     if arrays.finished:
         target.set_gravity(tuple(gravity))
-        return
-    size = float(np.linalg.norm(gravity))
-    up = -np.asarray(gravity) / size if size else np.array([0.0, 0.0, 1.0])
-    if abs(np.asarray(target.up_vector, dtype=float) @ up - 1.0) > 1e-6:
-        raise ValueError(
-            f"gravity {list(gravity)} is not along the builder's up axis; valid: apply it to the finished model"
-        )
-    target.gravity = -size
+    else:
+        target.gravity = tuple(gravity)
 
 
 def _apply_friction(arrays: _Arrays, joints: dict[str, list[int]], settings: dict[str, Any]) -> None:

@@ -9,10 +9,10 @@ import mujoco
 import numpy as np
 import torch
 import yaml
-from neurodyn.core.actuator_network import ActuatorNetwork
 from safetensors.torch import save_file
 from scipy.spatial.transform import Rotation
 
+from neurodyn.core.actuator_network import ActuatorNetwork
 from neurodyn.core.config import to_dict
 from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.artifact import save
@@ -123,7 +123,7 @@ ARM = """<!-- The licence of the arm. -->
 """
 
 
-def write_arm(folder: Path) -> str:
+def write_arm(folder: Path, **more) -> str:
     """Write an arm whose asset is an MJCF, without contacts, and return the path of its declaration."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "arm.xml").write_text(ARM)
@@ -131,9 +131,9 @@ def write_arm(folder: Path) -> str:
     declared = {
         "name": "arm", "asset": "arm.xml", "dt": 0.01, "joints": joints, "simulator": {"solver": "featherstone"},
         "actuated": {"pan": 5.0, "lift": 20.0, "elbow": 5.0}, "frames": 20, "evaluation_horizon": 10,
-        "sampling": {"qd": {"*": [-1.0, 1.0]}},
+        "sampling": {"qd": {"*": [-1.0, 1.0]}}, **more,
     }  # fmt: skip
-    (folder / "robot.yaml").write_text(yaml.safe_dump(declared))
+    (folder / "robot.yaml").write_text(yaml.safe_dump(declared, sort_keys=False))
     return str(folder)
 
 

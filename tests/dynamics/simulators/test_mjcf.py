@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from neurodyn import InputError, robots
+from neurodyn.core.drive import Drive
 from neurodyn.dynamics import State, export_identified
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.simulators.identified import Identified
@@ -38,6 +39,57 @@ def test_an_asset_of_its_own_keeps_its_shapes_and_moves_as_the_model(tmp_path):
     ours = model.rollout(state, torques).q[0, 1:].numpy()
     assert 0.5 < np.abs(ours - ours[0]).max() < 1.9
     np.testing.assert_allclose(mujoco_path(compiled, model, state, torques), ours, atol=1e-5)
+
+
+def test_drives_are_actuators_that_drive_it_as_the_model(tmp_path):
+    drives = {"*": {"kind": "pd", "kp": 30.0, "kd": 1.0, "gain": 0.8, "effort_limit": 4.0, "viscous": 0.1, "bias": 0.0}}
+    model = identified_run(tmp_path / "run", write_arm(tmp_path / "arm", drives=drives), "actuator.lift.kp=40")
+    exported = export_identified(tmp_path / "run", "mjcf")
+    assert exported.left_out == ()
+    compiled = mujoco.MjModel.from_xml_path(str(exported.folder / "arm.xml"))
+    assert compiled.nu == 3  # the asset's own motor at the elbow is gone
+    compiled.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_EULERDAMP
+    compiled.opt.timestep = model.spec.dt / model.config.substeps
+    state, _ = random_start(model, 1)
+    targets = 0.4 * torch.rand(1, 40, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    ours = model.rollout(state, targets).q[0, 1:].numpy()
+    data, theirs = mujoco.MjData(compiled), []
+    data.qpos[:], data.qvel[:] = state.q[0].numpy(), state.qd[0].numpy()
+    order = [mujoco.mj_name2id(compiled, mujoco.mjtObj.mjOBJ_ACTUATOR, name) for name in model.spec.controls]
+    for target in targets[0].numpy():
+        data.ctrl[order] = target
+        for _ in range(model.config.substeps):
+            mujoco.mj_step(compiled, data)
+        theirs.append(data.qpos.copy())
+    assert np.abs(ours - ours[0]).max() > 0.2
+    np.testing.assert_allclose(np.array(theirs), ours, atol=1e-5)
+
+
+def test_a_delay_is_mujocos(tmp_path):
+    robot = robots.load(write_arm(tmp_path / "arm"))
+    mechanism, _, _ = declared_mechanism(robot, None)
+    drives = {
+        "lift": Drive(delay=0.03, gain=2.0, lag=0.01),
+        "pan": Drive(kind="pd", kp=3.0, kd=0.2, bias=0.1, lag=0.01),
+    }
+    (tmp_path / "out").mkdir()
+    identified = Identified("a run", robot, mechanism, drives=drives)
+    assert set(identified.wanted) - write_mjcf(identified, tmp_path / "out") == {"actuator.pan.lag"}
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "arm.xml"))
+    compiled.opt.timestep = 0.002
+    data = mujoco.MjData(compiled)
+    torques = []
+    for _ in range(60):
+        data.ctrl[compiled.actuator("lift").id] = 1.5
+        mujoco.mj_step(compiled, data)
+        torques.append(data.actuator("lift").force[0])
+    assert max(torques[:14]) == 0.0
+    assert torques[20] == pytest.approx(3.0 * (1 - np.exp(-1.0)), rel=0.02)  # a lag of 10 ms after a delay of 30
+    assert torques[-1] == pytest.approx(3.0, rel=0.01)
+    data = mujoco.MjData(compiled)
+    data.ctrl[compiled.actuator("pan").id] = 0.5
+    mujoco.mj_forward(compiled, data)
+    assert data.actuator("pan").force[0] == pytest.approx(3.0 * (0.5 - 0.1))
 
 
 def test_a_mechanism_without_an_mjcf_moves_as_the_model_with_friction_and_limits(tmp_path):

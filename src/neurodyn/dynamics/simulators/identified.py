@@ -58,11 +58,11 @@ class Identified:
     @property
     def wanted(self) -> list[str]:
         """Names of what a simulator should have a place for: free quantities, and whatever a drive does."""
-        names = list(self.free)
+        names, absent = list(self.free), Drive()
         for joint, drive in self.drives.items():
-            neutral = Drive(kind=drive.kind).quantities() | {"stribeck_speed": drive.stribeck_speed}
             for number, value in drive.quantities().items():
-                if value != neutral.get(number, 0.0 if number == "delay" else None):
+                idle = number == "stribeck_speed" and not drive.stribeck
+                if value != getattr(absent, number) and not idle:
                     names.append(f"{ACTUATOR}{joint}.{number}")
         return list(dict.fromkeys(names))
 

@@ -81,8 +81,10 @@ def write_isaaclab(identified: Identified, folder: Path) -> set[str]:
     actuators, placed = _actuators(identified, folder)
     lines = [*heading(identified, "Isaac Lab configuration"), "", _STEP_NOTE]
     parts = [docstring(lines), _IMPORTS, f"PHYSICS_DT = {code(1 / 200)}  # [s]"]
+    spawn = None
     if identified.robot is not None:
-        spawn, names = _asset(identified, folder)
+        spawn, names, held = _asset(identified, folder)
+        placed |= {name for name in held if name.rsplit(".", 1)[0].endswith((".origin", ".axis"))}
         limited = [link for link in identified.scalar_links if link.lower is not None]
         parts += [
             f"GRAVITY = {code(identified.mechanism.gravity)}  # for `SimulationCfg(gravity=...)` [m/s^2]",
@@ -94,30 +96,30 @@ def write_isaaclab(identified: Identified, folder: Path) -> set[str]:
         placed |= identified.names(*(f"{link.joint.name}.{what}" for link in limited for what in ("lower", "upper")))
     entries = "\n".join(f"    {code(name)}: {text}," for name, text in actuators.items())
     parts.append(f"ACTUATORS = {{\n{entries}\n}}")
-    if identified.robot is not None:
+    if identified.robot is not None and spawn is not None:
         fields = {"prim_path": "/World/envs/env_.*/Robot", "spawn": Raw(spawn), "actuators": Raw("ACTUATORS")}
         parts.append(f"{variable(identified.robot.name)} = {call('ArticulationCfg', fields, 0)}")
     (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return placed | identified.rigid_frictions()
 
 
-def _asset(identified: Identified, folder: Path) -> tuple[str, dict[str, str]]:
-    """Write the asset; return the configuration that spawns it, and names of bodies by link, where it has some."""
+def _asset(identified: Identified, folder: Path) -> tuple[str, dict[str, str], set[str]]:
+    """Write the asset; return what spawns it, names of bodies by link, and names of the quantities that it holds."""
     robot = identified.require_robot("Isaac Lab")
     suffix = asset_path(robot).suffix.lower()
     common: dict[str, Any] = {"fix_base": robot.fixed_base}
     if suffix == ".urdf":
-        write_urdf_asset(identified, folder)
+        held = write_urdf_asset(identified, folder)
         gains = "sim_utils.UrdfConverterCfg.JointDriveCfg.PDGainsCfg(stiffness=0.0, damping=0.0)"
         drive = Raw(f'sim_utils.UrdfConverterCfg.JointDriveCfg(target_type="none", gains={gains})')
         fields = {"asset_path": _path(f"{robot.name}.urdf"), **common, "joint_drive": drive}
-        return call("sim_utils.UrdfFileCfg", fields, 4), link_names(identified)
+        return call("sim_utils.UrdfFileCfg", fields, 4), link_names(identified), held
     if suffix == ".xml":
-        root, _, before = edited_mjcf(identified, folder)
+        root, held, before = edited_mjcf(identified, folder)
         write_xml(folder / f"{robot.name}.xml", root, heading(identified, f"MJCF of robot {robot.name}"), before)
         fields = {"asset_path": _path(f"{robot.name}.xml"), **common}
-        return call("sim_utils.MjcfFileCfg", fields, 4), body_names(identified)
-    return call("sim_utils.UsdFileCfg", {"usd_path": _path(copy_asset(robot, folder))}, 4), {}
+        return call("sim_utils.MjcfFileCfg", fields, 4), body_names(identified), held
+    return call("sim_utils.UsdFileCfg", {"usd_path": _path(copy_asset(robot, folder))}, 4), {}, set()
 
 
 def _path(name: str) -> Raw:
@@ -171,7 +173,8 @@ def _drive(identified: Identified, joint: str) -> tuple[str, dict[str, Any], set
         if effort is None:
             return "ImplicitActuatorCfg", {"stiffness": 0.0, "damping": 0.0}, set()
         return "IdealPDActuatorCfg", {"stiffness": 0.0, "damping": 0.0, "effort_limit": effort}, set()
-    kind, fields, placed = "IdealPDActuatorCfg", {"stiffness": 0.0, "damping": 0.0}, set()
+    kind, placed = "IdealPDActuatorCfg", set()
+    fields: dict[str, Any] = {"stiffness": 0.0, "damping": 0.0}
     if drive.kind == "pd":
         fields = {"stiffness": drive.gain * (drive.kp or 0.0), "damping": drive.gain * (drive.kd or 0.0)}
         placed |= {"gain", "kp", "kd"}

@@ -87,7 +87,8 @@ def _drive(identified: Identified, joint: str) -> tuple[str, dict[str, Any], set
     drive, effort = identified.drives.get(joint), identified.efforts.get(joint)
     if drive is None:
         return "BuiltinMotorActuatorCfg", {"effort_limit": effort}, set()
-    kind, fields, placed = "IdealPdActuatorCfg", {"stiffness": 0.0, "damping": 0.0}, {"effort_limit"}
+    kind, placed = "IdealPdActuatorCfg", {"effort_limit"}
+    fields: dict[str, Any] = {"stiffness": 0.0, "damping": 0.0}
     if drive.kind == "pd":
         fields = {"stiffness": drive.gain * (drive.kp or 0.0), "damping": drive.gain * (drive.kd or 0.0)}
         placed |= {"gain", "kp", "kd"}

@@ -139,6 +139,9 @@ class RecurrentUnit(nn.Module):
     without scales. A gated recurrent unit has no cell state: it is passed on as it is.
     """
 
+    order: Tensor
+    scales: Tensor
+
     def __init__(self, network: TrainedNetwork) -> None:
         """Take over the weights; the scales are in the module."""
         super().__init__()
@@ -151,6 +154,7 @@ class RecurrentUnit(nn.Module):
         self.register_buffer("order", torch.tensor(order))
         self.register_buffer("scales", torch.tensor(config.scales, dtype=torch.float32))
         self.effort_scale = float(config.effort_scale)
+        self.eval().requires_grad_(False)
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Map (position error [rad], velocity [rad/s]), shape [joints, 1, 2], to torques [N m], shape [joints, 1]."""

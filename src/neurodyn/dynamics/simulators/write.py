@@ -8,6 +8,7 @@ from neurodyn.core.artifacts import PRETRAINED, atomic_folder, require_writable
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.simulators import SIMULATORS
 from neurodyn.dynamics.simulators.identified import Identified
@@ -31,14 +32,14 @@ class Exported:
     left_out: tuple[str, ...]
 
 
-def export_identified(run: str | Path, to: str, out: str | Path | None = None) -> Exported:
+def export_identified(run: Dynamics | str | Path, to: str, out: str | Path | None = None) -> Exported:
     """Write what was identified of a robot, and its actuator network, for another simulator.
 
     Args:
-        run: A run of `identify`, or "pretrained:NAME".
+        run: A run of `identify`, "pretrained:NAME", or a hybrid model.
         to: Name of the target in `SIMULATORS`.
-        out: Folder to write, which must not exist; None for one of the target's name in the run, or ROBOT-TARGET here
-            for what is pretrained.
+        out: Folder to write, which must not exist; None for one of the target's name in the run, or NAME-TARGET here
+            for what is pretrained, and for a model.
 
     Raises:
         InputError: There is no such run or target, the folder exists, the run is no hybrid model or has networks that
@@ -55,15 +56,18 @@ def export_identified(run: str | Path, to: str, out: str | Path | None = None) -
         left_out = tuple(name for name in identified.wanted if name not in placed)
         if identified.free and identified.network is None and set(identified.free) <= set(left_out):
             raise InputError(
-                f"{run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; valid: "
-                "another target"
+                f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
+                "valid: another target"
             )
         files = tuple(sorted(path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()))
     return Exported(folder, files, tuple(name for name in identified.wanted if name in placed), left_out)
 
 
-def read_identified(run: str | Path) -> Identified:
+def read_identified(run: Dynamics | str | Path) -> Identified:
     """Return what was identified in a run; arguments and errors as of `export_identified`."""
+    if not isinstance(run, str | Path):
+        where = f"model of {run.spec.robot!r}"
+        return KINDS[run.kind].part("identified", where)(run, where)
     network = read_network(run)
     if network is not None and not (Path(run) / "model").is_dir():
         return Identified(str(run), None, Mechanism(links=()), network=network)
@@ -72,6 +76,8 @@ def read_identified(run: str | Path) -> Identified:
     return Identified(**{**vars(identified), "network": network})
 
 
-def _default_folder(run: str | Path, to: str) -> Path:
+def _default_folder(run: Dynamics | str | Path, to: str) -> Path:
+    if not isinstance(run, str | Path):
+        return Path(f"{run.spec.robot}-{to}")
     text = str(run)
     return Path(f"{text.partition(':')[2]}-{to}") if text.startswith(PRETRAINED) else Path(run) / to
