@@ -13,7 +13,7 @@ def identify(
     robot: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ROBOT")],
     /,
     *,
-    data: str,
+    data: tuple[str, ...],
     parameters: tuple[str, ...] = (),
     out: Path,
     blueprint: str | None = None,
@@ -33,7 +33,8 @@ def identify(
 
     Args:
         robot: Name of a robot, or the path of your own declaration.
-        data: HDF5 store of `neurodyn generate` or `neurodyn import`, or an npz log that the robot declares.
+        data: HDF5 store of `neurodyn generate` or `neurodyn import`, or an npz log that the robot declares. Of several
+            files each is one log, with values of its own of the quantities that `per_log` of the settings names.
         parameters: Quantities that are free: NAME, NAME=LOWER:UPPER or NAME=START:LOWER:UPPER; names may be patterns
             ("*.damping") or links ("elbow"); by default those that the settings name.
         out: Run directory to write.

@@ -68,7 +68,7 @@ class Augmentation(Config, frozen=True):
     @property
     def remembers(self) -> bool:
         """Whether it depends on more than the present step: by a memory, or by inputs of some age."""
-        return self.memory > 0 or any("@" in name for name in self.inputs)
+        return self.memory > 0 or any("@" in name or name.startswith("innovation.") for name in self.inputs)
 
     @property
     def weights(self) -> int:

@@ -118,5 +118,6 @@ def _range(name: str, nominal: float) -> tuple[float | None, float | None]:
     if name.endswith(_SOLREF):  # of either format: a time constant and a damping ratio, or both negative
         return (0.0, None) if nominal > 0.0 else (None, 0.0)
     positive = name.endswith((*_POSITIVE, *_POSITIVE_SOLIMP))
+    positive |= name.startswith("controller.")
     positive |= name.startswith("contact.") and name.endswith(_POSITIVE_CONTACT)
     return (0.0, None) if positive else (None, None)

@@ -11,11 +11,12 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 
 
-def joined(stores: Sequence[Store]) -> Store:
+def joined(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
     """Return the episodes of several stores of one robot as one store, each store a run of its own.
 
     Args:
         stores: The stores, with the same columns.
+        names: Names of the runs; empty for their numbers.
 
     Raises:
         InputError: They are of different robots, or only some have a ground or rewards.
@@ -24,6 +25,10 @@ def joined(stores: Sequence[Store]) -> Store:
     for store in stores[1:]:
         if store.frames.shape[1] != stores[0].frames.shape[1]:
             raise InputError("stores with other columns do not join; valid: stores that were written alike")
+        if store.header.streams != first.streams:
+            raise InputError("stores with other streams of sensors do not join; valid: stores that were written alike")
+        if store.header.controller != first.controller:
+            raise InputError("stores of logs with other controllers do not join; valid: one controller for all")
     tables, begin = [], 0
     for number, store in enumerate(stores):
         table = store.table.copy()
@@ -31,9 +36,11 @@ def joined(stores: Sequence[Store]) -> Store:
         table["run"], table["group"] = number, -1
         tables.append(table)
         begin += len(store.frames)
-    header = msgspec.structs.replace(first, groups=(), runs=tuple(str(number) for number in range(len(stores))))
+    runs = tuple(names) or tuple(str(number) for number in range(len(stores)))
+    header = msgspec.structs.replace(first, groups=(), runs=runs)
     frames = np.concatenate([np.asarray(store.frames) for store in stores])
-    return Store(header, frames, np.concatenate(tables), _together(stores, "ground"), _together(stores, "reward"))
+    extra = {name: _together(stores, name) for name in ("ground", "reward", "measured")}
+    return Store(header, frames, np.concatenate(tables), **extra)
 
 
 def beginnings(store: Store, frames: int) -> Store:
@@ -49,7 +56,8 @@ def beginnings(store: Store, frames: int) -> Store:
     rows = (store.offsets[long][:, None] + np.arange(frames + 1)).ravel()
     table["start"], table["length"] = np.arange(len(long)) * (frames + 1), frames
     ground = None if store.ground is None else store.ground[long]
-    return Store(store.header, np.asarray(store.frames)[rows], table, ground)
+    measured = None if store.measured is None else store.measured[rows]
+    return Store(store.header, np.asarray(store.frames)[rows], table, ground, measured=measured)
 
 
 def _together(stores: Sequence[Store], name: str) -> np.ndarray | None:

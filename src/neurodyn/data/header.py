@@ -16,10 +16,12 @@ from numpy.typing import ArrayLike
 
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Scene
+from neurodyn.core.sensors import Stream, stream_columns
 from neurodyn.core.spec import StateSpec
 
 FORMAT = "neurodyn trajectories"
@@ -79,6 +81,8 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         notes: What the reader did and measured: files, rates, alignment.
         groups: Names of the groups that episodes belong to.
         runs: Names of the runs that episodes were cut from.
+        streams: What was measured beside the joints, in the order of its columns.
+        controller: What made torques of the controls, where these are targets and it is known.
         schema_version: Version of the file layout.
     """
 
@@ -95,6 +99,8 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
     notes: dict[str, Any] = msgspec.field(default_factory=dict)
     groups: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    controller: Controller | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -151,6 +157,7 @@ def write_header(file: h5py.File, header: StoreHeader) -> None:
         "control_kind": spec.control_kind,
         "channel_names": [channel.name for channel in spec.channels],
         "contact_names": list(spec.contacts),
+        "measured_names": list(stream_columns(header.streams)),
         "seed": "none" if header.seed is None else header.seed,
         "versions": json.dumps(header.versions),
     }

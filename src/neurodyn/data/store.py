@@ -13,9 +13,10 @@ import h5py
 import numpy as np
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.sensors import stream_columns
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header
 from neurodyn.data.stored_rows import IN_MEMORY, Rows, StoredRows, blocks, read_rows, rows_dataset
-from neurodyn.data.writer import GROUND, REWARD, StoreWriter, check_ground, open_store_file, widths
+from neurodyn.data.writer import GROUND, MEASURED, REWARD, StoreWriter, check_ground, open_store_file, widths
 
 __all__ = ["Split", "Status", "Store", "StoreHeader", "StoreWriter"]
 
@@ -35,6 +36,8 @@ class Store:
             scalar last), float32, shape [E, 7]; None where the header has no scene.
         reward: Reward of the frame that begins in each row, unused in the last row of an episode, float32, shape [N];
             None where no policy earned one.
+        measured: Columns of the header's streams (`core.sensors.stream_columns`), NaN where there is no reading,
+            float32, shape [N, columns]; None where the header has none.
     """
 
     header: StoreHeader
@@ -42,6 +45,7 @@ class Store:
     table: np.ndarray
     ground: np.ndarray | None = None
     reward: np.ndarray | None = None
+    measured: np.ndarray | None = None
 
     @classmethod
     def open(cls, path: str | Path, *, memory: int = IN_MEMORY) -> Self:
@@ -65,6 +69,8 @@ class Store:
                 frames = read_rows(file, header.spec, 0, rows) if fits else stored
                 ground = None if header.scene is None else _read_rows(file, GROUND, episodes, 7)
                 reward = _read_rows(file, REWARD, rows) if REWARD in file else None
+                columns = len(stream_columns(header.streams))
+                measured = _read_rows(file, MEASURED, rows, columns) if columns else None
         except InputError:
             raise
         except Exception as error:  # HDF5 reports damage as whatever kind of exception it meets first
@@ -72,7 +78,7 @@ class Store:
                 f"{path}: damaged store ({type(error).__name__}: {error}); write it again with `neurodyn generate` "
                 "or `neurodyn import`"
             ) from None
-        store = cls(header, frames, table, ground, reward)
+        store = cls(header, frames, table, ground, reward, measured)
         store.check(str(path))
         return store
 
@@ -85,7 +91,7 @@ class Store:
         with StoreWriter(path, self.header, rewarded=self.reward is not None) as writer:
             writer.append_rows(
                 self.q, self.qd, self.control, self.table, self.ground, channel=self.channel, contact=self.contact,
-                reward=self.reward,
+                reward=self.reward, measured=self.measured,
             )  # fmt: skip
 
     def check(self, where: str) -> None:
@@ -104,6 +110,11 @@ class Store:
             if table[name].max() >= len(names) and table[name].max() > -1:
                 raise InputError(f"{where}: damaged store: {name} {table[name].max()} has no name")
         check_ground(self.ground, self.header, len(table), where)
+        wanted = (rows, len(stream_columns(self.header.streams)))
+        if (self.measured is None) != (not wanted[1]) or (self.measured is not None and self.measured.shape != wanted):
+            raise InputError(f"{where}: damaged store: its readings of sensors do not fit its streams and rows")
+        if self.measured is not None and np.isinf(self.measured).any():
+            raise InputError(f"{where}: a reading of a sensor is infinite; expected finite numbers, or NaN for none")
         if self.reward is not None and not np.isfinite(self.reward).all():
             raise InputError(f"{where}: a reward is not finite; expected finite numbers")
         for begin, block in blocks(self.frames):

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import IDENTITY
+from neurodyn.core.sensors import stream_columns
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
 
@@ -29,6 +30,8 @@ GROUND = "ground"
 """Dataset of the pose of the scene in each episode; there if the header has a scene."""
 REWARD = "reward"
 """Dataset of the reward of the frame that begins in each row; there if a policy earned one."""
+MEASURED = "measured"
+"""Dataset of the columns of the header's streams, NaN where there is no reading; there if there are streams."""
 
 SUFFIXES = (".h5", ".hdf5")
 """Endings of a store's file name."""
@@ -90,6 +93,7 @@ class StoreWriter:
         channel: ArrayLike | None = None,
         contact: ArrayLike | None = None,
         reward: ArrayLike | None = None,
+        measured: ArrayLike | None = None,
     ) -> None:
         """Append and commit E episodes of at most T transitions.
 
@@ -108,6 +112,8 @@ class StoreWriter:
             channel: The spec's channels, shape [E, T + 1, nx]; None where it has none.
             contact: Whether the spec's contacts are closed (1 or 0), shape [E, T + 1, nc]; None where it has none.
             reward: Reward of frame k -> k + 1, shape [E, T]; None where there are none.
+            measured: Columns of the header's streams, NaN where there is no reading, shape [E, T + 1, columns]; None
+                where there are no streams.
 
         Raises:
             InputError: A valid value is not finite, a shape is wrong, or the file cannot be written.
@@ -133,8 +139,17 @@ class StoreWriter:
             if earned.shape != (count, frames):
                 raise InputError(f"{self.path}: reward has shape {list(earned.shape)}; valid: [{count}, {frames}]")
             earned = _flatten_frames(earned[..., None], table["length"])[:, 0]
+        if measured is not None:
+            arrays.append(np.asarray(measured, np.float32))
+            if arrays[-1].shape[:2] != (count, frames + 1) or arrays[-1].ndim != 3:
+                raise InputError(
+                    f"{self.path}: measured has shape {list(arrays[-1].shape)}; valid: [{count}, {frames + 1}, columns]"
+                )
         rows = _flatten(arrays, table["length"])
-        self.append_rows(rows[0], rows[1], rows[2], table, ground, channel=rows[3], contact=rows[4], reward=earned)
+        self.append_rows(
+            rows[0], rows[1], rows[2], table, ground, channel=rows[3], contact=rows[4], reward=earned,
+            measured=None if measured is None else rows[5],
+        )  # fmt: skip
 
     def append_rows(
         self,
@@ -147,6 +162,7 @@ class StoreWriter:
         channel: np.ndarray | None = None,
         contact: np.ndarray | None = None,
         reward: np.ndarray | None = None,
+        measured: np.ndarray | None = None,
     ) -> None:
         """Append and commit episodes that lie one after another, as `append` does.
 
@@ -160,6 +176,7 @@ class StoreWriter:
             contact: Whether the spec's contacts are closed, shape [rows, nc]; None where it has none.
             reward: Reward of the frame that begins in each row, shape [rows], unused in the last row of an episode;
                 None where there are none.
+            measured: Columns of the header's streams, shape [rows, columns]; None where there are none.
 
         Raises:
             InputError: A value is not finite, a column is missing, a ground is no pose, or the file cannot be written.
@@ -174,14 +191,15 @@ class StoreWriter:
             if not np.isfinite(rows).all():
                 raise InputError(f"{self.path}: {name} has a value that is not finite within an episode's length")
         earned = self._rewards(reward, len(q))
+        readings = self._readings(measured, len(q))
         poses = _poses(ground, self.header, len(table), str(self.path))
         starts = np.cumsum(table["length"].astype(np.int64) + 1)
         table = table.copy()
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
-            arrays = (*columns.values(), earned, table, poses)
+            arrays = (*columns.values(), earned, readings, table, poses)
             self._reserve(sum(rows.nbytes for rows in arrays))
-            for name, rows in zip((*_ARRAYS, REWARD, "episodes", GROUND), arrays, strict=True):
+            for name, rows in zip((*_ARRAYS, REWARD, MEASURED, "episodes", GROUND), arrays, strict=True):
                 if rows.size:
                     _extend(dataset(self._file, name), rows)
             self._file.flush()
@@ -235,6 +253,20 @@ class StoreWriter:
             raise InputError(f"{self.path}: rewards have shape {list(reward.shape)}; valid: [{rows}], finite numbers")
         return reward
 
+    def _readings(self, measured: np.ndarray | None, rows: int) -> np.ndarray:
+        """Return the readings of sensors as they are written; without any, an empty array.
+
+        Raises:
+            InputError: They are missing, not asked for, of another shape, or infinite.
+        """
+        wanted = (rows, len(stream_columns(self.header.streams)))
+        given = np.empty((rows, 0), np.float32) if measured is None else measured
+        if given.shape != wanted:
+            raise InputError(f"{self.path}: measured has shape {list(given.shape)}; valid: {list(wanted)}")
+        if np.isinf(given).any():
+            raise InputError(f"{self.path}: a reading is infinite; valid: finite numbers, NaN for none")
+        return given
+
     def _create(self, path: Path) -> None:
         image = _empty_file(self.header, self.rewarded)
         self._rows, self._episodes, self._reserved, self._creating = 0, 0, 0, path
@@ -260,7 +292,7 @@ class StoreWriter:
                 raise InputError(f"{previous}: cannot be continued: it has {'' if REWARD in old else 'no '}rewards")
             batches, rows, episodes = (int(n) for n in dataset(old, "committed")[()])
             try:
-                for name in (name for name in (*_ARRAYS, REWARD) if name in old):
+                for name in (name for name in (*_ARRAYS, REWARD, MEASURED) if name in old):
                     for begin in range(0, rows, _COPY_ROWS):
                         part = dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)]
                         self._reserve(part.nbytes)
@@ -276,7 +308,7 @@ class StoreWriter:
     def _reserve(self, size: int) -> None:
         """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
         # HDF5 does not survive a failed write; a failed reservation it does not notice.
-        names = [name for name in (*_ARRAYS, REWARD, "episodes", GROUND) if name in self._file]
+        names = [name for name in (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND) if name in self._file]
         used = sum(dataset(self._file, name).id.get_storage_size() for name in names)
         end = _SLACK_BYTES + (used + size) * 65 // 64
         if end > self._reserved and hasattr(os, "posix_fallocate"):
@@ -382,6 +414,10 @@ def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
             if width:  # a robot without controls, say, has no such dataset
                 chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
                 file.create_dataset(name, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
+        if header.streams:
+            width = len(stream_columns(header.streams))
+            chunks = (max(1, _CHUNK_BYTES // (4 * width)), width)
+            file.create_dataset(MEASURED, (0, width), "<f4", maxshape=(None, width), chunks=chunks)
         if rewarded:
             file.create_dataset(REWARD, (0,), "<f4", maxshape=(None,), chunks=(_CHUNK_BYTES // 4,))
         file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))

@@ -87,6 +87,26 @@ def logarithm(q: Quaternions) -> Vectors:
     return factor * u
 
 
+def from_matrix(matrix: Matrices) -> Quaternions:
+    """Return unit quaternions of rotation matrices, shape [..., 3, 3] to [..., 4]; of any angle, and differentiable.
+
+    Of the four quadratic forms of Shepperd (1978) the one with the largest root counts.
+    """
+    (a, b, c), (d, e, f), (g, h, i) = (row.unbind(-1) for row in matrix.unbind(-2))
+    squares = torch.stack([1 + a - e - i, 1 - a + e - i, 1 - a - e + i, 1 + a + e + i], -1)
+    forms = torch.stack(
+        [
+            torch.stack([squares[..., 0], b + d, c + g, h - f], -1),
+            torch.stack([b + d, squares[..., 1], f + h, c - g], -1),
+            torch.stack([c + g, f + h, squares[..., 2], d - b], -1),
+            torch.stack([h - f, c - g, d - b, squares[..., 3]], -1),
+        ],
+        -2,
+    )
+    largest = squares.argmax(-1)[..., None, None].expand(*squares.shape[:-1], 1, 4)
+    return normalise(forms.gather(-2, largest)[..., 0, :])
+
+
 def normalise(q: Quaternions) -> Quaternions:
     """Return quaternions of unit length, shape [..., 4]."""
     return q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)

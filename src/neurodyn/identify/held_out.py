@@ -16,7 +16,7 @@ from torch import Tensor
 from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.interface import Dynamics, State, Trajectory, Window
 from neurodyn.dynamics.measures import (
     MOVING,
@@ -29,7 +29,7 @@ from neurodyn.dynamics.measures import (
 )
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.noise import Noise
-from neurodyn.identify.starts import Start, started
+from neurodyn.identify.starts import Start, lead, started
 from neurodyn.learn.hybrid.windows import FitWindows
 
 Forecast = Callable[[FitWindows, int], Trajectory]
@@ -66,12 +66,15 @@ class HeldOut(Record, frozen=True):
 
 
 def hybrid_forecast(
-    dynamics: HybridDynamics, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
+    dynamics: DrivenModel, start: Start, context: int, noise: Noise, environments: RecordedEnvironments
 ) -> Forecast:
     """Return the forecasts of a hybrid model, from states as logged or estimated from `context` past frames."""
+    history = dynamics.spec.context
+    before = lead(context, history)
 
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
-        future = started(dynamics, windows.cut(frames - context), context, start, noise, environments)
+        cut = windows.cut(frames - before)
+        future = started(dynamics, cut, context, start, noise, environments, history=history)
         where = environments.at(future.ground)
         return dynamics.rollout(future.context(), future.control, where)
 
@@ -153,7 +156,7 @@ def _means(path: Trajectory, truth: FitWindows, spec: StateSpec, frame: int, row
 
 @torch.no_grad()
 def noise_floor(
-    dynamics: HybridDynamics,
+    dynamics: DrivenModel,
     windows: FitWindows,
     past: int,
     noise: Noise,

@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -16,17 +16,18 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import select_parameters
 from neurodyn.core.versions import package_versions
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import load_simulator
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
+from neurodyn.identify.by_log import values_by_log
 from neurodyn.identify.cma_es import cma_es
 from neurodyn.identify.held_out import (
     Forecast,
@@ -42,9 +43,10 @@ from neurodyn.identify.lbfgs import lbfgs
 from neurodyn.identify.least_squares import Solver, fitted, levenberg_marquardt
 from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
-from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
+from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, OfLog, Sample
+from neurodyn.identify.sensing import Sensing
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, Optimiser
-from neurodyn.identify.starts import Start, start_of, started
+from neurodyn.identify.starts import Start, lead, start_of, started
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
@@ -140,37 +142,48 @@ class _Identification:
         progress: Progress | None,
         callbacks: Sequence[Callback],
     ) -> None:
-        require_data(problem.robot, problem.store)
-        self.problem, self.out, self.settings, self.progress = problem, out, settings, progress
-        self.callbacks = callbacks
+        self.out, self.settings, self.progress, self.callbacks = out, settings, progress, callbacks
         self.engine = settings.engine(problem.robot)
         self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
-        self.specs = select_parameters(
-            nominal(self.mechanism, self.engine.contact), problem.parameters, self.mechanism.bounds()
+        quantities = nominal(self.mechanism, self.engine.contact)
+        self.sensing = Sensing.of(
+            problem.robot, problem.store, settings, quantities, problem.parameters, self.mechanism.bounds()
         )
+        self.problem = problem = replace(problem, store=self.sensing.store)
+        require_data(problem.robot, problem.store)
+        self.specs = self.sensing.specs
+        if problem.beside and self.sensing.controller is not None:
+            raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
         self.start: Start = start_of(problem.store, settings.start)
         networks = (problem.blueprint or Blueprint()).augmentations
-        self.remembers = bool(self.mechanism.drives) or any(one.remembers for one in networks)
-        self.context = settings.context if self.start == "past" or self.remembers else 0
+        remembers = bool(self.mechanism.drives) or any(one.remembers for one in networks)
+        self.context = settings.context if self.start == "past" else 0
+        self.history = settings.history if remembers else 0
+        if remembers and self.sensing.controller is not None:
+            raise InputError(
+                "identification: networks and drives with a memory do not act beside a controller of the log; valid: "
+                "a drive of kind pd in its place"
+            )
         self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
-        self.warnings: list[str] = []
+        self.warnings = [
+            f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
+        ]
         self.began = time.perf_counter()
 
-    def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
-        """Return a model with nominal parameters."""
+    def model(self, blueprint: Blueprint | None = None) -> DrivenModel:
+        """Return a model with nominal parameters, in a loop with the controller where there is one."""
         settings = self.settings
-        context = self.context if self.remembers else 0
-        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=context)
+        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=self.history)
         model = HybridDynamics(
-            self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
+            self.problem.robot.spec, self.mechanism, config, self.sensing.model, self.fingerprint, self.scene,
             declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
         )  # fmt: skip
         model.training_range = training_range(self.problem.store)
         model.compute_device = self.problem.device
-        return model
+        return self.sensing.driven(model)
 
     def run(self, resume: bool) -> Identification:
         record = IdentificationRecord(
@@ -195,17 +208,18 @@ class _Identification:
             values = residuals.space.values(point.x)[0].detach()
             _set(identified, values)
             if self.hybrid is None:
-                HYBRID.save(self.out, identified)
+                HYBRID.save(self.out, identified.settle())
             else:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
-        result = self._result(identified, residuals, analysis, values)
+        by_log = values_by_log(residuals, point, analysis.variance)
+        result = self._result(identified, residuals, analysis, values, by_log)
         artifacts.write_json(self.out / "identification.json", result.plain())
         return Identification(result, self._sample(identified, residuals.noise))
 
-    def _residuals(self, model: HybridDynamics) -> Residuals:
+    def _residuals(self, model: DrivenModel) -> Residuals:
         settings, store = self.settings, self.problem.store
-        past = self.context if model.memory else 0
+        past = self.history if model.memory else 0
         windows = fit_windows(
             store, Split.TRAIN, past + self.frames, stride=self.frames, most=settings.windows, moving=settings.moving
         ).after(past)
@@ -214,7 +228,8 @@ class _Identification:
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",
             settings.torque_offset, settings.per_log,
         )  # fmt: skip
-        return Residuals(model, windows, noise, options, environments=self.environments)
+        measured = self.sensing.measured(model, windows)
+        return Residuals(model, windows, noise, options, measured=measured, environments=self.environments)
 
     def _check_start(self, residuals: Residuals) -> None:
         analysis = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
@@ -273,7 +288,7 @@ class _Identification:
         )  # fmt: skip
         return members.x[:1]
 
-    def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
+    def _networks(self, identified: DrivenModel, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
         settings, model = self.settings, self.hybrid
         windows = Windows(
@@ -287,7 +302,7 @@ class _Identification:
             used = (time.perf_counter() - self.began) / 60.0
             budget = Budget(minutes=max(0.05, settings.minutes - used))
         learner = NetworkLearner(
-            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best)
+            model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best.settle())
         )
         loop = TrainingLoop(
             learner, budget, self.out, name=NETWORK_STATE, validations=network.validations, patience=network.patience,
@@ -299,13 +314,20 @@ class _Identification:
         if end.skipped:
             self.warnings.append(f"{end.skipped} steps were left out because their gradient was not finite")
 
-    def _started(self, model: HybridDynamics, split: Split, most: int, noise: Noise) -> FitWindows:
+    def _started(self, model: DrivenModel, split: Split, most: int, noise: Noise) -> FitWindows:
         moving = self.settings.moving if self.settings.network.moving else None
-        windows = fit_windows(self.problem.store, split, self.frames + self.context, most=most, moving=moving)
-        return started(model, windows, self.context, self.start, noise, self.environments)
+        before = lead(self.context, self.history)
+        windows = fit_windows(self.problem.store, split, self.frames + before, most=most, moving=moving)
+        begun = started(model, windows, self.context, self.start, noise, self.environments, history=self.history)
+        return begun if begun.past is not None or not self.history else replace(begun, past=windows.cut(0, before))
 
     def _result(
-        self, identified: HybridDynamics, residuals: Residuals, analysis: Identifiability, values: Tensor
+        self,
+        identified: DrivenModel,
+        residuals: Residuals,
+        analysis: Identifiability,
+        values: Tensor,
+        by_log: dict[str, dict[str, OfLog]],
     ) -> Identified:
         text = warning(analysis)
         if text is not None:
@@ -322,7 +344,8 @@ class _Identification:
                 value=float(values[k]),
                 interval=None if intervals[k] is None else list(intervals[k] or ()),
                 nominal=spec.nominal,
-                with_networks=UNSET if self.hybrid is None else float(together[k]),
+                with_networks=UNSET if self.hybrid is None or k >= len(together) else float(together[k]),
+                by_log=by_log.get(spec.name, UNSET),
             )
             for k, spec in enumerate(self.specs)
         ]
@@ -338,8 +361,8 @@ class _Identification:
             condition=analysis.condition,
             insensitive=[Insensitive(direction=d.text, deviation=d.deviation) for d in analysis.insensitive],
             residual_deviation=analysis.variance**0.5,
-            noise=dict(zip(self._channels(), residuals.noise.joined.tolist(), strict=True)),
-            scale=dict(zip(self._channels(), residuals.scale.tolist(), strict=True)),
+            noise=dict(zip(residuals.channels, residuals.noise.joined.tolist(), strict=False)),
+            scale=dict(zip(residuals.channels, residuals.scale.tolist(), strict=True)),
             windows=residuals.windows.count,
             logs=len(residuals.windows.logs),
             horizon_s=self.frames * self.problem.robot.spec.dt,
@@ -350,11 +373,7 @@ class _Identification:
             seed=self.settings.seed,
         )
 
-    def _channels(self) -> list[str]:
-        spec = self.problem.robot.spec
-        return [*(f"q.{name}" for name in spec.tangent_names), *(f"qd.{name}" for name in spec.qd_names)]
-
-    def _forecasts(self, identified: HybridDynamics, noise: Noise) -> dict[str, Forecast]:
+    def _forecasts(self, identified: DrivenModel, noise: Noise) -> dict[str, Forecast]:
         hybrids = {"nominal": self.model(), "identified": identified}
         if self.hybrid is not None:
             hybrids["hybrid"] = self.hybrid
@@ -365,7 +384,7 @@ class _Identification:
         }
 
     def _errors(
-        self, identified: HybridDynamics, noise: Noise
+        self, identified: DrivenModel, noise: Noise
     ) -> tuple[dict[str, dict[str, HorizonErrors]], dict[str, HorizonErrors], HeldOutWindows]:
         """Return errors on held-out windows, the noise floor, and which windows these are."""
         store, dt, seconds = self.problem.store, self.problem.robot.spec.dt, self.settings.seconds
@@ -387,9 +406,9 @@ class _Identification:
 
     def _past(self) -> int:
         """Return the frames before a held-out forecast, as many as any of the models uses."""
-        return max([self.context, *(model.spec.context for model in self.beside.values())])
+        return max([lead(self.context, self.history), *(model.spec.context for model in self.beside.values())])
 
-    def _sample(self, identified: HybridDynamics, noise: Noise) -> Sample:
+    def _sample(self, identified: DrivenModel, noise: Noise) -> Sample:
         """Return one held-out window that moves, and the forecasts of each model for it."""
         store, spec, past = self.problem.store, self.problem.robot.spec, self._past()
         windows = fit_windows(store, held_out_split(store), past + self.frames, most=200)
@@ -437,6 +456,7 @@ def _metrics_step(out: Path) -> int:
 _SHOWN = ("nominal", "identified", "hybrid")
 
 
-def _set(model: HybridDynamics, values: Tensor) -> None:
+def _set(model: DrivenModel, values: Tensor) -> None:
     with torch.no_grad():
-        model.physical.raw.copy_(model.physical.raw_of(values))
+        own = model.physical
+        own.raw.copy_(own.raw_of(values[: len(own.specs)]))

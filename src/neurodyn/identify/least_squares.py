@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from neurodyn.identify.noise import LEAST, Noise
+from neurodyn.identify.noise import Noise
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
@@ -184,13 +184,12 @@ def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Soluti
     velocities, and a log's noise is estimated too large.
     """
     best = solution.point.pick(torch.tensor([solution.best]))
-    errors = residuals.errors(best)[0].abs().flatten(0, 1)
-    scale = (errors.median(0).values / 0.6745).clamp_min(LEAST)
-    smaller = torch.minimum(residuals.noise.joined, scale)
+    scale, joints = residuals.robust(best), residuals.noise.joined
+    smaller = torch.minimum(joints, scale[: len(joints)])
     changed = residuals.with_scale(scale, Noise(*smaller.chunk(2)))
     # Offsets of starting states keep their size in other units.
     if residuals.initials:
-        best = replace(best, initial=best.initial * residuals.noise.joined / smaller)
+        best = replace(best, initial=best.initial * joints / smaller)
     cost = changed.cost(best)
     return changed, replace(solution, point=best, cost=cost, damping=torch.full_like(cost, 1e-2))
 

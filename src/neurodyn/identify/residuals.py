@@ -10,7 +10,8 @@ row a time, would cost one for each residual (hundreds for each window), each ab
 entries are good to about 1e-8. Gradients of scalar losses (`identify.lbfgs`, `learn.hybrid`) come from the adjoint.
 
 Residuals are in units of their standard deviations: predicted minus logged positions (wrapped where angles turn without
-end, rotation vectors for quaternions) and velocities. Beside the parameters, these may be free:
+end, rotation vectors for quaternions) and velocities, and the errors of sensors (`identify.measured`). Beside the
+parameters, these may be free:
 - the starting state of each window, as an offset z from the logged one that costs |z|^2 in units of the sensors' noise;
 - a constant torque in each log, and parameters that differ from log to log, which cost likewise.
 """
@@ -22,13 +23,14 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.hybrid.parameters import size_of
+from neurodyn.dynamics.closed_loop import DrivenModel
+from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.interface import State, Trajectory
 from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.identify.noise import Noise
+from neurodyn.identify.measured import Measured
+from neurodyn.identify.noise import LEAST, Noise
 from neurodyn.identify.search_space import SearchSpace
 from neurodyn.learn.hybrid.finite import require_finite_path
 from neurodyn.learn.hybrid.windows import FitWindows
@@ -114,22 +116,25 @@ class Residuals:
     """Residuals of a hybrid model over windows of logs.
 
     Attributes:
-        dynamics: The model; its networks have their present weights.
+        dynamics: The model, or its closed loop with a controller; its networks have their present weights.
         windows: The windows.
-        noise: Noise of the sensors.
-        scale: Standard deviation of each channel's residuals, shape [2 nv].
+        noise: Noise of the joints' sensors.
+        measured: What other sensors read; None where nothing of that is compared.
+        scale: Standard deviation of each channel's residuals, shape [channels]: positions, velocities, sensors.
         options: What is compared, and what is free.
         space: The coordinates that are searched.
         parameters: Their number n.
+        names: Names of the free quantities.
     """
 
     def __init__(
         self,
-        dynamics: HybridDynamics,
+        dynamics: DrivenModel,
         windows: FitWindows,
         noise: Noise,
         options: ResidualOptions | None = None,
         *,
+        measured: Measured | None = None,
         scale: Tensor | None = None,
         environments: RecordedEnvironments | None = None,
         space: Space | None = None,
@@ -141,6 +146,7 @@ class Residuals:
             windows: The windows.
             noise: Noise of the sensors.
             options: What is compared, and what is free.
+            measured: What other sensors read; None where nothing of that is compared.
             scale: Standard deviation of each channel's residuals; None for the noise.
             environments: Environments of the windows; None for the model's own.
             space: The coordinates that are searched; None for those of the model's quantities. Others tie quantities to
@@ -151,20 +157,23 @@ class Residuals:
         """
         self.dynamics, self.windows, self.noise = dynamics, windows, noise
         self.options = options or ResidualOptions()
-        self.scale = noise.joined if scale is None else scale
-        self.space: Space = SearchSpace(dynamics.physical) if space is None else space
+        self.measured = measured
+        own = noise.joined if measured is None else torch.cat([noise.joined, measured.noise])
+        self.scale = own if scale is None else scale
+        specs = (*dynamics.physical.specs, *(() if measured is None else measured.free))
+        self.space: Space = SearchSpace(Parameters(specs)) if space is None else space
         self.parameters = len(self.space.nominal)
-        specs = dynamics.physical.specs
         self._environments = environments
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
         self.sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)
-        names = [spec.name for spec in specs]
+        self.names = names = [spec.name for spec in specs]
         for name in self.options.per_log:
             if name not in names:
                 raise InputError(f"per_log: {name!r} is not a free quantity; valid: {choices(names)}")
         self._local_columns = [names.index(name) for name in self.options.per_log]
         self._local_sizes = torch.tensor(list(self.options.per_log.values()), dtype=torch.float64)
         kept = [self.options.positions] * self._nv + [self.options.velocities] * self._nv
+        kept += [True] * (len(self.scale) - 2 * self._nv)
         self._channels = torch.nonzero(torch.tensor(kept))[:, 0]
 
     @property
@@ -180,14 +189,29 @@ class Residuals:
     @property
     def count(self) -> int:
         """Number of residuals, those of starting states included."""
-        return self.windows.count * (self.windows.frames * len(self._channels) + self.initials)
+        joints = len(self._channels) - (len(self.scale) - 2 * self._nv)
+        sensors = 0 if self.measured is None else self.measured.count
+        return self.windows.count * (self.windows.frames * joints + self.initials) + sensors
 
     @property
     def channel_scale(self) -> Tensor:
-        """Scale of each channel, infinite for those that are not compared, shape [2 nv]."""
+        """Scale of each position and velocity, infinite for those that are not compared, shape [2 nv]."""
         scale = torch.full_like(self.scale, torch.inf)
         scale[self._channels] = self.scale[self._channels]
-        return scale
+        return scale[: 2 * self._nv]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels: positions, velocities, components of the errors of sensors."""
+        joints = (*(f"q.{name}" for name in self._spec.tangent_names), *(f"qd.{name}" for name in self._spec.qd_names))
+        return (*joints, *(() if self.measured is None else self.measured.channels))
+
+    def robust(self, point: Point) -> Tensor:
+        """Return the robust size of each channel's errors at the first set of a point, shape [channels]."""
+        errors = self.errors(point.pick(torch.tensor([0])))[0]
+        joints = errors[..., : 2 * self._nv].abs().flatten(0, 1)
+        scale = (joints.median(0).values / 0.6745).clamp_min(LEAST)
+        return scale if self.measured is None else torch.cat([scale, self.measured.robust(errors[..., 2 * self._nv :])])
 
     def _changed(self, **attributes: Any) -> "Residuals":
         copy = object.__new__(Residuals)
@@ -206,7 +230,7 @@ class Residuals:
 
     @torch.no_grad()
     def errors(self, point: Point) -> Tensor:
-        """Return predicted minus logged positions and velocities, shape [S, W, T, 2 nv]."""
+        """Return predicted minus logged positions, velocities and readings, shape [S, W, T, channels]."""
         return self._errors(*self._worlds(self.space.values(point.x), point))
 
     def weighted(self, errors: Tensor) -> Tensor:
@@ -244,7 +268,7 @@ class Residuals:
     def path(self, point: Point) -> Trajectory:
         """Return the roll-outs of the first set."""
         physical, shift, torque = self._worlds(self.space.values(point.x[:1]), point.pick(torch.tensor([0])))
-        return self._rollout(physical[0], shift[0], torque[0], torch.arange(self.windows.count))
+        return self._rollout(physical[0], shift[0], torque[0], torch.arange(self.windows.count))[0]
 
     @property
     def physical(self) -> bool:
@@ -273,7 +297,8 @@ class Residuals:
 
     def of_windows(self, rows: Tensor) -> "Residuals":
         """Return the residuals of some windows; for points whose locals are those of all logs."""
-        return self._changed(windows=self.windows.rows(rows))
+        measured = None if self.measured is None else self.measured.rows(rows)
+        return self._changed(windows=self.windows.rows(rows), measured=measured)
 
     def _rho(self, weighted: Tensor) -> Tensor:
         size, k = weighted.abs(), self.options.huber
@@ -326,7 +351,7 @@ class Residuals:
         # Differences of differences: an angle that is wrapped on one side only must not jump.
         difference = errors[:sets] - errors[sets:]
         angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
-        turns = torch.tensor([*angles, *([False] * self._nv)], dtype=torch.bool)
+        turns = torch.tensor([*angles, *([False] * (len(self.scale) - self._nv))], dtype=torch.bool)
         wrapped = torch.remainder(difference + torch.pi, 2 * torch.pi) - torch.pi
         return 0.5 * self.weighted(torch.where(turns, wrapped, difference))
 
@@ -356,21 +381,38 @@ class Residuals:
         for first in range(0, len(rows), chunk):
             picked = rows[first : first + chunk]
             physical, shift, torque = (x[first : first + chunk] for x in flat)
-            path = self._rollout(physical, shift, torque, picked)
+            path, driven = self._rollout(physical, shift, torque, picked)
             positions = position_difference(self._spec, path.q[:, 1:], w.q[picked, 1:])
-            parts.append(torch.cat([positions, path.qd[:, 1:] - w.qd[picked, 1:]], -1))
-        return torch.cat(parts).view(sets, w.count, w.frames, 2 * self._nv)
+            both = [positions, path.qd[:, 1:] - w.qd[picked, 1:]]
+            if self.measured is not None:
+                both.append(self._sensed(self.measured, path, driven, physical, picked))
+            parts.append(torch.cat(both, -1))
+        return torch.cat(parts).view(sets, w.count, w.frames, len(self.scale))
 
-    def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> Trajectory:
+    def _sensed(
+        self, measured: Measured, path: Trajectory, torque: Tensor, physical: Tensor, rows: Tensor
+    ) -> Tensor:  # fmt: skip
+        """Return the errors of sensors along roll-outs, shape [N, T, channels]."""
+        environment, ground = None, self.windows.ground
+        if self._environments is not None:
+            poses = None if ground is None else ground[rows].repeat_interleave(torque.shape[1], 0)
+            environment = self._environments.at(poses)
+        model, sensed = len(self.dynamics.plant.physical.specs), len(self.dynamics.physical.specs)
+        return measured.errors(
+            path, torque, physical[:, :model], physical[:, sensed:], self.dynamics.weights.detach(), environment, rows
+        )
+
+    def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> tuple[Trajectory, Tensor]:
+        """Return roll-outs, and the torques that act in their frames."""
         w = self.windows
         q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
         environment = None
         if self._environments is not None:
             environment = self._environments.at(None if w.ground is None else w.ground[rows])
-        control = w.control[rows] + torque[:, None]
+        control, own = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
         context = w.context(state, rows)
-        return self.dynamics.simulate(context, control, physical, self.dynamics.weights.detach(), environment)
+        return self.dynamics.driven(context, control, own, self.dynamics.weights.detach(), environment)
 
 
 def _twice(point: Point) -> Point:

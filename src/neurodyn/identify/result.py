@@ -9,6 +9,13 @@ from neurodyn.core.records import Record
 from neurodyn.identify.held_out import HorizonErrors
 
 
+class OfLog(Record, frozen=True):
+    """A quantity in one log, and the standard deviation with which it is known there."""
+
+    value: float
+    deviation: float
+
+
 class Found(Record, frozen=True):
     """A free quantity.
 
@@ -18,6 +25,7 @@ class Found(Record, frozen=True):
         interval: 95 % interval; None where the logs do not see it.
         nominal: What the robot's declaration says.
         with_networks: Its value beside the networks of a blueprint; UNSET without any.
+        by_log: Its value in each log, where it has one of its own.
     """
 
     name: str
@@ -25,6 +33,7 @@ class Found(Record, frozen=True):
     interval: list[float] | None
     nominal: float
     with_networks: float | UnsetType = UNSET
+    by_log: dict[str, OfLog] | UnsetType = UNSET
 
 
 class Insensitive(Record, frozen=True):

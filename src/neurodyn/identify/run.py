@@ -8,6 +8,7 @@ from typing import Literal
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
+from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identify import Identification, Problem, Progress
@@ -19,7 +20,7 @@ from neurodyn.robots.data import open_robot_data
 
 def identify(
     robot: Robot | str | Path,
-    data: Store | str | Path,
+    data: Store | str | Path | Sequence[str | Path],
     out: str | Path,
     *,
     parameters: Sequence[str] = (),
@@ -40,7 +41,8 @@ def identify(
 
     Args:
         robot: A robot, its name, or the path of its declaration.
-        data: A store, or the path of one, or of a log that the robot declares.
+        data: A store, or the path of one, or of a log that the robot declares; of several paths each is one log, whose
+            `per_log` quantities are its own.
         out: Run directory: model, state, config.yaml, metrics.jsonl, identification.json.
         parameters: Quantities that are free: NAME, NAME=LOWER:UPPER or NAME=START:LOWER:UPPER; names may be patterns
             ("*.damping") or links ("elbow"). None: those that the settings name.
@@ -74,10 +76,25 @@ def identify(
     if blueprint is not None and not isinstance(blueprint, Blueprint):
         own = Path(declared.folder) / "blueprint.yaml"
         blueprint = read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
-    store = data if isinstance(data, Store) else open_robot_data(declared, data)
+    store = data if isinstance(data, Store) else _opened(declared, data)
     require_same_simulator(declared, store)
     problem = Problem(
-        declared, locate(robot), str(data) if not isinstance(data, Store) else "", store, asked, blueprint, beside,
-        device,
+        declared, locate(robot), "" if isinstance(data, Store) else " ".join(map(str, _paths(data))), store, asked,
+        blueprint, beside, device,
     )  # fmt: skip
     return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
+
+
+def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(data)] if isinstance(data, str | Path) else [Path(path) for path in data]
+
+
+def _opened(robot: Robot, data: str | Path | Sequence[str | Path]) -> Store:
+    """Open one file, or several, each of which becomes one log."""
+    paths = _paths(data)
+    stores = [open_robot_data(robot, path, targets=True) for path in paths]
+    if len(stores) == 1:
+        return stores[0]
+    stems = [path.stem for path in paths]
+    names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+    return joined(stores, names)

@@ -9,7 +9,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
+from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError, require
+from neurodyn.core.sensors import Sensor
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.presets import load_preset
@@ -40,6 +42,10 @@ class IdentificationSettings(Config, frozen=True):
         initial: Whether the starting state of each window is "free" (within the sensors' noise) or as "logged".
         torque_offset: Standard deviation of a constant torque that each log may have [N m or N]; 0 for none.
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
+        sensors: Sensors beside those of the joints, whose readings are compared (`core.sensors`), by name; they add to
+            those that the robot declares, of which the ones that the data hold are compared.
+        controller: The controller of a log whose controls are targets: the loop is simulated. None for that which the
+            log's column map names.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
             without derivatives: for roll-outs over several impacts, from starting states as logged.
         starts: Starting points of the search; more than one search by parallel basin hopping.
@@ -49,6 +55,7 @@ class IdentificationSettings(Config, frozen=True):
         start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
             log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
         context: Frames of the past that a starting state is estimated from.
+        history: Frames of the past that memories of drives and networks begin from, where there are any.
         substeps: Steps of the engine in a frame; unset for as many as the simulator takes where contacts are soft, else
             for 4.
         contact: Contact model: "force", "impulse", "soft", or None; unset for that of the robot's simulator: "soft" for
@@ -77,6 +84,8 @@ class IdentificationSettings(Config, frozen=True):
     initial: Literal["free", "logged"] = "free"
     torque_offset: float = 0.0
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
+    sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
+    controller: Controller | None = None
     optimiser: Optimiser = "levenberg-marquardt"
     starts: int = 1
     rounds: int = 6
@@ -84,6 +93,7 @@ class IdentificationSettings(Config, frozen=True):
     iterations: int = 60
     start: Literal["auto", "logged", "past"] = "auto"
     context: int = 10
+    history: int = 16
     substeps: int | UnsetType = UNSET
     contact: str | UnsetType | None = UNSET
     network: NetworkSettings = NetworkSettings()
@@ -101,8 +111,6 @@ class IdentificationSettings(Config, frozen=True):
                 raise ValueError(f"{name} is {value}; valid: a finite number above 0")
         if not 0 <= self.torque_offset < math.inf:
             raise ValueError(f"torque_offset is {self.torque_offset}; valid: a finite number of at least 0")
-        if not (self.positions or self.velocities):
-            raise ValueError("positions and velocities are both left out; valid: at least one of them")
         if not self.seconds or any(not 0 < s < math.inf for s in self.seconds):
             raise ValueError(f"seconds is {list(self.seconds)}; valid: horizons above 0 [s]")
         if any(not 0 < s < math.inf for s in (*self.noise_q, *self.noise_qd, *self.per_log.values())):
@@ -118,7 +126,7 @@ class IdentificationSettings(Config, frozen=True):
         if self.substeps is not UNSET:
             require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
         require_counts(
-            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts",
+            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "history", "rollouts",
             *(("threads",) if self.threads is not None else ()),
         )  # fmt: skip
 

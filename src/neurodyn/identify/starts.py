@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
 from neurodyn.data.store import Store
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
@@ -44,29 +45,38 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
     return "past" if ahead else "logged"
 
 
+def lead(context: int, history: int) -> int:
+    """Return the frames before a forecast, as many as its first state or memories begin from."""
+    return max(context, history)
+
+
 @torch.no_grad()
 def started(
-    dynamics: HybridDynamics,
+    dynamics: DrivenModel,
     windows: FitWindows,
     context: int,
     start: Start,
     noise: Noise,
     environments: RecordedEnvironments | None = None,
+    *,
+    history: int = 0,
 ) -> FitWindows:
-    """Return windows without their first `context` frames, whose first states are what a forecast may start from.
+    """Return windows without their past, whose first states are what a forecast may start from.
 
     Args:
         dynamics: The model that explains the past.
-        windows: Windows of `context` frames and those to forecast.
-        context: Frames of the past.
+        windows: Windows of `lead(context, history)` frames and those to forecast.
+        context: Frames of the past that explain a first state.
         start: "logged" leaves states as they are.
         noise: Noise of the sensors.
         environments: Environments of the windows; None for the model's own.
+        history: Frames of the past from which memories begin, where the model has any; what it returns has them.
     """
-    future = windows.after(context) if dynamics.memory else windows.cut(context)
+    before = lead(context, history)
+    future = windows.after(before) if dynamics.memory else windows.cut(before)
     if start == "logged" or context == 0:
         return future
-    past = windows.cut(0, context)
+    past = windows.after(before - context).until(context) if dynamics.memory else windows.cut(before - context, before)
     velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
     qd = past.qd.clone()
     qd[:, 0] = velocity
@@ -98,7 +108,8 @@ class FromPast(nn.Module):
         """Wrap a model, whose starting states are estimated from `context` frames with the sensors' noise."""
         super().__init__()
         self.dynamics, self.noise = dynamics, noise
-        self.spec = dynamics.spec.with_context(context)
+        self.context = context
+        self.spec = dynamics.spec.with_context(lead(context, dynamics.spec.context))
         self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
 
     @property
@@ -110,13 +121,14 @@ class FromPast(nn.Module):
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:
         """Roll out as the model does, from a window of `spec.context` frames."""
         if isinstance(context, Window) and context.torque.shape[1]:
+            frames = context.torque.shape[1]
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
             nobody = torch.zeros(len(q), dtype=torch.long)
             ground = None if environment is None or environment.ground is None else environment.ground.pose
             pose = None if ground is None else ground.double()
             past = FitWindows(q, qd, control, pose, nobody, ("",), np.zeros((len(q), 2), np.int64))
             where = None if environment is None else RecordedEnvironments.like(environment)
-            begin = started(self.dynamics, past, control.shape[1], "past", self.noise, where)
+            begin = started(self.dynamics, past, min(self.context, frames), "past", self.noise, where, history=frames)
             context = begin.context()
         return self.dynamics.rollout(context, controls, environment)
 

@@ -222,6 +222,50 @@ class Tree:
             moment, force = moment - wrench[0], force - wrench[1]
         return Articulated(rotational, coupling, mass * IDENTITY, moment, force)
 
+    def carried(self, motions: list[LinkMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
+        """Return the spatial acceleration of each link less gravity, angular and linear, in its frame.
+
+        Args:
+            motions: What `motions` returned.
+            rates: Time derivative of `qd` in Newton's convention, `mechanism.nv` scalars.
+        """
+        gravity = self.vector("gravity")
+        found: list[tuple[Vector, Vector]] = []
+        for index, motion in enumerate(motions):
+            parent = self.links[index].joint.parent
+            if parent < 0:
+                spin, linear = ZERO, -1.0 * (motion.turn.T @ gravity)
+            else:
+                spin = motion.turn.T @ found[parent][0] + motion.spin_bias
+                linear = motion.turn.T @ (found[parent][1] + cross(found[parent][0], motion.offset))
+                linear = linear + motion.velocity_bias
+            own_spin, own_linear = self._own_acceleration(index, motion, self.v_of(index, rates))
+            found.append((spin + own_spin, linear + own_linear))
+        return found
+
+    def _own_acceleration(self, index: int, motion: LinkMotion, rates: list[Any]) -> tuple[Vector, Vector]:
+        """Turn accelerations of Newton's coordinates into those of the dynamics' own; the inverse of `_rates`."""
+        joint = self.links[index].joint
+        if joint.kind == "revolute":
+            return rates[0] * self.axis(index), ZERO
+        if joint.kind == "prismatic":
+            return ZERO, rates[0] * self.axis(index)
+        turn = self._joint_turn(index, motion)
+        angular = turn.T @ array(rates[-3:])
+        if joint.kind == "ball":
+            return angular, ZERO
+        w, c = motion.spin, self.centre(index)
+        linear = turn.T @ array(rates[:3]) - (cross(angular, c) + cross(w, cross(w, c)))
+        return angular, linear - cross(w, motion.velocity)
+
+    def inertial_wrench(
+        self, index: int, motion: LinkMotion, acceleration: tuple[Vector, Vector]
+    ) -> tuple[Vector, Vector]:
+        """Return moment and force that a link needs for an acceleration (of `carried`), about its frame's origin."""
+        body, (spin, linear) = self._body(index, motion, None), acceleration
+        moment = body.rotational @ spin + body.coupling @ linear + body.moment
+        return moment, body.coupling.T @ spin + body.linear @ linear + body.force
+
     def _outward(self, motions: list[LinkMotion], solved: list[Any]) -> list[Any]:
         gravity = self.vector("gravity")
         spins: list[Vector] = []

@@ -21,7 +21,7 @@ from typing import Any
 
 from neurodyn.core.errors import require
 from neurodyn.multibody.articulated import LinkMotion, Quantity, Tree
-from neurodyn.multibody.contact_model import ContactModel, Contacts
+from neurodyn.multibody.contact_model import ContactModel, Contacts, Push
 from neurodyn.multibody.gauss_seidel import cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import LinkPose, Touch
@@ -91,6 +91,16 @@ class ContactRows:
         """Return M^-1 J^T x."""
         columns = zip(*self.half, strict=True)
         return self.inertia.velocities([_sum_of_products(impulses, column) for column in columns])
+
+    def pushes(self, impulses: Sequence[Any], dt: Any) -> list[Push]:
+        """Return the mean force of each point over a step of dt [s]."""
+        found, first = [], 0
+        for touch, count in zip(self.touched, self.tangents, strict=True):
+            rows = range(first, first + 1 + count)
+            force = [sum((impulses[i] * self.directions[i][x] for i in rows), start=0.0) / dt for x in range(3)]
+            found.append(Push(touch.link, touch.arm, array(force)))
+            first += 1 + count
+        return found
 
 
 def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]) -> ContactRows:
@@ -166,6 +176,7 @@ def contact_velocities(
     dt: Any,
     quantity: Quantity,
     settings: ImpulseSettings = DEFAULT_SETTINGS,
+    pushes: list[Push] | None = None,
 ) -> list[Any]:
     """Return the velocities after the impulses, in Newton's coordinates.
 
@@ -178,11 +189,15 @@ def contact_velocities(
     dt: Length of the step [s].
     quantity: Values of the quantities in `NAMES`.
     settings: Solver settings of the impulses.
+    pushes: Where the mean forces over the step are noted; None for nowhere.
     """
     rows = contact_rows(tree, poses, touched)
     if not rows.touched:
         return list(qd_free)
-    change = rows.velocity_change(contact_impulses(rows, qd_free, dt, quantity, settings))
+    impulses = contact_impulses(rows, qd_free, dt, quantity, settings)
+    if pushes is not None:
+        pushes += rows.pushes(impulses, dt)
+    change = rows.velocity_change(impulses)
     return [v + more for v, more in zip(qd_free, change, strict=True)]
 
 
@@ -196,7 +211,7 @@ class Impulse(ContactModel):
         before, dt = contacts.qd, contacts.dt
         links = contacts.tree, contacts.motions, contacts.poses, contacts.touched
         unhindered = [v + dt * a for v, a in zip(before, free, strict=True)]
-        solved = contact_velocities(*links, contacts.q, unhindered, dt, contacts.scope)
+        solved = contact_velocities(*links, contacts.q, unhindered, dt, contacts.scope, pushes=contacts.pushes)
         return [(after - v) * (1.0 / dt) for after, v in zip(solved, before, strict=True)]
 
 

@@ -22,6 +22,21 @@ Wrenches = dict[int, tuple[Vector, Vector]]
 
 
 @dataclass
+class Push:
+    """The force of one contact on the robot.
+
+    Attributes:
+        link: The link that it acts on.
+        arm: Where, from the origin of the link's frame, world axes [m].
+        force: The force, world axes [N].
+    """
+
+    link: int
+    arm: Vector
+    force: Vector
+
+
+@dataclass
 class Contacts:
     """A traced step as a contact model sees it.
 
@@ -36,6 +51,7 @@ class Contacts:
         dt: Length of the step [s].
         flat: Whether one plane is the ground of all points.
         held: Contacts of shapes with a heightfield (`geometry.prisms`), in place of points; empty on other grounds.
+        pushes: Where the contact model notes the forces of all contacts over the step; None where nobody asks.
     """
 
     scope: Scope
@@ -48,6 +64,7 @@ class Contacts:
     dt: float
     flat: bool = True
     held: Sequence[Scalar] = ()
+    pushes: list[Push] | None = None
 
     @cached_property
     def poses(self) -> list[LinkPose]:
@@ -64,7 +81,7 @@ class Contacts:
 
 
 class ContactModel:
-    """A contact model; overrides `forces` or `accelerations`.
+    """A contact model; overrides `forces` or `accelerations`, and notes the forces in `Contacts.pushes`.
 
     Attributes:
         defaults: Nominal values of its quantities, by name ("contact.friction" ...).

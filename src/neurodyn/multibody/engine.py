@@ -6,6 +6,7 @@ articulated-body algorithm, velocities, contact impulses where contacts are impu
 Euler).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -21,6 +22,7 @@ from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
 from neurodyn.multibody.drive import Joint, drive_torque
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
+from neurodyn.multibody.instant import Instant
 from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.passive import passive_torque
@@ -137,6 +139,11 @@ class Engine:
         return held_numbers(self.mechanism, self.config.ground)
 
     @property
+    def constants(self) -> dict[str, float]:
+        """Nominal values of all quantities that do not depend on the state."""
+        return self._nominal
+
+    @property
     def nominal(self) -> tuple[float, ...]:
         """Nominal values of the parameters."""
         return tuple(self._nominal[name] for name in self.config.free)
@@ -162,8 +169,32 @@ class Engine:
         return [*after, *memory.after()]
 
     def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, Memory]:
+        parameters = dict(zip(self.config.free, inputs.parameters, strict=True))
+        constants: dict[str, Scalar] = {**self._nominal, **parameters}
+        q, qd, instant = self.instant(inputs, constants, blueprint)
+        scope, memory = instant.scope, instant.memory
+        q, qd = self._advanced(instant.tree, q, qd, instant.acceleration, self._dt)
+        after = [*self._positions(scope, q, -1.0), *qd]
+        for name, value in zip(self._coordinates, after, strict=True):
+            if f"{name} expected" in memory.names:
+                memory.keep(f"{name} expected", value)
+        return after, scope, memory
+
+    def instant(
+        self, inputs: Inputs, constants: Mapping[str, Scalar], blueprint: Blueprint, *, observed: bool = False
+    ) -> tuple[list[Scalar], list[Scalar], Instant]:
+        """Trace a step up to its accelerations.
+
+        Args:
+            inputs: Inputs of the program.
+            constants: Quantities that do not depend on the state, parameters among them.
+            blueprint: The networks.
+            observed: Whether the forces of contacts are noted.
+
+        Returns:
+            Positions of joints (not of encoders) and velocities after networks, and what is known of the step.
+        """
         mechanism, config = self.mechanism, self.config
-        constants: dict[str, Scalar] = {**self._nominal, **dict(zip(config.free, inputs.parameters, strict=True))}
         memory = Memory(inputs.graph, mechanism.nq + mechanism.nv)
         scope = Scope(inputs.graph, constants, blueprint, memory, self._dt)
         q, qd, control = (
@@ -174,6 +205,7 @@ class Engine:
                 ("control", self._spec.controls, inputs.control),
             )
         )
+        self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
         tree = Tree(mechanism, scope)
         readings, q = q, self._positions(scope, q)
         motions = tree.motions(q, qd)
@@ -187,7 +219,9 @@ class Engine:
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
+            pushes=[] if observed else None,
         )  # fmt: skip
+        external = forces
         if self._contact is not None:
             forces = _merged(forces, self._contact.forces(contacts))
         acceleration = [
@@ -196,8 +230,18 @@ class Engine:
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
-        q, qd = self._advanced(tree, q, qd, acceleration, self._dt)
-        return [*self._positions(scope, q, -1.0), *qd], scope, memory
+        return q, qd, Instant(scope, memory, tree, motions, torque, external, acceleration, contacts)
+
+    @property
+    def _coordinates(self) -> list[str]:
+        return [*(f"q.{name}" for name in self._spec.q_names), *(f"qd.{name}" for name in self._spec.qd_names)]
+
+    def _innovations(self, scope: Scope, memory: Memory, blueprint: Blueprint, now: dict[str, list[Any]]) -> None:
+        """Define what was measured beyond what the last step expected, where a network sees it; zero in roll-outs."""
+        seen = {part for one in blueprint.augmentations for name in one.inputs for part in (name.partition("@")[0],)}
+        for name, value in zip(self._coordinates, [*now["q"], *now["qd"]], strict=True):
+            if f"innovation.{name}" in seen:
+                scope.define(f"innovation.{name}", value - memory.recall(f"{name} expected", value))
 
     def _positions(self, scope: Scope, readings: list[Any], sign: float = 1.0) -> list[Any]:
         """Return the positions of joints from what their encoders read; with sign -1 the other way."""

@@ -20,7 +20,7 @@ from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import ConstraintParameters
 from neurodyn.multibody.constraint_layout import Group, Structure
 from neurodyn.multibody.constraint_loop import constraint_loop
-from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
+from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Push
 from neurodyn.multibody.impedance import Yielding, constraint_quantities, yielding
 from neurodyn.multibody.inverse_weights import InverseWeights
 from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
@@ -247,12 +247,19 @@ def _with_networks(
     """Name the forces of the contacts; return the accelerations under what networks make of them."""
     change: list[Any] = [0.0] * len(acceleration)
     for index, contact in enumerate(touching.each):
-        if not contact.name:
+        if not contact.name and contacts.pushes is None:
             continue
         normal, first = contact.normal, contact.tangent
         second = cross(normal, first)
         push, along, across = forces[3 * index : 3 * index + 3]
         friction = [along * a + across * b for a, b in zip(first, second, strict=True)]
+        noted = None
+        if contacts.pushes is not None:
+            arm = contact.place - inertia.from_root(contact.link)
+            noted = Push(contact.link, arm, push * array(normal) + array(friction))
+            contacts.pushes.append(noted)
+        if not contact.name:
+            continue
         named = [(f"contact.{contact.name}.normal", push, array(normal))]
         for axis, value in zip("xyz", friction, strict=True):
             unit = array([1.0 if axis == other else 0.0 for other in "xyz"])
@@ -260,6 +267,8 @@ def _with_networks(
         for name, value, direction in named:
             acted = contacts.scope.define(name, value)
             if acted is not value:
+                if noted is not None:
+                    noted.force = noted.force + (acted - value) * direction
                 place = contact.place - inertia.from_root(contact.link)
                 row = inertia.row(contact.link, place, direction)
                 change = [old + (acted - value) * x for old, x in zip(change, row, strict=True)]

@@ -38,6 +38,7 @@ def render_identification(result: Identified, picture: Sample) -> str:
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
         section("Parameters", parameters(result).html(), lead=intervals),
+        section("Logs", by_log(result).html()) if by_log(result).rows else "",
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _window(picture),
         _sight(result),
@@ -77,6 +78,14 @@ def parameters(result: Identified) -> Table:
         rows.append([*row, f"{entry.with_networks:.4g}"] if networks else row)
     head = ["Parameter", "Identified", "95 % interval", "Nominal", *(["With networks"] if networks else [])]
     return Table("Parameters (SI units)", head, rows, strong=1)
+
+
+def by_log(result: Identified) -> Table:
+    """Return the quantities that differ from log to log, with the standard deviation of each value."""
+    entries = [(entry.name, entry.by_log) for entry in result.parameters if entry.by_log is not UNSET]
+    logs = list(entries[0][1]) if entries else []
+    rows = [[log, *(f"{found[log].value:.4g} ± {found[log].deviation:.2g}" for _, found in entries)] for log in logs]
+    return Table("Quantities of each log (SI units)", ["Log", *(name for name, _ in entries)], rows)
 
 
 def errors(result: Identified) -> list[Table]:

@@ -19,13 +19,14 @@ from neurodyn.robots.bundle import has_files, moved_scene
 _Field = Literal["q", "qd", "control"]
 
 
-def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) -> Store:
+def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY, targets: bool = False) -> Store:
     """Open `--data`: an HDF5 store, or an npz or CSV log in the layout that the robot declares.
 
     Args:
         robot: The robot.
         data: Path of the data.
         memory: Bytes of rows up to which a store is read into memory; those of a larger one stay in its file.
+        targets: Whether controls may be targets of a controller where the robot's are torques.
 
     Raises:
         InputError: The file is missing, damaged or of another robot, or the robot declares no log layout.
@@ -36,7 +37,7 @@ def open_robot_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) 
             f"{path}: robot {robot.name!r} declares no column map for logs; make a store of it with "
             "`neurodyn import --reader MAP.yaml`, or declare `log: MAP.yaml` beside the robot"
         )
-    return _with_ground(open_data(path, robot.spec, robot.log_path, memory=memory), robot)
+    return _with_ground(open_data(path, robot.spec, robot.log_path, memory=memory, targets=targets), robot)
 
 
 def _with_ground(store: Store, robot: Robot) -> Store:

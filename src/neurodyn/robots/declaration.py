@@ -18,6 +18,7 @@ from neurodyn.core.drive import Command, Drive, require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.scene import Heightfield, Mesh, Scene
+from neurodyn.core.sensors import Sensor
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.robots.sections import (
     ContactPointSelection,
@@ -127,6 +128,8 @@ class Robot(Config, frozen=True):
             name.
         contact_points: Points that are measured against the ground; None for none.
         end_effector: The robot's end effector; None where there is none.
+        sensors: Sensors beside those of the joints (`core.sensors`), by name; `identify` compares their readings, where
+            a log has them.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
         gains: PD controller that drives the robot in data and holds it in evaluation; None for torques alone.
         evaluation_horizon: Frames of a roll-out in evaluation.
@@ -169,6 +172,7 @@ class Robot(Config, frozen=True):
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     contact_points: ContactPointSelection | None = None
     end_effector: EndEffector | None = None
+    sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
     evaluation_horizon: int = 1000

@@ -35,7 +35,7 @@ def print_identification(result: "Identified") -> None:
     """Print parameters with intervals, and errors on held-out windows."""
     from neurodyn.report import identification
 
-    found = [identification.parameters(result), *identification.errors(result)]
+    found = [identification.parameters(result), identification.by_log(result), *identification.errors(result)]
     warnings = [f"warning: {text}" for text in result.warnings]
     print_tables(identification.lead(result), found, identification.errors_lead(result), *warnings)
 

@@ -22,11 +22,13 @@ import msgspec
 
 from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, renamed, to_dict
 from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.floating import Floating
 from neurodyn.data.readers.formats import READERS, LogFormat
+from neurodyn.data.readers.measured import MeasuredColumns
 from neurodyn.data.readers.units import factor, state_units
 
 
@@ -78,6 +80,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference over the
             frame around each sample.
         floating: Columns of each free or ball joint, by its name; those have none in `q` and `qd`.
+        measured: Columns of sensors beside those of the joints, by the sensor's name (`data.readers.measured`).
+        control_kind: What controls are: a "torque", or the "target" of a controller, which identification simulates.
+        controller: That controller and its gains, where they are known.
         length_scale: Factor on all lengths, where those of the log are known to be off.
         scene: Shapes around the robot; None where unknown or in free space.
         contact_points: Points of the robot that are measured against the scene; in a file, the name of another file.
@@ -116,6 +121,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     control: dict[str, Column] = msgspec.field(default_factory=dict)
     qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     floating: dict[str, Floating] = msgspec.field(default_factory=dict)
+    measured: dict[str, MeasuredColumns] = msgspec.field(default_factory=dict)
+    control_kind: Literal["torque", "target"] = "torque"
+    controller: Controller | None = None
     length_scale: float = 1.0
     scene: Scene | None = None
     contact_points: ContactPointLayout | None = None
@@ -158,6 +166,10 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         coordinates = [*self.q.values(), *self.control.values(), *velocities]
         if not (self.q or self.floating):
             raise ValueError("q and floating are both empty; name the columns of the positions")
+        if self.controller is not None and self.control_kind != "target":
+            raise ValueError("controller is given, but controls are torques; valid with it: control_kind: target")
+        for name, one in self.measured.items():
+            one.stream(name)
         if any(not column.columns for column in coordinates):
             raise ValueError("a column is an empty list; valid: the name of a column, or several to add up")
 
@@ -176,6 +188,10 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     def coordinates(self) -> tuple[Column, ...]:
         """All columns of q, qd and control."""
         return (*self.positions.values(), *self.velocities.values(), *self.control.values())
+
+    def stored(self, spec: StateSpec) -> StateSpec:
+        """Return a robot's spec with controls as the log has them."""
+        return msgspec.structs.replace(spec, control_kind="target") if self.control_kind == "target" else spec
 
     @property
     def positions(self) -> dict[str, Column]:

@@ -12,6 +12,7 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.draft_measured import draft_measured
 from neurodyn.data.readers.references import split_reference
 from neurodyn.data.readers.source import Source, Topic
 
@@ -125,6 +126,11 @@ def draft_map(source: Source, name: str, topics: Sequence[Topic], spec: StateSpe
         draft.tree |= {"qd": "differentiate", "velocity": "past"}
         draft.doubts.append("there are no velocities: positions are differentiated, without looking ahead")
     _add_controls(draft, known, spec, list(q))
+    used = [c for tree in draft.tree.get("floating", {}).values() for part in tree.values() for c in part]
+    measured, doubts = draft_measured(columns, used)
+    if measured:
+        draft.tree["measured"] = measured
+        draft.doubts += doubts
     if not draft.tree["q"]:
         del draft.tree["q"]
     return draft
@@ -277,8 +283,8 @@ def draft_text(draft: Draft, log: str, remarks: Mapping[str, str], robot: str | 
             for joint, column in value.items():
                 remark = remarks.get(column["column"], "")
                 lines.append(f"  {_scalar(joint)}: {_flow(column)}" + (f"    # {remark}" if remark else ""))
-        elif key == "floating":
-            lines.append("floating:")
+        elif key in {"floating", "measured"}:
+            lines.append(f"{key}:")
             for joint, tree in value.items():
                 lines.append(f"  {_scalar(joint)}:")
                 lines += [f"    {name}: {_flow(entry)}" for name, entry in tree.items()]

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
+import msgspec
 import numpy as np
 
 from neurodyn.core.artifacts import require_writable
@@ -14,12 +15,14 @@ from neurodyn.core.config import describe_os_error, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.scene import IDENTITY
+from neurodyn.core.sensors import stream_columns
 from neurodyn.core.spec import StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.readers.alignment import Alignment, measure
 from neurodyn.data.readers.column_map import ColumnMap, read_column_map
 from neurodyn.data.readers.formats import READERS, LogFormat, is_log, recognise
+from neurodyn.data.readers.measured import measured_streams
 from neurodyn.data.readers.raw import RawRun
 from neurodyn.data.readers.resample import check_rate, resample, segments
 from neurodyn.data.readers.streams import read_source
@@ -73,9 +76,10 @@ def read_logs(
         header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, without_split, seed))
         rows.seek(0)
         width = sum(widths(spec).values())
-        frames = np.frombuffer(rows.read(), np.float32).reshape(-1, width).copy()
+        both = np.frombuffer(rows.read(), np.float32).reshape(-1, width + len(stream_columns(header.streams)))
     ground = None if header.scene is None else np.tile(np.array(IDENTITY, np.float32), (len(table), 1))
-    store = Store(header, frames, table, ground)
+    measured = both[:, width:].copy() if header.streams else None
+    store = Store(header, both[:, :width].copy(), table, ground, measured=measured)
     store.check("log")
     return store
 
@@ -102,7 +106,7 @@ def import_logs(
             rows.seek(0)
             with StoreWriter(out, header) as writer:
                 for part in _episodes(table):
-                    _append(writer, spec, rows, part)
+                    _append(writer, header, rows, part)
     except OSError as error:
         raise InputError(
             f"{out}: cannot be written ({describe_os_error(error)}); give a path with space for twice the data"
@@ -121,16 +125,24 @@ def _episodes(table: np.ndarray) -> Iterator[np.ndarray]:
     yield table[begin:]
 
 
-def _append(writer: StoreWriter, spec: StateSpec, rows: IO[bytes], table: np.ndarray) -> None:
+def _append(writer: StoreWriter, header: StoreHeader, rows: IO[bytes], table: np.ndarray) -> None:
     """Move the rows of some episodes from a file into a store."""
-    wide = widths(spec)
+    wide, more = widths(header.spec), len(stream_columns(header.streams))
     count = int((table["length"] + 1).sum())
-    frames = np.frombuffer(rows.read(4 * count * sum(wide.values())), np.float32).reshape(count, -1)
-    q, qd, control = np.split(frames, [wide["q"], wide["q"] + wide["qd"]], axis=1)
-    writer.append_rows(q, qd, control, table)
+    frames = np.frombuffer(rows.read(4 * count * (sum(wide.values()) + more)), np.float32).reshape(count, -1)
+    ends = [wide["q"], wide["q"] + wide["qd"], sum(wide.values())]
+    q, qd, control, measured = np.split(frames, ends, axis=1)
+    writer.append_rows(q, qd, control, table, measured=measured if more else None)
 
 
-def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None, *, memory: int = IN_MEMORY) -> Store:
+def open_data(
+    path: str | Path,
+    spec: StateSpec,
+    column_map: Path | None = None,
+    *,
+    memory: int = IN_MEMORY,
+    targets: bool = False,
+) -> Store:
     """Open data of either kind: a store, or a log in the layout of a column map, which is read in memory.
 
     Runs of a log that does not say what they are for are all taken as test data, to be scored whole.
@@ -140,6 +152,7 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None,
         spec: Coordinates and dt of the robot that the data must be of.
         column_map: Column map of the robot's logs; None where it declares none.
         memory: Bytes of rows up to which a store is read into memory; those of a larger one stay in its file.
+        targets: Whether controls may be targets of a controller where the robot's are torques.
 
     Raises:
         InputError: The file is missing or malformed, or of another robot.
@@ -147,7 +160,8 @@ def open_data(path: str | Path, spec: StateSpec, column_map: Path | None = None,
     path = Path(path)
     if not is_log(path):
         store = Store.open(path, memory=memory)
-        different = spec.differences(store.header.spec)
+        kind = store.header.spec.control_kind if targets else spec.control_kind
+        different = msgspec.structs.replace(spec, control_kind=kind).differences(store.header.spec)
         if different:
             name = store.header.robot
             whose = f"data of {name!r}, not of {spec.robot!r}" if name != spec.robot else f"other data of {name!r}"
@@ -205,9 +219,14 @@ def _collect(
     rows: IO[bytes],
     choice: tuple[SplitChoice, Split | None, int],
 ) -> tuple[StoreHeader, np.ndarray]:
-    """Write the frames of all logs to a file, as float32 rows of q, qd and control; return header and episodes."""
+    """Write the frames of all logs to a file, as float32 rows of q, qd, control and readings of sensors.
+
+    Returns:
+        Header and episodes.
+    """
     if not files:
         raise InputError("no log file given; expected at least one path")
+    spec = columns.stored(spec)
     columns.factors(spec, "column map")
     survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows)
     troubles: list[str] = []
@@ -240,6 +259,8 @@ def _collect(
         notes=_notes(files, columns, survey, conversion, spec),
         groups=tuple(dict.fromkeys(run.group for run in survey.runs.values() if run.group)),
         runs=tuple(survey.runs),
+        streams=measured_streams(columns.measured),
+        controller=columns.controller,
     )
     for name, names in (("run", header.runs), ("group", header.groups)):
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
@@ -314,10 +335,12 @@ class _Conversion:
             self.dropped += 1
             return
         length = len(frames.control)
-        rows = np.zeros((length + 1, sum(widths(self._spec).values())), np.float32)
+        wide = sum(widths(self._spec).values())
+        rows = np.zeros((length + 1, wide + frames.measured.shape[1]), np.float32)
         rows[:, : self._spec.nq] = frames.q
         rows[:, self._spec.nq : self._spec.nq + self._spec.nv] = frames.qd
-        rows[:length, self._spec.nq + self._spec.nv :] = frames.control
+        rows[:length, self._spec.nq + self._spec.nv : wide] = frames.control
+        rows[:, wide:] = frames.measured
         self._file.write(rows.data)
         self.episodes.append(_Episode(piece.name, piece.group, piece.split, length))
 

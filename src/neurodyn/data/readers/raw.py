@@ -11,6 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Vector3
 from neurodyn.data.header import Split
 from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.measured import Readings
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class RawRun:
         control_time: Time of each row of `control` [s], shape [C], where controls have a clock of their own.
         missing: Times at which the log lacks a value [s], increasing; no episode goes on across them.
         centers: Centre of mass of each free joint's body in its frame [m], for velocities from poses; else the origin.
+        readings: What sensors beside those of the joints read, in the order of the column map.
     """
 
     name: str
@@ -44,6 +46,7 @@ class RawRun:
     control_time: np.ndarray | None = None
     missing: np.ndarray | None = None
     centers: Mapping[str, Vector3] = field(default_factory=dict)
+    readings: tuple[Readings, ...] = ()
 
     @property
     def clocks(self) -> dict[str, np.ndarray]:

@@ -38,11 +38,13 @@ class Frames:
         q: Positions [rad or m], shape [T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [T + 1, nv].
         control: Mean torques during the frames [N m or N], shape [T, nu].
+        measured: Readings of sensors, NaN where there are none, shape [T + 1, numbers].
     """
 
     q: np.ndarray
     qd: np.ndarray
     control: np.ndarray
+    measured: np.ndarray
 
 
 def check_rate(run: RawRun, columns: ColumnMap, dt: float, where: str) -> None:
@@ -135,7 +137,9 @@ def resample(
     if grid is None:
         return None
     q, qd = states(run, spec, grid, averaged=averaged, past=past)
-    return Frames(q, qd, mean_control(run, grid - delay, spec.dt))
+    readings = [one.at(run.time[0] + grid, spec.dt) for one in run.readings]
+    measured = np.concatenate(readings, axis=1) if readings else np.zeros((len(grid), 0))
+    return Frames(q, qd, mean_control(run, grid - delay, spec.dt), measured)
 
 
 def frame_times(

@@ -2,7 +2,7 @@
 """From the columns of a log to runs in SI units, as a column map says; each stream keeps its clock."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, normalise, to_newton
+from neurodyn.data.readers.measured import measured_names, read_measured
 from neurodyn.data.readers.raw import RawRun, selected
 from neurodyn.data.readers.resample import hermite
 from neurodyn.data.readers.source import Part, RunRows, Series, Source
@@ -41,7 +42,8 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
     """
     where = str(source.path)
     factors = columns.factors(spec, where)
-    names = tuple(dict.fromkeys(name for column in columns.coordinates for name in column.names))
+    joints = [name for column in columns.coordinates for name in column.names]
+    names = tuple(dict.fromkeys([*joints, *measured_names(columns.measured)]))
     count, groups = 0, set()
     for part in source.parts(names):
         signals = {what: _signals(what, factors[what], columns, part, where) for what in _KINDS}
@@ -53,7 +55,7 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
             cut = _cut(columns, spec, signals, run, part.first or 0, where)
             if cut is not None:
                 count += 1
-                yield cut
+                yield replace(cut, readings=read_measured(columns.measured, part, run, where))
     if not count and (columns.select_groups or columns.select_runs):
         patterns = ", ".join((*columns.select_groups, *columns.select_runs))
         raise InputError(

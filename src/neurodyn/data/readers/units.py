@@ -13,6 +13,7 @@ _UNITS: dict[str, dict[str, float]] = {
     "m": {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254},
     "rad/s": {"rad/s": 1.0, "mrad/s": 1e-3, "deg/s": _TURN / 360, "rev/s": _TURN, "rpm": _TURN / 60},
     "m/s": {"m/s": 1.0, "cm/s": 1e-2, "mm/s": 1e-3},
+    "m/s^2": {"m/s^2": 1.0, "g": 9.80665, "mg": 9.80665e-3},
     "N m": {"N m": 1.0, "Nm": 1.0, "mN m": 1e-3, "mNm": 1e-3, "N cm": 1e-2, "N mm": 1e-3, "kgf cm": 0.0980665},
     "N": {"N": 1.0, "mN": 1e-3, "kN": 1e3, "kgf": 9.80665},
     "1": {"1": 1.0, "%": 1e-2},
@@ -24,7 +25,7 @@ def factor(unit: str, quantity: str, where: str) -> float:
 
     Args:
         unit: Unit as written in a column map; empty for the SI unit.
-        quantity: SI unit of what is measured: "s", "rad", "m", "rad/s", "m/s", "N m", "N" or "1".
+        quantity: SI unit of what is measured: "s", "rad", "m", "rad/s", "m/s", "m/s^2", "N m", "N" or "1".
         where: What has the unit, for the error message.
 
     Raises:

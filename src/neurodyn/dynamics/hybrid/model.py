@@ -139,6 +139,11 @@ class HybridDynamics(LearnedDynamics):
         return self._engine("plane").memory
 
     @property
+    def plane_engine(self) -> Engine:
+        """The engine in free space and on planes."""
+        return self._engine("plane")
+
+    @property
     def network(self) -> str:
         """What kind of model it is."""
         return "hybrid" if self.config.blueprint.augmentations else "identified"
@@ -264,6 +269,59 @@ class HybridDynamics(LearnedDynamics):
         memory = self._memory_after(environment, context, parameters, weights)
         return self._run(environment, state, controls, parameters, weights, memory)[0]
 
+    @property
+    def plant(self) -> "HybridDynamics":
+        """What torques act on: these dynamics themselves, without a controller around them."""
+        return self
+
+    def settle(self) -> "HybridDynamics":
+        """Return the dynamics with the values that their quantities have; see `ClosedLoop.settle`."""
+        return self
+
+    def driven(
+        self,
+        context: State | Window,
+        controls: Tensor,
+        parameters: Tensor,
+        weights: Tensor,
+        environment: Environment | None = None,
+    ) -> tuple[Trajectory, Tensor]:
+        """Predict as `simulate` does; return the roll-outs, and the torques that act in their frames."""
+        return self.simulate(context, controls, parameters, weights, environment), controls
+
+    def advance(
+        self, state: State, torque: Tensor, parameters: Tensor, weights: Tensor, environment: Environment, parts: int
+    ) -> State:
+        """Predict a part of a frame.
+
+        Args:
+            state: States at its beginning.
+            torque: Torques over it [N m or N], shape [worlds, nu].
+            parameters: Physical values of the free quantities, shape [worlds, parameters].
+            weights: Weights of the networks, shape [weights].
+            environment: Gravity and ground, as `begin` resolves it.
+            parts: Equal parts of a frame, a divisor of its substeps.
+        """
+        substeps = self.config.substeps // parts
+        held = min(substeps, self._substeps(environment))
+        for _ in range(substeps // held):
+            path, _ = self._launch(environment, state, torque[:, None], parameters, weights, None, held)
+            state = State(path.q[:, 1], path.qd[:, 1])
+        return state
+
+    def frame_inputs(
+        self, environment: Environment, state: State, parameters: Tensor
+    ) -> tuple[Engine, Tensor | None, Tensor]:
+        """Return the engine of a frame, what is held over it, and all of its parameters, gravity among them.
+
+        Args:
+            environment: Gravity and ground, as `begin` resolves it.
+            state: States.
+            parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
+        """
+        engine, held = self._engine_on(environment, state, 1, parameters)
+        return engine, held, self._given(environment, len(state.q), parameters)
+
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame between fixed buffers; on planes and in free space it is compiled as a whole."""
         mode = self._mode(environment)
@@ -358,7 +416,7 @@ class HybridDynamics(LearnedDynamics):
 
     def _launch(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
-        weights: Tensor | None, memory: Tensor | None,
+        weights: Tensor | None, memory: Tensor | None, substeps: int | None = None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         """Run the compiled loop, over which the ground is what it is in the first state."""
         here, there = controls.device, self.compute_device
@@ -367,14 +425,14 @@ class HybridDynamics(LearnedDynamics):
             physical = self.physical().to(there) if parameters is None else given[0]
             path, memory = self._launch_here(
                 environment.to(there), state.to(there), controls.to(there), physical,
-                self.weights.to(there) if weights is None else given[1], given[2],
+                self.weights.to(there) if weights is None else given[1], given[2], substeps,
             )  # fmt: skip
             return path.to(here), None if memory is None else memory.to(here)
-        return self._launch_here(environment, state, controls, parameters, weights, memory)
+        return self._launch_here(environment, state, controls, parameters, weights, memory, substeps)
 
     def _launch_here(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
-        weights: Tensor | None, memory: Tensor | None,
+        weights: Tensor | None, memory: Tensor | None, substeps: int | None = None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         worlds, frames = controls.shape[:2]
         values = self.physical() if parameters is None else parameters
@@ -385,7 +443,7 @@ class HybridDynamics(LearnedDynamics):
         path = engine.program.rollout(
             torch.cat(parts, dim=-1),
             frames=frames,
-            substeps=self._substeps(environment),
+            substeps=self._substeps(environment) if substeps is None else substeps,
             control=controls,
             held=held,
             parameters=self._given(environment, worlds, values),

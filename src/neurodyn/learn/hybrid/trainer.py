@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.seeds import derive_seed
-from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.closed_loop import DrivenModel
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
@@ -56,12 +56,12 @@ class NetworkLearner(GradientLearner):
 
     def __init__(
         self,
-        model: HybridDynamics,
+        model: DrivenModel,
         windows: Windows,
         settings: NetworkSettings,
         *,
         seed: int,
-        save: Callable[[HybridDynamics], None],
+        save: Callable[[DrivenModel], None],
     ) -> None:
         """Prepare a training.
 

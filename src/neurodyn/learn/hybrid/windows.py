@@ -26,6 +26,8 @@ class FitWindows:
         log: Which log each window comes from, int64, shape [W].
         logs: Names of the logs.
         places: Episode and first state of each window, shape [W, 2].
+        measured: Columns of the store's streams, NaN where there is no reading, shape [W, T + 1, columns]; None where
+            there are none.
         past: The frames before each window, from which memories of drives and networks begin; None for none.
     """
 
@@ -36,6 +38,7 @@ class FitWindows:
     log: Tensor
     logs: tuple[str, ...]
     places: np.ndarray
+    measured: Tensor | None = None
     past: "FitWindows | None" = None
 
     @property
@@ -53,14 +56,20 @@ class FitWindows:
         ground = None if self.ground is None else self.ground[rows]
         return replace(
             self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
-            places=self.places[rows.numpy()], past=None if self.past is None else self.past.rows(rows),
+            places=self.places[rows.numpy()], measured=None if self.measured is None else self.measured[rows],
+            past=None if self.past is None else self.past.rows(rows),
         )  # fmt: skip
 
     def cut(self, first: int, last: int | None = None) -> "FitWindows":
         """Return the frames from state `first` to state `last` (None: the end) of all windows, without a past."""
         end = self.frames if last is None else last
         q, qd = self.q[:, first : end + 1], self.qd[:, first : end + 1]
-        return replace(self, q=q, qd=qd, control=self.control[:, first:end], past=None)
+        measured = None if self.measured is None else self.measured[:, first : end + 1]
+        return replace(self, q=q, qd=qd, control=self.control[:, first:end], measured=measured, past=None)
+
+    def until(self, frames: int) -> "FitWindows":
+        """Return the first frames of the windows, with their past."""
+        return replace(self.cut(0, frames), past=self.past)
 
     def after(self, frames: int) -> "FitWindows":
         """Return the windows without their first frames, which are their past."""
@@ -123,7 +132,15 @@ def fit_windows(
         found = found.rows(kept)
     if found.count > most:
         found = found.rows(torch.linspace(0, found.count - 1, most).round().long())
-    return _compact(found)
+    return _with_readings(_compact(found), store)
+
+
+def _with_readings(windows: FitWindows, store: Store) -> FitWindows:
+    if store.measured is None:
+        return windows
+    first = store.offsets[windows.places[:, 0]] + windows.places[:, 1]
+    rows = first[:, None] + np.arange(windows.frames + 1)
+    return replace(windows, measured=torch.from_numpy(store.measured[rows]).double())
 
 
 def _compact(windows: FitWindows) -> FitWindows:
