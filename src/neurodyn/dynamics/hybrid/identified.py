@@ -41,7 +41,7 @@ def identified(model: HybridDynamics, run: str) -> Identified:
         mechanism=mechanism,
         drives=mechanism.drives,
         free=free,
-        nominal={name: declared[name] for name in free},
+        nominal={spec.name: declared.get(spec.name, spec.nominal) for spec in model.physical.specs},
         contact={name: free.get(name, value) for name, value in soft.items()},
     )
 

@@ -187,7 +187,7 @@ def _write_joint(asset: _Asset, identified: Identified, link: Link) -> set[str]:
     name, joint = link.joint.name, asset.joint(link)
     write_joint(joint, identified, link, asset.degrees)
     names = identified.names(*(f"{name}.{what}" for what in (*PASSIVE, "rest", "lower", "upper")))
-    names |= {one for one in identified.free if one.startswith(name) and one in identified.contact}
+    names |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
     note(asset.parents[joint], joint, identified.changes(sorted(names)))
     return names
 

@@ -11,8 +11,8 @@ import numpy as np
 from neurodyn.core.contact_shapes import RoundedBox
 from neurodyn.core.mechanism import Link
 from neurodyn.core.scene import Pose
-from neurodyn.dynamics.simulators.identified import Identified, number
-from neurodyn.dynamics.simulators.mjcf_parts import contact_attributes, write_joint, write_options
+from neurodyn.dynamics.simulators.identified import BODY, Identified, number
+from neurodyn.dynamics.simulators.mjcf_parts import PASSIVE, contact_attributes, write_joint, write_options
 from neurodyn.dynamics.simulators.xml_files import Element, note, vector
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.sim.assets.merge import compose, invert
@@ -32,8 +32,10 @@ def mechanism_tree(identified: Identified) -> tuple[Element, set[str]]:
     for index, link in enumerate(identified.mechanism.links):
         parent = world if link.joint.parent < 0 else bodies[link.joint.parent]
         bodies.append(_body(identified, parent, link, index))
-        names = {name for name in identified.free if name.startswith(f"{link.joint.name}.")}
-        placed |= {name for name in names if not name.endswith((".limit_stiffness", ".limit_damping"))}
+        name = link.joint.name
+        parts = (*BODY, "origin", "axis", *((*PASSIVE, "rest", "lower", "upper") if link.joint.scalar else ()))
+        placed |= identified.names(*(f"{name}.{what}" for what in parts))
+        placed |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
     placed |= {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
     return root, placed
 
