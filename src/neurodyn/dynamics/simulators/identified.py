@@ -137,6 +137,7 @@ class Identified:
 
 def number(value: float) -> str:
     """Return a number as text: as few digits as single precision needs where it is one, else ten."""
+    value += 0.0  # zero has no sign
     single = np.float32(value)
     return f"{single!s}" if float(single) == value else f"{value:.10g}"
 
