@@ -15,6 +15,7 @@ def identify(
     *,
     data: tuple[str, ...],
     parameters: tuple[str, ...] = (),
+    drive: str | None = None,
     out: Path,
     blueprint: str | None = None,
     minutes: float | None = None,
@@ -37,6 +38,8 @@ def identify(
             files each is one log, with values of its own of the quantities that `per_log` of the settings names.
         parameters: Quantities that are free: NAME, NAME=LOWER:UPPER or NAME=START:LOWER:UPPER; names may be patterns
             ("*.damping") or links ("elbow"); by default those that the settings name.
+        drive: "torque" or "pd": identify the drives of driven joints, which such a drive stands for where none is
+            declared. "network" or "gru": train an actuator network from measured torques.
         out: Run directory to write.
         blueprint: YAML file that says which quantities networks act on, and what they see; "robot" for the one that
             comes with the robot's declaration.
@@ -60,11 +63,14 @@ def identify(
     from neurodyn.report.identification import write_identification
 
     require_writable(json)
+    if drive in ("network", "gru"):
+        _drive_network(robot, data, drive, out, seed, json)
+        return
     with TrainingBar(f"identifying {robot}") as bar:
         found = identify_robot(
             robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
             starts=starts, horizon=horizon, start=start, beside=beside, device=device, threads=threads,
-            resume=resume, progress=bar,
+            resume=resume, progress=bar, drive=drive,
         )  # fmt: skip
     result = found.figures
     write_identification(out, result, found.sample)
@@ -73,3 +79,23 @@ def identify(
         write_json(json, result.plain())
         print(f"figures: {json}")
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
+
+
+def _drive_network(
+    robot: str, data: str | tuple[str, ...], drive: str, out: Path, seed: int | None, json: Path | None
+) -> None:
+    """Train an actuator network and print its errors beside those of the best parametric drive."""
+    from neurodyn.cli.tables.results import print_drive_network
+    from neurodyn.core.artifacts import write_json
+    from neurodyn.identify.drive_network import DriveNetworkSettings, identify_drive_network
+    from neurodyn.identify.run import open_logs
+    from neurodyn.robots import load
+
+    declared = load(robot)
+    settings = DriveNetworkSettings(network="gru" if drive == "gru" else "mlp", seed=seed or 0)
+    result = identify_drive_network(declared, open_logs(declared, data), out, settings)
+    print_drive_network(result)
+    if json is not None:
+        write_json(json, result.plain())
+        print(f"figures: {json}")
+    print(f"network: {out / 'actuator_network.json'}" + ("" if drive == "gru" else f"; model: {out / 'model'}"))

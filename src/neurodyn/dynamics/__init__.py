@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.artifact import Artifact, load
     from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
+    from neurodyn.dynamics.driven import driven
     from neurodyn.dynamics.export import export_model
     from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "Control", "Dynamics", "Environment",
     "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "NeuralDynamics", "Quantities",
-    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid",
+    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven",
     "export_identified", "export_model",
     "joint_distance", "linearise", "load", "position_difference",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
+from neurodyn.identify.drive_start import drive_parameters, with_drives
 from neurodyn.identify.identify import Identification, Problem, Progress
 from neurodyn.identify.identify import identify as identify_problem
 from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
@@ -36,6 +37,7 @@ def identify(
     threads: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    drive: str | None = None,
 ) -> Identification:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from its log.
 
@@ -59,6 +61,8 @@ def identify(
             depend on it.
         resume: Go on with a run that was killed.
         progress: Shown how far it is.
+        drive: Kind of drive ("torque", "pd") of driven joints that declare none; without `parameters` its numbers are
+            free, with armature, friction and damping (`identify.drive_start`).
 
     Returns:
         The model, its parameters and their intervals, and errors on held-out windows.
@@ -71,12 +75,15 @@ def identify(
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
     chosen = changed(chosen, minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start, threads=threads)
     asked = tuple(parameters) or chosen.parameters
+    if drive is not None:
+        declared = with_drives(declared, drive)
+        asked = tuple(parameters) or drive_parameters(declared)
     if not asked:
         raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")
     if blueprint is not None and not isinstance(blueprint, Blueprint):
         own = Path(declared.folder) / "blueprint.yaml"
         blueprint = read_config(own if blueprint == "robot" else Path(blueprint), Blueprint)
-    store = data if isinstance(data, Store) else _opened(declared, data)
+    store = data if isinstance(data, Store) else open_logs(declared, data)
     require_same_simulator(declared, store)
     problem = Problem(
         declared, locate(robot), "" if isinstance(data, Store) else " ".join(map(str, _paths(data))), store, asked,
@@ -89,8 +96,12 @@ def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(data)] if isinstance(data, str | Path) else [Path(path) for path in data]
 
 
-def _opened(robot: Robot, data: str | Path | Sequence[str | Path]) -> Store:
-    """Open one file, or several, each of which becomes one log."""
+def open_logs(robot: Robot, data: str | Path | Sequence[str | Path]) -> Store:
+    """Return the trajectories of one file, or of several, each of which becomes one log.
+
+    Raises:
+        InputError: A file is missing or malformed, or of another robot.
+    """
     paths = _paths(data)
     stores = [open_robot_data(robot, path, targets=True) for path in paths]
     if len(stores) == 1:

@@ -15,6 +15,7 @@ from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.sim.bounds import plausible_bounds
 from neurodyn.sim.contact_points import contact_point_layout
+from neurodyn.sim.driven import simulator
 from neurodyn.sim.early_ends import Ends, early_ends
 from neurodyn.sim.ground_sampling import data_scene
 from neurodyn.sim.recorder import Recorder
@@ -72,7 +73,7 @@ class BatchMaker:
     @cached_property
     def simulator(self) -> ReferenceSimulator:
         """The worlds."""
-        return ReferenceSimulator(self._robot, self._worlds, scene=self.scene, device=self._device)
+        return simulator(self._robot, self._worlds, scene=self.scene, device=self._device)
 
     @cached_property
     def bounds(self) -> PlausibleBounds:

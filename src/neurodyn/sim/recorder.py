@@ -89,9 +89,9 @@ class Recorder:
             reset = torch.from_numpy(rng.random(worlds) < robot.reset_fraction)
             self._reset(reset, rng, poses)
             passive |= reset
-        if robot.gains is None:
-            control = sample_torques(robot, worlds, frames, rng)
-            control[passive] = 0.0
+        self._simulator.begin()
+        if robot.gains is None or robot.command == "target":
+            control = self._commands(rng, passive)
             control = control.to(self._q.device)
             for frame in range(frames):
                 after = self._simulator.step_(self._q[frame], self._qd[frame], control[:, frame])
@@ -99,6 +99,15 @@ class Recorder:
         else:
             control = self._follow_targets(sample_targets(robot, worlds, frames, rng, passive))
         return self._q.transpose(0, 1).cpu(), self._qd.transpose(0, 1).cpu(), control.cpu(), poses
+
+    def _commands(self, rng: np.random.Generator, passive: Tensor) -> Tensor:
+        """Draw torques, or targets where drives take those: none where motion is passive, or the nominal pose."""
+        robot, worlds, frames = self._simulator.robot, self._simulator.worlds, self._frames
+        if robot.gains is not None:
+            return sample_targets(robot, worlds, frames, rng, passive).target
+        control = sample_torques(robot, worlds, frames, rng)
+        control[passive] = torch.tensor(robot.nominal_q()) if robot.command == "target" else 0.0
+        return control
 
     def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:
         """Draw the first states of some worlds, a mask, from the ranges of resets."""

@@ -37,7 +37,10 @@ class ReferenceSimulator:
         model: The Newton model.
         scene: The shapes around the robot; None for free space.
         substeps: Solver steps in one frame.
+        memory: What drives keep; None without drives.
     """
+
+    memory: Tensor | None = None
 
     def __init__(
         self,
@@ -82,6 +85,8 @@ class ReferenceSimulator:
         self.scene = scene
         self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
         self.substeps = robot.simulator.substeps if substeps is None else substeps
+        self._replayed = self.substeps  # solver steps in what is recorded
+        self._step_length = robot.dt / self.substeps
         self._as_declared = substeps is None
         self._capture = capture
         self._placer = ScenePlacer(self.model)
@@ -94,7 +99,7 @@ class ReferenceSimulator:
         self._control: Any = self.model.control()
         q_columns, qd_columns = columns(self.model)
         self._q_in, self._qd_in = self._views(self._states[0])
-        self._q_out, self._qd_out = self._views(self._states[2 - self.substeps % 2])
+        self._q_out, self._qd_out = self._views(self._states[2 - self._replayed % 2])
         self._force = wp.to_torch(self._control.joint_f).view(worlds, -1)
         self._check_columns(q_columns, qd_columns)
         self._dofs = torch.tensor(robot.spec.control_dofs, dtype=torch.long, device=self._force.device)
@@ -146,6 +151,9 @@ class ReferenceSimulator:
         self.model.set_gravity(gravity_vectors(self.robot, self.worlds, gravity))
         self._solver.notify_model_changed(self._newton.ModelFlags.MODEL_PROPERTIES)
 
+    def begin(self, memory: Tensor | None = None) -> None:
+        """Forget what came before, but for what drives keep (`sim.driven`); without drives there is nothing."""
+
     def step(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """Advance all worlds by one frame.
 
@@ -185,17 +193,19 @@ class ReferenceSimulator:
         """
         return None if self._forces is None else self._forces.read()
 
-    def rollout(self, q: Tensor, qd: Tensor, torques: Tensor) -> tuple[Tensor, Tensor]:
+    def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Advance all worlds by T frames.
 
         Args:
             q: First positions [rad or m], shape [worlds, nq].
             qd: First velocities [rad/s or m/s], shape [worlds, nv].
             torques: Torques or forces [N m or N], shape [worlds, T, nu].
+            memory: What drives kept before, as `begin` takes it.
 
         Returns:
             Positions, shape [worlds, T + 1, nq], and velocities, shape [worlds, T + 1, nv]; the first is given.
         """
+        self.begin(memory)
         frames = torques.shape[1]
         q_all = self._q_in.new_empty(self.worlds, frames + 1, self._q_in.shape[1])
         qd_all = self._qd_in.new_empty(self.worlds, frames + 1, self._qd_in.shape[1])
@@ -227,11 +237,11 @@ class ReferenceSimulator:
             self._contacts = self._pipeline.contacts()
         self._solver = self._make_solver()
         self._solver.notify_model_changed(self._newton.ModelFlags.SHAPE_PROPERTIES)
-        self._reports: list[Any] = [None] * self.substeps
+        self._reports: list[Any] = [None] * self._replayed
         self._flags: list[Tensor] = []
         if self._capacity is not None:
             kind = self._solver.ObservableKind.OVERFLOW
-            self._reports = [self._solver.observables({kind}) for _ in range(self.substeps)]
+            self._reports = [self._solver.observables({kind}) for _ in range(self._replayed)]
             self._flags = [self._wp.to_torch(report.overflow) for report in self._reports]
         declared = self.robot.contacts if self._capacity is not None else {}
         self._forces = ContactForces(self._solver, self.model, declared) if declared else None
@@ -272,7 +282,6 @@ class ReferenceSimulator:
             self._wp.capture_launch(self._graph)
 
     def _frame(self) -> None:
-        dt = self.robot.dt / self.substeps
         first, *others = self._states
         if self.robot.simulator.solver == "mujoco":
             # Clears the warm start only: flags name no part of the state.
@@ -280,13 +289,13 @@ class ReferenceSimulator:
         if self._pipeline is not None:
             self._newton.eval_fk(self.model, first.joint_q, first.joint_qd, first)
         source = first
-        for substep in range(self.substeps):
+        for substep in range(self._replayed):
             target = others[substep % 2]
             if self._pipeline is not None:
                 self._pipeline.collide(source, self._contacts)
             report = self._reports[substep]
             options = {} if report is None else {"observables": report}
-            self._solver.step(source, target, self._control, self._contacts, dt, **options)
+            self._solver.step(source, target, self._control, self._contacts, self._step_length, **options)
             source = target
 
     def _record(self) -> Any:

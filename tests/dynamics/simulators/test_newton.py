@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
+from safetensors.torch import load_file
 
-from neurodyn import robots
+from neurodyn import InputError, robots
 from neurodyn.core.drive import Drive
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.dynamics import export_identified
+from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.simulators.identified import Identified
 from neurodyn.dynamics.simulators.newton import write_newton
+from neurodyn.identify.drive_network import driven_by
 from neurodyn.sim import newton_settings
 from neurodyn.sim.build import build, build_world
 from neurodyn.sim.mechanism import mechanism
@@ -181,6 +184,22 @@ def test_an_actuator_network_is_a_neural_drive(tmp_path, fields):
     wanted = network_torques(config, tmp_path / "run", (targets - q)[:, 1:], qd[:, 1:])
     np.testing.assert_allclose(found[:, 1:], wanted, atol=1e-4)
     assert not found[:, 0].any()
+
+
+def test_a_robot_driven_by_its_network_is_exported_with_it(tmp_path):
+    robot = robots.load(write_arm(tmp_path / "arm"))
+    config = network_run(tmp_path / "run", tuple(robot.actuated))
+    weights = load_file(tmp_path / "run" / "actuator_network.safetensors")
+    save(tmp_path / "run", driven_by(robot, config, weights))
+    exported = export_identified(tmp_path / "run", "newton")
+    assert exported.files == ("actuator_network.onnx", "apply.py", "settings.json")
+    assert exported.left_out == ()
+    settings = json.loads((exported.folder / "settings.json").read_text())
+    assert settings["drives"] == {}  # the network stands in their place
+    assert settings["networks"][0]["joints"] == list(robot.actuated)
+    assert settings["links"]["elbow"]["mass"] == pytest.approx(0.48)
+    with pytest.raises(InputError, match="actuator network of pan, lift, elbow, for which MJCF has no place"):
+        export_identified(tmp_path / "run", "mjcf")
 
 
 def test_a_model_that_is_finished_takes_no_drives(arm, tmp_path):

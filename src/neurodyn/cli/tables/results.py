@@ -16,6 +16,7 @@ from neurodyn.report.page import Table
 from neurodyn.report.words import member_parts, simulated_parts, tossed_parts
 
 if TYPE_CHECKING:
+    from neurodyn.identify.drive_network import DriveNetworkResult
     from neurodyn.identify.result import Identified
     from neurodyn.policy.evaluate import PolicyEvaluation
 
@@ -38,6 +39,28 @@ def print_identification(result: "Identified") -> None:
     found = [identification.parameters(result), identification.by_log(result), *identification.errors(result)]
     warnings = [f"warning: {text}" for text in result.warnings]
     print_tables(identification.lead(result), found, identification.errors_lead(result), *warnings)
+
+
+def print_drive_network(result: "DriveNetworkResult") -> None:
+    """Print the torque errors of an actuator network beside those of the best parametric drive."""
+    rows = [
+        [
+            name,
+            f"{joint.network:.3g}",
+            f"{joint.drive:.3g}",
+            f"{joint.network / joint.drive:.2f}",
+            f"{joint.torque:.3g}",
+        ]
+        for name, joint in result.joints.items()
+    ]
+    title = f"Torque error on {result.split} runs, root mean square [N m or N]"
+    head = ("joint", "network", "parametric drive", "ratio", "no torque")
+    lead = f"actuator network of {result.robot}: {result.rows:,} rows"
+    numbers = [
+        f"{name}: " + ", ".join(f"{what} {value:.3g}" for what, value in joint.numbers.items())
+        for name, joint in result.joints.items()
+    ]
+    print_tables(lead, [Table(title, head, rows)], "numbers of the parametric drives:", *numbers)
 
 
 def print_policy(result: "PolicyEvaluation") -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analytic dynamics: the simulator, a solver of Newton under graph capture, behind the common interface."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from neurodyn.core.scene import Scene
 from neurodyn.dynamics.base import BaseDynamics
-from neurodyn.dynamics.control import frame_torque, require_torques
+from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import Robot
@@ -33,15 +34,17 @@ class Worlds:
         simulator: The worlds, which other roll-outs may use in between.
         pose: Pose of the scene in each world, shape [worlds, 7]; None for the identity.
         gravity: Gravity [m/s^2], world axes, shape [3] or [worlds, 3]; None for the robot's own.
+        memory: What the robot's drives keep, shape [worlds, memory]; None where nothing has happened yet.
     """
 
     simulator: "ReferenceSimulator"
     pose: Tensor | None
     gravity: Tensor | None
+    memory: Tensor | None = None
 
 
 class AnalyticDynamics(BaseDynamics):
-    """Newton's solver as the robot declares it. The state is complete, so the carry holds no history.
+    """Newton's solver as the robot declares it; the carry holds no history but that of drives.
 
     The simulation worlds are scratch space: every step writes all of their state first, so nothing is
     remembered from one call to the next.
@@ -63,7 +66,8 @@ class AnalyticDynamics(BaseDynamics):
             device: Warp device.
         """
         self.robot: Robot = robot  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.spec = robot.spec
+        reach = max([drive.reach for drive in robot.drives.values()], default=0.0)
+        self.spec = robot.spec.with_context(math.ceil(reach / robot.dt - 1e-9))
         self._substeps = substeps
         self.device = device
         self._simulators: dict[tuple[int, Scene | None], ReferenceSimulator] = {}
@@ -83,20 +87,36 @@ class AnalyticDynamics(BaseDynamics):
         gravity = None if environment.gravity is None else environment.gravity.detach().clone()
         worlds = Worlds(simulator, pose, gravity)
         self._enter(worlds)
-        return worlds
+        return replace(worlds, memory=self._memory_after(worlds, context))
 
     @torch.no_grad()
     def step(self, carry: Worlds, state: State, control: Control) -> tuple[Worlds, Step]:
         """Simulate one frame from `state` under the torques at its start."""
         self._enter(carry)
-        q, qd = carry.simulator.step(state.q, state.qd, frame_torque(self.spec, state, control))
+        carry.simulator.begin(carry.memory)
+        q, qd = carry.simulator.step(state.q, state.qd, frame_command(self.spec, state, control))
         forces = carry.simulator.contact_forces()
         contacts = None if forces is None else (forces > CONTACT_FORCE).to(q)
-        return carry, Step(State(q, qd), contacts=contacts)
+        return replace(carry, memory=carry.simulator.memory), Step(State(q, qd), contacts=contacts)
 
     def reset(self, carry: Worlds, context: State | Window, mask: WorldMask) -> Worlds:
-        """Return the carry as it is: the state is complete and nothing is remembered."""
-        return carry
+        """Begin anew in some worlds; without drives nothing is remembered."""
+        fresh = self._memory_after(carry, context)
+        known = carry.memory
+        if known is None:
+            return carry
+        fresh = torch.zeros_like(known) if fresh is None else fresh
+        return replace(carry, memory=torch.where(mask[:, None].to(known.device), fresh, known))
+
+    def _memory_after(self, worlds: Worlds, context: State | Window) -> Tensor | None:
+        """Return what drives keep of a window, whose states are taken as measured in every frame."""
+        if not (self.robot.drives and isinstance(context, Window)):
+            return None
+        self._enter(worlds)
+        worlds.simulator.begin()
+        for frame, command in enumerate(context.torque.unbind(1)):
+            worlds.simulator.step_(context.q[:, frame], context.qd[:, frame], command)
+        return worlds.simulator.memory
 
     @torch.no_grad()
     def rollout(
@@ -104,8 +124,8 @@ class AnalyticDynamics(BaseDynamics):
     ) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
-        state = present_state(context)
-        q, qd = self.begin(context, environment).simulator.rollout(state.q, state.qd, controls)
+        state, carry = present_state(context), self.begin(context, environment)
+        q, qd = carry.simulator.rollout(state.q, state.qd, controls, carry.memory)
         return Trajectory(q, qd)
 
     @cached_property
@@ -124,13 +144,13 @@ class AnalyticDynamics(BaseDynamics):
         return Environment(gravity=torch.tensor(self.robot.gravity))
 
     def _simulator(self, worlds: int, scene: Scene | None) -> "ReferenceSimulator":
-        from neurodyn.sim.reference import ReferenceSimulator
+        from neurodyn.sim.driven import simulator
 
         scene = scene if scene is not None and scene.shapes else None
         if (worlds, scene) not in self._simulators:
             while len(self._simulators) >= _KEPT:
                 self._simulators.pop(next(iter(self._simulators)))
-            self._simulators[worlds, scene] = ReferenceSimulator(
+            self._simulators[worlds, scene] = simulator(
                 self.robot, worlds, scene=scene, substeps=self._substeps, device=self.device
             )
         return self._simulators[worlds, scene]

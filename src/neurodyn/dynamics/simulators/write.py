@@ -72,8 +72,7 @@ def read_identified(run: Dynamics | str | Path) -> Identified:
     if network is not None and not (Path(run) / "model").is_dir():
         return Identified(str(run), None, Mechanism(links=()), network=network)
     model = load(run)
-    identified: Identified = KINDS[model.kind].part("identified", str(run))(model, str(run))
-    return Identified(**{**vars(identified), "network": network})
+    return KINDS[model.kind].part("identified", str(run))(model, str(run), network)
 
 
 def _default_folder(run: Dynamics | str | Path, to: str) -> Path:
