@@ -15,7 +15,6 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.identify.cma_es import cma_es
 from neurodyn.identify.drive_start import drive_parameters, with_drives
 from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.noise import Noise
@@ -85,13 +84,6 @@ def test_a_past_that_is_left_out_changes_what_a_delay_explains(residuals: Residu
     point = residuals.start(residuals.space.of(torch.tensor([[TRUTH[n] for n in residuals.space.names]], dtype=F64)))
     bare = residuals._changed(windows=replace(residuals.windows, past=None))
     assert float(bare.cost(point)) > 1.2 * float(residuals.cost(point))
-
-
-def test_a_population_finds_the_delay_without_derivatives(residuals: Residuals):
-    fixed = residuals._changed(options=ResidualOptions(velocities=False, initial=False))
-    solution = cma_es(fixed, fixed.start(fixed.space.nominal[None]), 60)
-    found = dict(zip(fixed.space.names, fixed.values(solution.point.x)[0].tolist(), strict=True))
-    assert found["actuator.wheel.delay"] == pytest.approx(TRUTH["actuator.wheel.delay"], abs=5e-4)
 
 
 def test_robots_that_declare_no_drive_get_one():

@@ -139,6 +139,8 @@ def passive(robot: Robot, worlds: int, frames: int, hold: tuple[float, float] | 
         frames: Frames of a roll-out.
         hold: Stiffness and damping of the controller; None for the robot's own `gains.hold`, where it has gains.
     """
+    if robot.command == "target":
+        return Drive(target=torch.tensor(robot.nominal_q()).expand(worlds, frames, -1))
     if hold is None and robot.gains is not None:
         hold = robot.gains.hold
     if hold is None:
@@ -163,7 +165,8 @@ def driven_at_random(
     from neurodyn.sim.sampling import sample_torques
 
     if robot.gains is None:
-        return Drive(torque=sample_torques(robot, worlds, frames, rng))
+        drawn = sample_torques(robot, worlds, frames, rng)
+        return Drive(target=drawn) if robot.command == "target" else Drive(torque=drawn)
     intervals = (robot.gains.kp, robot.gains.kd) if hold is None else ((hold[0],) * 2, (hold[1],) * 2)
     kp, kd = (torch.from_numpy(rng.uniform(*i, size=(worlds, 1)).astype(np.float32)) for i in intervals)
     offset = rng.uniform(-robot.gains.spread, robot.gains.spread, size=(worlds, frames, robot.spec.nu))

@@ -13,7 +13,7 @@ from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
-from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.interface import Control, Environment, State, Trajectory
 from neurodyn.evaluate.engine import Drive
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, scenario
@@ -147,9 +147,13 @@ class Subject:
         begin = time.perf_counter(), time.process_time()
         q, qd, torques = [start.q], [start.qd], []
         for frame in range(drive.frames):
-            torque = frame_torque(spec, state, drive.at(frame))
-            torque = torque if drive.target is None else torque.clamp(-effort, effort)
-            carry, step = dynamics.step(carry, state, Control(torque=torque))
+            torque = frame_command(spec, state, drive.at(frame))
+            if spec.control_kind == "target":
+                control = Control(target=torque)
+            else:
+                torque = torque if drive.target is None else torque.clamp(-effort, effort)
+                control = Control(torque=torque)
+            carry, step = dynamics.step(carry, state, control)
             state = State(step.state.q.cpu(), step.state.qd.cpu())
             q.append(state.q)
             qd.append(state.qd)
