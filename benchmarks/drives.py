@@ -18,10 +18,14 @@ import msgspec
 
 from _common import require, single_thread, write_result
 from neurodyn.core import Augmentation, Blueprint
-from neurodyn.data import Store, open_data
-from neurodyn.data.readers import import_logs, read_column_map
-from neurodyn.identify import changed, identify, load_identification
-from neurodyn.identify.drive_network import DriveNetworkSettings, identify_drive_network
+from neurodyn.data import Store, import_logs, open_data, read_column_map
+from neurodyn.identify import (
+    DriveNetworkSettings,
+    changed,
+    identify,
+    identify_drive_network,
+    load_identification,
+)
 from neurodyn.robots import load
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,6 +8,7 @@ examples/,
 """
 
 import inspect
+import json
 import re
 import shlex
 import shutil
@@ -23,9 +24,12 @@ from neurodyn.cli.main import VERBS, _parse, run
 from neurodyn.cli.policy import ACTIONS
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
+from neurodyn.core.controllers import Controller
 from neurodyn.core.scene import Scene
+from neurodyn.core.sensors import Sensor
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import Floating
+from neurodyn.data.readers.measured import MeasuredColumns
 from neurodyn.data.store import Store
 from neurodyn.robots import Joint, Robot, SimulatorConfig
 from neurodyn.robots.sections import ContactPointSelection, Gains, GroundSampling, Material, Ranges
@@ -80,7 +84,9 @@ def make_logs(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, "python") and p.stem != "own-sensors"], ids=lambda p: p.stem
+)
 def test_python_of_a_page_runs(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch):
     texts = [text for _, text in blocks(page, "python")]
     if any("pretrained:cartpole" in text for text in texts) and "cartpole" not in pretrained_names():
@@ -122,6 +128,39 @@ def test_the_page_of_formats_makes_and_reads_its_files(tmp_path: Path, monkeypat
     assert [store.transitions for store in read[2:]] == [pytest.approx(299, abs=3)] * 2
 
 
+@pytest.mark.slow
+def test_the_page_of_sensors_makes_its_logs_and_finds_what_they_were_made_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The commands of the page on shorter logs, and its declarations as they are in the examples."""
+    pytest.importorskip("newton")
+    page = ROOT / "docs/own-sensors.md"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    shipped = {}
+    for name in ("map", "targets", "identify"):
+        shipped |= yaml.safe_load((ROOT / f"examples/own_sensors/{name}.yaml").read_text())
+    for _, text in blocks(page, "yaml")[:3]:
+        assert yaml.safe_load(text).items() <= shipped.items()
+    lines = [line for _, text in blocks(page, "sh") for line in text.splitlines() if "payload" not in line]
+    for line in lines:
+        words = shlex.split(line)
+        if words[0] == "python":
+            subprocess.run([sys.executable, *words[1:], "--runs", "6", "--seconds", "5"], check=True)
+            continue
+        places = [i for i, word in enumerate(words) if "*" in word]
+        for place in places:
+            words[place : place + 1] = sorted(str(path) for path in tmp_path.glob(words[place]))
+            words = [word.removeprefix(f"{tmp_path}/") for word in words]
+        assert run(words[1:]) == 0, line
+    for name in ("sensors", "targets"):
+        found = json.loads((tmp_path / f"runs/{name}/identification.json").read_text())
+        values = {entry["name"]: entry["value"] for entry in found["parameters"]}
+        assert values["joint.com.z"] == pytest.approx(-0.43, abs=3e-3)
+        assert values["camera.delay"] == pytest.approx(0.023, abs=5e-4)
+        assert values["joint.damping"] == pytest.approx(0.02, rel=0.1)
+
+
 def test_the_declarations_are_those_of_the_examples():
     kinds = {"robot": Robot, "map": ColumnMap, "course": Scene}
     for page, folder in (("own-robot", "own_robot"), ("own-logs", "own_logs"), ("own-ground", "own_ground")):
@@ -148,6 +187,9 @@ def test_the_declarations_are_those_of_the_examples():
         ("own-logs", ColumnMap),
         ("own-logs", Column),
         ("own-logs", Floating),
+        ("own-sensors", MeasuredColumns),
+        ("own-sensors", Sensor),
+        ("own-sensors", Controller),
     ],
 )
 def test_every_key_is_in_a_table(page: str, kind: type):

@@ -22,8 +22,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.logs import read_logs
-from neurodyn.dynamics import HybridDynamics, State
+from neurodyn.dynamics import HybridDynamics, Mounted, Observation, State
 from neurodyn.dynamics.artifact import save
+from neurodyn.dynamics.controllers import Driven
 from neurodyn.dynamics.export import export_model
 from neurodyn.multibody import EngineConfig
 from neurodyn.nets import EnsembleConfig, NetConfig, build_predictor
@@ -65,6 +66,26 @@ def fall(config: EngineConfig, frames: int) -> torch.Tensor:
     q = torch.tensor([[0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0]], dtype=torch.float64)
     path = falling(config).rollout(State(q, torch.zeros_like(q[:, :6])), torch.zeros(1, frames, 0).double())
     return path.q[0, :, 2].detach()
+
+
+def test_a_sensor(plugin):
+    stream = neurodyn.core.Stream(name="height", kind="altimeter")
+    sensor = neurodyn.core.Sensor(kind="altimeter", position=(0.0, 0.0, 0.2))
+    model = falling(EngineConfig(contact="spring", substeps=1))
+    observation = Observation(model, [Mounted("height", sensor, stream)])
+    q = torch.tensor([[0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)  # upside down
+    none = q[:, :0]
+    seen = observation(State(q, torch.zeros_like(q[:, :6])), none, none, none, model.weights.detach())
+    assert stream.columns == ("height.height.z",)
+    assert seen.item() == pytest.approx(0.3)
+
+
+def test_a_controller(plugin):
+    controller = neurodyn.core.Controller(kind="spring", kp=2.0)
+    assert controller.gains(("knee",)) == {"controller.knee.kp": 2.0}
+    error = torch.tensor([[0.5]])
+    joints = Driven(error, error, error, error)
+    assert neurodyn.dynamics.LAWS["spring"](joints, {"kp": torch.tensor([[2.0]])}).item() == 1.0
 
 
 def test_a_robot(plugin, capsys):
@@ -193,7 +214,7 @@ def test_a_kind_of_dynamics(plugin, tmp_path, capsys):
 
 def test_what_is_taken_out_is_gone(plugin):
     registries = [value for value in vars(plugin).values() if isinstance(value, registry.Registry)]
-    assert len(registries) == 12
+    assert len(registries) == 16
     before = [set(names) for names in registries]
     exec(BLOCKS[-1], vars(plugin))
     after = [set(names) for names in registries]

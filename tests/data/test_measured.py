@@ -12,6 +12,7 @@ from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError
 from neurodyn.core.sensors import Stream, stream_columns
 from neurodyn.data.episodes import beginnings, joined
+from neurodyn.data.inspection import inspect_store
 from neurodyn.data.store import Store, StoreWriter
 from neurodyn.learn.hybrid.windows import fit_windows
 
@@ -73,6 +74,14 @@ def test_readings_follow_their_episodes(path):
     bare = replace(store, header=msgspec.structs.replace(store.header, streams=()), measured=None)
     with pytest.raises(InputError, match="other streams of sensors"):
         joined([store, bare])
+
+
+def test_an_inspection_lists_readings(path):
+    store = Store.open(path)
+    found = {c["name"]: c for c in inspect_store(store)["coordinates"] if c["what"] == "measured"}
+    assert list(found) == list(stream_columns(STREAMS))
+    assert found["imu.specific_force.x"]["unit"] == "m/s^2"
+    assert found["imu.specific_force.x"]["max"] == pytest.approx(float(np.nanmax(store.measured[:, 3])))
 
 
 def test_a_store_of_before_there_were_sensors_opens(tmp_path):

@@ -101,6 +101,9 @@ def test_a_log_of_targets_is_compared_with_the_closed_loop(closed, tmp_path):
     assert values == pytest.approx(truth, rel=0.03)
     assert {"tip.position.x", "tip.quaternion.rz"} <= set(found.scale)
     assert found.scale["tip.position.x"] == pytest.approx(1e-3)
+    held_out = found.sensors["tip.position.x"]
+    assert held_out.identified < 0.3 * held_out.nominal
+    assert held_out.identified < 5.0 * held_out.noise
     for mark in ("0.1", "0.2"):
         assert found.errors["identified"][mark].errors.q_mean < 0.5 * found.errors["nominal"][mark].errors.q_mean
     model = load(str(tmp_path / "run"))

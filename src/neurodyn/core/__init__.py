@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from neurodyn.core.blueprint import Augmentation, Blueprint
     from neurodyn.core.config import Config, from_dict, read_config, to_dict
     from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+    from neurodyn.core.controllers import GAINS, Controller
     from neurodyn.core.drive import DRIVE_LAWS, Drive, DriveLaw
     from neurodyn.core.errors import InputError, MismatchError, NeurodynError
     from neurodyn.core.fingerprint import Fingerprint
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
     from neurodyn.core.parameter import Parameter, select_parameters
     from neurodyn.core.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Sphere, Terrain
     from neurodyn.core.seeds import derive_seed, generator
+    from neurodyn.core.sensors import SENSOR_KINDS, Part, Sensor, Stream
     from neurodyn.core.spec import Channel, JointSpec, StateSpec
 
 __all__ = [
-    "DRIVE_LAWS", "ActuatorNetwork", "Augmentation", "Blueprint", "Box", "Capsule", "ChainJoint", "Channel", "Config",
-    "ContactPoint", "ContactPointLayout", "Cylinder", "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError",
-    "JointSpec", "Link", "Mechanism", "Mesh", "MismatchError", "NeurodynError", "Parameter", "Plane", "Scene", "Sphere",
-    "StateSpec", "Terrain", "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json",
-    "select_parameters", "to_dict", "write_json",
+    "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "ActuatorNetwork", "Augmentation", "Blueprint", "Box", "Capsule",
+    "ChainJoint", "Channel", "Config", "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive",
+    "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism", "Mesh", "MismatchError",
+    "NeurodynError", "Parameter", "Part", "Plane", "Scene", "Sensor", "Sphere", "StateSpec", "Stream", "Terrain",
+    "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json", "select_parameters",
+    "to_dict", "write_json",
 ]  # fmt: skip
 
 lazy(__name__)

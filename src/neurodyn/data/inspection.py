@@ -53,9 +53,10 @@ def counts(store: Store) -> dict[str, Any]:
 
 
 def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
-    """Return unit, range, moments and coverage of each coordinate of q, qd and control, channel and contact.
+    """Return unit, range, moments and coverage of each coordinate of q, qd and control, channel, contact and reading.
 
-    Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state.
+    Coverage is the fraction of 50 equal bins of the coordinate's interval that hold at least one state. Readings are
+    those of sensors ("measured"), where there are any.
     """
     spec = store.header.spec
     units = state_units(spec)
@@ -64,10 +65,15 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     acting[store.offsets[1:] - 1] = False  # the last row of an episode has no control
     columns = {"q": store.q, "qd": store.qd, "channel": store.channel, "contact": store.contact}
     columns["control"] = store.control[acting]
+    if store.measured is not None:
+        streams = store.header.streams
+        units["measured"] = {x: unit for one in streams for x, unit in zip(one.columns, one.units, strict=True)}
+        columns["measured"] = store.measured
     entries = []
     for what, named in units.items():
         for index, (name, unit) in enumerate(named.items()):
             column = wrapped(store, what, index, columns[what][:, index])
+            column = column[np.isfinite(column)]  # between readings there is none
             interval = ranges.get(what, {}).get(name)
             entry = {"what": what, "name": name, "unit": unit, "range": None if interval is None else list(interval)}
             entries.append(entry | _moments(column, interval) if len(column) else entry)

@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.artifact import Artifact, load
     from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
+    from neurodyn.dynamics.closed_loop import ClosedLoop
+    from neurodyn.dynamics.controllers import LAWS
     from neurodyn.dynamics.driven import driven
     from neurodyn.dynamics.export import export_model
     from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.hybrid.model import HybridDynamics
+    from neurodyn.dynamics.hybrid.observation import Mounted, Observation
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.dynamics.kinds import KINDS, Kind
     from neurodyn.dynamics.linearise import Linearisation, linearise
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "KINDS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "Control", "Dynamics", "Environment",
-    "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "NeuralDynamics", "Quantities",
-    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven",
-    "export_identified", "export_model",
+    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control", "Dynamics",
+    "Environment", "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted", "NeuralDynamics", "Observation",
+    "Quantities", "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid",
+    "driven", "export_identified", "export_model",
     "joint_distance", "linearise", "load", "position_difference",
 ]  # fmt: skip
 

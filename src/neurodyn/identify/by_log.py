@@ -27,7 +27,7 @@ def values_by_log(residuals: Residuals, point: Point, variance: float) -> dict[s
         return {}
     point = point.pick(torch.tensor([0]))
     matrix, gradient, _ = reduce(residuals, residuals.normal(point, physical=True))
-    full = assemble(residuals, matrix, gradient, point)[0][0]
+    full = assemble(residuals, matrix, gradient, point, physical=True)[0][0]
     covariance = variance * torch.linalg.pinv(full, hermitian=True)
     values = residuals.values(point.x)[0]
     known, first = list(residuals.names), len(full) - len(logs) * residuals.locals

@@ -133,6 +133,10 @@ class Measured:
         """Return the readings of some windows."""
         return replace(self, readings=self.readings[rows], compared=self.compared[rows])
 
+    def within(self, frames: int) -> "Measured":
+        """Return the readings of the first frames of all windows; delays leave out what they did."""
+        return replace(self, readings=self.readings[:, :frames], compared=self.compared[:, :frames])
+
     def errors(
         self,
         path: Trajectory,
@@ -166,6 +170,15 @@ class Measured:
         errors = self._differences(self._delayed(seen, values), values, self.readings[rows])
         return torch.where(self.compared[rows], errors, 0.0)
 
+    def deviations(self, errors: Tensor) -> Tensor:
+        """Return the root mean square of each channel's errors, of those that count, shape [S, channels].
+
+        Args:
+            errors: Errors of all windows for S sets, shape [S, W, T, channels].
+        """
+        squares = torch.where(self.compared, errors.square(), 0.0).sum((1, 2))
+        return (squares / self.compared.sum((0, 1)).clamp_min(1)).sqrt()
+
     def robust(self, errors: Tensor) -> Tensor:
         """Return the size of each channel's errors, of those that count; given noise stays; shape [channels].
 
@@ -175,6 +188,9 @@ class Measured:
         sizes = []
         for channel in range(len(self.channels)):
             own = errors[..., channel][self.compared[..., channel]].abs()
+            if not len(own):  # in the first frames of windows, before the delay
+                sizes.append(self.noise[channel])
+                continue
             size = torch.maximum(own.median() / 0.6745, 0.1 * own.square().mean().sqrt())
             sizes.append(size.clamp_min(1e-9))
         return torch.where(self.given, self.noise, torch.stack(sizes))

@@ -31,6 +31,7 @@ from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.measured import Measured
 from neurodyn.identify.noise import LEAST, Noise
+from neurodyn.identify.prior import Prior
 from neurodyn.identify.search_space import SearchSpace
 from neurodyn.learn.hybrid.finite import require_finite_path
 from neurodyn.learn.hybrid.windows import FitWindows
@@ -125,6 +126,7 @@ class Residuals:
         space: The coordinates that are searched.
         parameters: Their number n.
         names: Names of the free quantities.
+        prior: What is known of the quantities beforehand; None for nothing.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class Residuals:
         scale: Tensor | None = None,
         environments: RecordedEnvironments | None = None,
         space: Space | None = None,
+        prior: Prior | None = None,
     ) -> None:
         """Prepare the residuals.
 
@@ -151,6 +154,7 @@ class Residuals:
             environments: Environments of the windows; None for the model's own.
             space: The coordinates that are searched; None for those of the model's quantities. Others tie quantities to
                 each other.
+            prior: What is known of the quantities beforehand; None for nothing.
 
         Raises:
             InputError: A quantity that is to differ from log to log is not free.
@@ -163,6 +167,7 @@ class Residuals:
         specs = (*dynamics.physical.specs, *(() if measured is None else measured.free))
         self.space: Space = SearchSpace(Parameters(specs)) if space is None else space
         self.parameters = len(self.space.nominal)
+        self.prior = prior
         self._environments = environments
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
         self.sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64)
@@ -221,6 +226,19 @@ class Residuals:
     def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
         """Return these residuals in other units, and with other noise."""
         return self._changed(scale=scale, noise=noise)
+
+    def on(self, windows: FitWindows, measured: Measured | None) -> "Residuals":
+        """Return these residuals over other windows, and what sensors read in them."""
+        return self._changed(windows=windows, measured=measured)
+
+    def with_space(self, space: Space) -> "Residuals":
+        """Return these residuals over other coordinates of the same quantities."""
+        return self._changed(space=space)
+
+    def within(self, frames: int) -> "Residuals":
+        """Return the residuals of the first frames of all windows."""
+        measured = None if self.measured is None else self.measured.within(frames)
+        return self._changed(windows=self.windows.until(frames), measured=measured)
 
     def start(self, x: Tensor) -> Point:
         """Return the start of a search: `x`, shape [S, n], and zero in all else."""
@@ -307,6 +325,8 @@ class Residuals:
 
     def _cost(self, weighted: Tensor, point: Point) -> Tensor:
         priors = point.local.square().sum((1, 2)) + point.initial.square().sum((1, 2))
+        if self.prior is not None:
+            priors = priors + self.prior.distance(self.space.values(point.x)).square().sum(-1)
         cost = self._rho(weighted).sum((1, 2, 3)) + 0.5 * priors
         return torch.where(torch.isfinite(cost), cost, torch.inf)
 

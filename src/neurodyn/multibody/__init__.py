@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from neurodyn.multibody.free_motion import FreeMotion
     from neurodyn.multibody.pd import pd_torque
     from neurodyn.multibody.points import wrenches
+    from neurodyn.multibody.sensors import OBSERVERS, SensorFrame
     from neurodyn.multibody.trace import maximum
 
 __all__ = [
-    "CONTACT_MODELS", "INTEGRATORS", "ContactModel", "Contacts", "Engine", "EngineConfig", "FreeMotion", "Tree",
-    "maximum", "nominal", "pd_torque", "wrenches",
+    "CONTACT_MODELS", "INTEGRATORS", "OBSERVERS", "ContactModel", "Contacts", "Engine", "EngineConfig", "FreeMotion",
+    "SensorFrame", "Tree", "maximum", "nominal", "pd_torque", "wrenches",
 ]  # fmt: skip
 
 lazy(__name__)

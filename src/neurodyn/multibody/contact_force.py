@@ -11,7 +11,7 @@ $$f_n = \max(k\,d^{3/2} (1 + c\,\dot d),\ 0), \qquad f_t = -\mu f_n \tanh(4 |u|/
 from typing import Any
 
 from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.contact_model import ContactModel, Contacts, Push, Wrenches
+from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
 from neurodyn.multibody.points import Touch, wrenches
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
@@ -53,8 +53,6 @@ class Force(ContactModel):
                 for axis, value in zip("xyz", friction_force(scope, touch, normal), strict=True)
             ]
             forces.append(array([normal * n + f for n, f in zip(touch.normal, friction, strict=True)]))
-            if contacts.pushes is not None:
-                contacts.pushes.append(Push(touch.link, touch.arm, forces[-1]))
         return wrenches(contacts.poses, contacts.touched, forces)
 
 

@@ -51,7 +51,7 @@ class Contacts:
         dt: Length of the step [s].
         flat: Whether one plane is the ground of all points.
         held: Contacts of shapes with a heightfield (`geometry.prisms`), in place of points; empty on other grounds.
-        pushes: Where the contact model notes the forces of all contacts over the step; None where nobody asks.
+        pushes: Where `ContactModel.accelerations` notes the forces of all contacts; None where nobody asks.
     """
 
     scope: Scope
@@ -81,7 +81,9 @@ class Contacts:
 
 
 class ContactModel:
-    """A contact model; overrides `forces` or `accelerations`, and notes the forces in `Contacts.pushes`.
+    """A contact model; overrides `forces` or `accelerations`.
+
+    One that overrides `accelerations` notes the forces in `Contacts.pushes`, for sensors that measure them.
 
     Attributes:
         defaults: Nominal values of its quantities, by name ("contact.friction" ...).

@@ -221,16 +221,15 @@ class Engine:
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None,
         )  # fmt: skip
-        external = forces
-        if self._contact is not None:
-            forces = _merged(forces, self._contact.forces(contacts))
+        touching = {} if self._contact is None else self._contact.forces(contacts)
+        external, forces = forces, _merged(forces, touching)
         acceleration = [
             scope.define(f"acceleration.{name}", value)
             for name, value in zip(self._spec.qd_names, tree.accelerations(motions, q, torque, forces), strict=True)
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
-        return q, qd, Instant(scope, memory, tree, motions, torque, external, acceleration, contacts)
+        return q, qd, Instant(scope, memory, tree, motions, torque, external, touching, acceleration, contacts)
 
     @property
     def _coordinates(self) -> list[str]:

@@ -24,8 +24,9 @@ class Instant:
         motions: Motions of its links.
         torque: Generalised forces of actuators and passive joints, by velocity coordinate.
         external: Wrenches on the links that are none of contacts, in their frames.
+        touching: Wrenches of contacts that are forces, likewise.
         acceleration: Time derivative of the velocities over the step, contacts included.
-        contacts: What touches, and with which force.
+        contacts: What touches, and the forces of contacts that are none of `touching`.
     """
 
     scope: Scope
@@ -34,6 +35,7 @@ class Instant:
     motions: list[LinkMotion]
     torque: list[Any]
     external: Wrenches
+    touching: Wrenches
     acceleration: list[Any]
     contacts: Contacts
 
@@ -50,7 +52,7 @@ class Instant:
     @cached_property
     def pushes(self) -> Wrenches:
         """Moment about its origin and force of all contacts on each link that can touch, in its frame."""
-        found: Wrenches = {}
+        found = dict(self.touching)
         for push in self.contacts.pushes or ():
             turn = self.poses[push.link].turn
             moment, force = found.get(push.link, (ZERO, ZERO))

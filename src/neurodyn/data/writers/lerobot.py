@@ -17,6 +17,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
 from neurodyn.data.readers.formats import require_logs
 from neurodyn.data.store import Store
+from neurodyn.data.writers.left_out import note_left_out
 
 _DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _EPISODES = "meta/episodes/chunk-000/file-000.parquet"
@@ -32,6 +33,7 @@ def write_lerobot(store: Store, path: Path) -> None:
     Raises:
         InputError: The folder is there already, cannot be written, or the extra `logs` is not installed.
     """
+    note_left_out(store, path)
     require_logs(path, ("pyarrow.parquet",))
     if path.exists():
         raise InputError(f"{path}: is there already; give a folder that is not, or remove it")

@@ -16,6 +16,7 @@ from neurodyn.core.artifacts import atomic
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.formats import require_logs
 from neurodyn.data.store import Store
+from neurodyn.data.writers.left_out import note_left_out
 from neurodyn.version import __version__
 
 STATES, COMMANDS = "/joint_states", "/joint_commands"
@@ -55,6 +56,7 @@ def write_mcap(store: Store, path: Path) -> None:
     Raises:
         InputError: The file is there already, cannot be written, or the extra `logs` is not installed.
     """
+    note_left_out(store, path)
     require_logs(path, ("mcap", "zstandard"))
     if path.exists():
         raise InputError(f"{path}: is there already; give a file that is not, or remove it")
