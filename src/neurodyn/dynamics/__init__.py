@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control", "Dynamics",
-    "Environment", "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted", "NeuralDynamics", "Observation",
-    "Quantities", "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid",
-    "driven", "export_identified", "export_model",
-    "joint_distance", "linearise", "load", "position_difference",
+    "Environment", "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted",
+    "NeuralDynamics", "Observation", "Quantities", "RecordedEnvironments", "State", "Step", "Trajectory", "Window",
+    "WorldModel", "declared_hybrid", "driven", "export_identified", "export_model", "joint_distance", "linearise",
+    "load", "position_difference",
 ]  # fmt: skip
 
 lazy(__name__)
