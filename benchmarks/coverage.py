@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often 95 % intervals of identified parameters hold what they should, by the sandwich and by block bootstrap.
 
-On synthetic logs the robot has friction that the model lacks: a driven double pendulum with Coulomb friction at its
-joints, and a block in contact whose guides rub. "Truth" is what the fit of very many logs finds. On real logs
+On synthetic logs the robot has friction that the model lacks: a driven pendulum with Coulomb friction at its joint,
+and a block in contact whose guides rub. "Truth" is what the fit of very many logs finds. On real logs
 (--real) two halves of the training runs are identified, and it is counted for how many parameters the two intervals
 overlap. Repeats that were measured are kept (--keep FOLDER) and not measured again.
 """
@@ -47,7 +47,7 @@ REAL = {
 }
 FREE = {"cube": ("gravity.z", "points.size", "contact.friction", "contact.stiffness", "contact.damping")}
 """Free quantities of a robot whose settings name none."""
-MANY = 600
+MANY = 1500
 """Logs of the fit that is taken for the truth."""
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=tuple(STUDIES), default=list(STUDIES))
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--logs", type=int, default=12, help="logs of a repeat")
-    parser.add_argument("--resamples", type=int, default=40, help="resamples of the bootstrap")
+    parser.add_argument("--resamples", type=int, default=60, help="resamples of the bootstrap; 0 with --real")
     parser.add_argument("--real", nargs="*", default=[], choices=tuple(REAL), help="robots with real logs")
     parser.add_argument("--picture", type=Path, help="picture of the bootstrap's intervals")
     parser.add_argument("--keep", type=Path, help="folder for repeats that were measured")
@@ -188,7 +188,7 @@ def halves(name: str, resamples: int, folder: Path) -> dict[str, float]:
     """Identify two halves of a robot's training runs, and return for how many parameters the intervals overlap."""
     robot = load_robot(name)
     store = open_robot_data(robot, REAL[name])
-    settings = changed(load_identification(robot), bootstrap=max(40, resamples), rollouts=200)
+    settings = changed(load_identification(robot), bootstrap=resamples, rollouts=200)
     found = [_half(name, store, settings, half, folder / f"{name}-half-{half}") for half in (0, 1)]
     both = overlap = pairs = 0
     figures: dict[str, float] = {}

@@ -15,10 +15,11 @@ from torch import Tensor
 from _common import single_thread, write_result
 from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, open_dynamics
+from neurodyn.control.returns import Outcome
 from neurodyn.dynamics import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy import load_policy
-from neurodyn.policy.evaluate import SEED, Outcome, play
+from neurodyn.policy.evaluate import SEED, play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.reward_error import reward_errors
 from neurodyn.tasks import Memory, Task, load

@@ -77,30 +77,36 @@ def horizons() -> None:
     """Draw the cost of a swinging pendulum's roll-outs over its gravity, for several horizons."""
     from dataclasses import replace
 
+    import msgspec
     import torch
     from matplotlib.figure import Figure
 
     from _studies import STUDIES
     from neurodyn.core import select_parameters
     from neurodyn.dynamics import HybridDynamics
-    from neurodyn.identify import ResidualOptions, Residuals, estimate_noise
+    from neurodyn.identify import ResidualOptions, Residuals, estimate_noise, levenberg_marquardt
     from neurodyn.multibody import EngineConfig, nominal
 
     study = STUDIES["pendulum"]()
-    mechanism = study.model.mechanism
+    links = tuple(msgspec.structs.replace(link, damping=0.0) for link in study.model.mechanism.links)
+    mechanism = msgspec.structs.replace(study.model.mechanism, links=links)
     free = select_parameters(nominal(mechanism, None), ("gravity.z",))
     model = HybridDynamics(study.model.spec, mechanism, EngineConfig(substeps=2), free)
     windows = replace(study, model=model, robot=model, torque=0.0, windows=1, frames=200).draw(4, seed=3)
     noise = estimate_noise(model.spec, windows)
     residuals = Residuals(model, windows, noise, ResidualOptions(velocities=False, initial=False))
     gravity = torch.linspace(-30.0, -2.0, 281, dtype=torch.float64)
-    x = gravity[:, None] / 9.81  # in units of its size
+    x = gravity[:, None] / 9.81  # in units of its size, 9.81 m/s^2
+    at_once = grown = torch.tensor([[-25.0 / 9.81]], dtype=torch.float64)
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
     for frames, colour in ((10, "#adb5bd"), (30, "#74c0fc"), (75, "#339af0"), (200, "#f76707")):
         short = residuals.within(frames)
+        grown = levenberg_marquardt(short, short.start(grown), 60).point.x
         cost = short.cost(short.start(x)) / frames
         axes.plot(-gravity, cost / cost.max(), color=colour, label=f"{frames * model.spec.dt:g} s")
+    at_once = levenberg_marquardt(residuals, residuals.start(at_once), 60).point.x
+    print(f"from 25 m/s^2 over 4 s: {-9.81 * float(at_once):.2f}; with growing horizons: {-9.81 * float(grown):.2f}")
     axes.axvline(9.81, color="0.6", linestyle=":")
     axes.set_xlabel("gravity of the model [m/s$^2$]")
     axes.set_ylabel("cost, over its highest")

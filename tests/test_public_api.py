@@ -29,6 +29,8 @@ INTERNALS = {
     "neurodyn.multibody.trace.program", "neurodyn.nets.members", "neurodyn.nets.rotary", "neurodyn.nets.transformer",
     "neurodyn.dynamics.quantities", "neurodyn.policy.evaluate", "neurodyn.control.grounds", "neurodyn.policy.network",
     "neurodyn.policy.logs", "neurodyn.policy.reward_error", "neurodyn.control.resolve", "neurodyn.policy.train",
+    "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner", "neurodyn.control.returns",
+    "neurodyn.control.starts", "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model",
     "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.store_header",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""

@@ -2,13 +2,16 @@
 """Dynamics by name, and what is refused."""
 
 import msgspec
+import numpy as np
 import pytest
 
 from neurodyn.control import resolve
-from neurodyn.control.resolve import open_dynamics, open_reference
+from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_reference
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel
+from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
+from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -69,6 +72,24 @@ def test_a_task_draws_starts_for_models_without_a_memory(context, channel, messa
         return
     with pytest.raises(InputError, match=message):
         open_dynamics(TASK, "pretrained:cartpole", starts="task")
+
+
+def test_starts_of_the_task_and_of_the_log_in_shares(tmp_path):
+    spec = TASK.declaration().spec
+    rows = np.zeros((3 * 41, 5), np.float32)
+    rows[:, 0] = 1.25  # where no task draws
+    table = np.zeros(3, EPISODE)
+    table["start"], table["length"], table["status"] = 41 * np.arange(3), 40, Status.COMPLETE
+    table["split"][1:] = Split.VALIDATION, Split.TEST
+    log = Store(StoreHeader(spec=spec, source="log"), rows, table)
+    model = WorldModel(spec, EnsembleConfig(members=2, width=8, depth=1, head=8))
+    where = ResolvedDynamics("model", model, log)
+    assert where.drawn_by(TASK)
+    drawn = where.mixed_starts(TASK, 0, 0.25).draw(40).q
+    assert int((drawn[:, 0] == 1.25).sum()) == 30
+    assert len(drawn[:, 1].unique()) >= 10
+    long = WorldModel(spec.with_context(8), EnsembleConfig(members=2, width=8, depth=1, head=8))
+    assert not ResolvedDynamics("model", long, log).drawn_by(TASK)
 
 
 def test_a_log_of_another_robot_is_refused(tmp_path):

@@ -80,6 +80,8 @@ def test_an_inspection_lists_readings(path):
     store = Store.open(path)
     found = {c["name"]: c for c in inspect_store(store)["coordinates"] if c["what"] == "measured"}
     assert list(found) == list(stream_columns(STREAMS))
+    assert inspect_store(store)["sensors"] == {"imu": pytest.approx(float(np.isfinite(store.measured[:, 0]).mean())),
+                                              "torque": 1.0}  # fmt: skip
     assert found["imu.specific_force.x"]["unit"] == "m/s^2"
     assert found["imu.specific_force.x"]["max"] == pytest.approx(float(np.nanmax(store.measured[:, 3])))
 

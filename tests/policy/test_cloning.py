@@ -86,6 +86,9 @@ def test_an_actor_learns_it(tmp_path: Path) -> None:
     assert float((found - action).square().mean().sqrt()) < 0.25
     assert all(torch.equal(value, before[name]) for name, value in critic.mlp.state_dict().items())
     assert critic.state_dict()["obs_normalizer._mean"].abs().max() > 0.1  # it has seen the observations
+    mean = actor.obs_normalizer.mean.clone()
+    actor.update_normalization(TensorDict({"policy": torch.full((1000, actor.obs_dim), 9.0)}, batch_size=[1000]))
+    torch.testing.assert_close(actor.obs_normalizer.mean, mean, rtol=0.0, atol=0.02)  # and what it does stays
 
 
 def test_a_task_without_an_inverse_is_refused() -> None:

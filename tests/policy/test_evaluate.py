@@ -4,7 +4,8 @@
 import pytest
 import torch
 
-from neurodyn.policy.evaluate import Outcome, play, returns_in
+from neurodyn.control.returns import Outcome, returns_in
+from neurodyn.policy.evaluate import play
 from tests.policy.worlds import Fixed, Hold, Mass
 
 

@@ -3,6 +3,7 @@
 
 import json
 import math
+import shutil
 
 import msgspec
 import numpy as np
@@ -20,9 +21,11 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
+from neurodyn.policy.artifact import policy_config, read_weights
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.train import train_policy
+from neurodyn.policy.train import PolicyLearner, train_policy
+from neurodyn.policy.warm_start import CRITIC_UPDATES
 from tests.policy.worlds import SPEC, Hold, Mass
 
 
@@ -57,7 +60,7 @@ class Here(ResolvedDynamics):
 def test_lambda_rises_and_falls_with_the_uncertainty_and_stays_within_bounds():
     rule = CertaintyRule(0.5)
     assert rule.update(0.5) == rule.value == 1.0
-    assert rule.update(0.75) == pytest.approx(math.exp(0.15))
+    assert rule.update(0.75) == pytest.approx(math.exp(0.5))
     assert rule.update(0.25) == pytest.approx(1.0)
     for _ in range(1000):
         rule.update(100.0)
@@ -85,7 +88,7 @@ def test_it_needs_a_model_that_knows_its_uncertainty_and_a_log():
 
 
 SETTINGS = PolicySettings(
-    worlds=16, horizon=8, iterations=4, evaluations=2, evaluation_worlds=4, minibatches=2, penalty="auto", threads=1,
+    worlds=16, horizon=8, iterations=3, evaluations=2, evaluation_worlds=4, minibatches=2, penalty="auto", threads=1,
     network=NetworkSettings(hidden=(8,)),
 )  # fmt: skip
 
@@ -93,15 +96,63 @@ SETTINGS = PolicySettings(
 def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
     where = Here("model", model(), log())
     train_policy(Hold(), where, tmp_path / "policy", SETTINGS)
-    found = [json.loads(line) for line in (tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()][:4]
+    found = [json.loads(line) for line in (tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()][:3]
     reference = held_out_uncertainty(model(), log())
     value = 1.0
     for line in found:
         assert line["uncertainty_log"] == pytest.approx(reference)
-        value *= math.exp(0.3 * min(line["uncertainty"] / reference - 1.0, 1.0))
+        value = min(value * math.exp(min(line["uncertainty"] / reference - 1.0, 1.0)), 100.0)
         assert line["penalty"] == pytest.approx(value)
     assert value != 1.0
-    longer = msgspec.structs.replace(SETTINGS, iterations=5)
+    longer = msgspec.structs.replace(SETTINGS, iterations=4)
     train_policy(Hold(), where, tmp_path / "policy", longer, resume=True)
     last = json.loads((tmp_path / "policy" / "metrics.jsonl").read_text().splitlines()[-2])
-    assert last["penalty"] == pytest.approx(value * math.exp(0.3 * min(last["uncertainty"] / reference - 1.0, 1.0)))
+    value = min(value * math.exp(min(last["uncertainty"] / reference - 1.0, 1.0)), 100.0)
+    assert last["penalty"] == pytest.approx(value)
+
+
+def test_it_holds_a_policy_to_what_it_began_with_where_that_is_more_certain():
+    rule = CertaintyRule(0.5)
+    for watched in (0.9, 0.7, 0.3, 0.5):
+        rule.watch(watched)
+    again = CertaintyRule(0.1)
+    again.load(rule.state())
+    assert again.reference == 0.5
+    for one in (rule, again):
+        assert one.certain(9.0)
+        one.release(0.6)
+        assert one.reference == pytest.approx(0.4)  # of the later half
+        assert one.certain(0.645)
+        assert not one.certain(0.65)
+    later = CertaintyRule(0.1)
+    later.load(rule.state())
+    assert not later.certain(0.65)
+    doubtful = CertaintyRule(0.2)
+    doubtful.watch(0.9)
+    doubtful.release(0.6)
+    assert doubtful.reference == 0.2
+
+
+def test_policies_of_which_the_model_is_certain_are_kept_and_averaged(tmp_path, monkeypatch):
+    first, out = tmp_path / "first", tmp_path / "policy"
+    train_policy(Hold(), Here("mass", Mass()), first, msgspec.structs.replace(SETTINGS, penalty=0.0, evaluations=0))
+    shutil.rmtree(first / "state")  # so that a new critic learns first
+    settings = msgspec.structs.replace(SETTINGS, iterations=CRITIC_UPDATES + 3, evaluations=CRITIC_UPDATES + 3)
+    seen, played = [], PolicyLearner.validate
+
+    def certain(rule, _):
+        return len(seen) != CRITIC_UPDATES + 1  # of the three that learned, the second is not
+
+    def watched(learner, at):
+        found = played(learner, at)
+        seen.append(learner.network.state_dict())
+        return found
+
+    monkeypatch.setattr(CertaintyRule, "certain", certain)
+    monkeypatch.setattr(PolicyLearner, "validate", watched)
+    network = policy_config(Hold(), settings.network).build()
+    network.load_state_dict(read_weights(first))
+    monkeypatch.setattr("neurodyn.policy.warm_start.load_policy", lambda _: (None, network))
+    train_policy(Hold(), Here("model", model(), log()), out, settings, initial=first)
+    for name, value in read_weights(out).items():
+        torch.testing.assert_close(value, (seen[-3][name] + seen[-1][name]) / 2)

@@ -6,7 +6,8 @@ import json
 import msgspec
 import pytest
 
-from neurodyn.policy.evaluate import PolicyEvaluation, Returns, RewardError
+from neurodyn.control.returns import Returns
+from neurodyn.policy.evaluate import PolicyEvaluation, RewardError
 from neurodyn.policy.report import render_policy_report, write_policy_report
 
 RESULT = PolicyEvaluation(

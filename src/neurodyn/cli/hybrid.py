@@ -14,6 +14,7 @@ def hybrid(
     out: Path,
     contact: str | None = None,
     substeps: int | None = None,
+    parameters: tuple[str, ...] = (),
 ) -> None:
     """Write a declared robot as a hybrid model: what its simulator computes, differentiable, without any data.
 
@@ -22,9 +23,10 @@ def hybrid(
         out: Run directory to write.
         contact: Contact model: soft, force or impulse; by default that of the robot's simulator (soft for MuJoCo).
         substeps: Steps in a frame; by default as many as the simulator takes.
+        parameters: Quantities with other values than declared, as slider.mass=60 (neurodyn robots ROBOT lists them).
     """
     from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
 
-    model = write_declared_hybrid(out, robot, contact=contact, substeps=substeps)
+    model = write_declared_hybrid(out, robot, contact=contact, substeps=substeps, parameters=parameters)
     print(f"contacts: {model.config.contact or 'none'}; steps in a frame: {model.config.substeps}")
     print(f"model: {out / 'model'}")

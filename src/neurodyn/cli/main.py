@@ -57,6 +57,7 @@ VERBS: Registry[Verb] = Registry(
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
+    control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
     policy=Verb(
         "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
         "neurodyn.cli.policy:ACTIONS",

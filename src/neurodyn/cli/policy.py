@@ -22,6 +22,7 @@ def train(
     dynamics: str,
     out: Path,
     settings: Path | None = None,
+    policy: str | None = None,
     starts: str | None = None,
     minutes: float | None = None,
     iterations: int | None = None,
@@ -41,6 +42,7 @@ def train(
             run directory, or pretrained:NAME.
         out: Folder to write.
         settings: File with settings (YAML, TOML or JSON); by default those of the task.
+        policy: Policy to begin with: a folder, or pretrained-policy:NAME.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
             draws, in models without a memory; by default the model's own log.
         minutes: Time budget; by default the task's number of updates.
@@ -65,6 +67,7 @@ def train(
     from neurodyn.control.resolve import open_dynamics, open_reference
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
+    from neurodyn.policy.warm_start import begun_with
     from neurodyn.tasks import load
 
     wanted = load(task)
@@ -74,12 +77,15 @@ def train(
         minutes=minutes, iterations=iterations, worlds=worlds, penalty=penalty, seed=seed,
         keep_every=keep_every,
     )  # fmt: skip
+    begun = None
+    if policy is not None:
+        begun, resolved = begun_with(wanted, policy, resolved)
     require_writable(out / "config.yaml")
     require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
     with TrainingBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(
-            wanted, where, out, resolved, reference=beside, starts=starts, resume=resume, progress=bar
+            wanted, where, out, resolved, reference=beside, starts=starts, initial=begun, resume=resume, progress=bar
         )  # fmt: skip
     print(
         f"trained {end.step} updates on {resolved.frames_of(end.step):,} frames in {end.seconds:.0f} s "

@@ -66,7 +66,7 @@ def online(
         random_share: Share of the first data in what the model learns from, once there are logs; by default .3.
         parameters: Quantities of a hybrid model that are identified, as of `identify`; NAME=START:LOWER:UPPER.
         size: Settings of a new model's training: small, paper, or a file; of a hybrid model, a file for `identify`.
-        finetune: File with settings by which a neural model learns on in later rounds.
+        finetune: File with settings by which a neural or world model learns on in later rounds.
         members: Networks of a new neural or world model, whose disagreement says how uncertain it is.
         model_minutes: Time budget of each fit; by default that of its settings.
         policy: Policy to begin with: a folder, or pretrained-policy:NAME.

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from neurodyn.control.planning.planner import Planner
     from neurodyn.control.starts import LoggedStarts, SampledStarts
 
-__all__ = ["LoggedStarts", "SampledStarts"]
+__all__ = ["LoggedStarts", "Planner", "SampledStarts"]
 
 lazy(__name__)

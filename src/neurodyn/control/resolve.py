@@ -2,7 +2,7 @@
 """Dynamics by what a user calls them: "analytic", a run directory, or a model that ships with the package."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.frame_end import episode_bounds
-from neurodyn.control.starts import LoggedStarts, SampledStarts, Starts
+from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, Starts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
@@ -43,6 +43,23 @@ class ResolvedDynamics:
     name: str
     dynamics: Dynamics
     log: Store | Mixture | None = None
+
+    def drawn_by(self, task: Task) -> bool:
+        """Return whether a task can draw the states: those of a simulator, without a history."""
+        spec = self.dynamics.spec
+        simple = spec.context <= 1 and spec.nq == task.declaration().spec.nq and not spec.nx
+        return not self.dynamics.measured or simple
+
+    def mixed_starts(self, task: Task, seed: int, share: float) -> MixedStarts:
+        """Return starts of which the task draws a share, and the log gives the others.
+
+        Raises:
+            InputError: No episode of the log holds the model's warm-up.
+        """
+        assert self.log is not None
+        return MixedStarts(
+            replace(self, log=None).starts(task, seed), self.starts_in(self.log, task, seed), share, seed
+        )
 
     def starts(self, task: Task, seed: int) -> Starts:
         """Return where episodes start: in a log where there is one, else where the task says.

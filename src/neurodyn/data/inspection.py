@@ -49,7 +49,19 @@ def counts(store: Store) -> dict[str, Any]:
         "ends": {status.name.lower(): _count(store, store.status == status) for status in Status},
         "groups": {name: _count(store, store.group == index) for index, name in enumerate(header.groups)},
         "log": header.notes if header.source == "log" else None,
+        "sensors": _readings(store),
     }
+
+
+def _readings(store: Store) -> dict[str, float]:
+    """Return the share of rows in which each sensor has a reading."""
+    shares: dict[str, float] = {}
+    place = 0
+    for stream in store.header.streams:
+        assert store.measured is not None
+        shares[stream.name] = float(np.isfinite(store.measured[:, place]).mean())
+        place += stream.width
+    return shares
 
 
 def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:

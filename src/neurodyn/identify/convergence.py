@@ -82,7 +82,10 @@ def judge(end: End, analysis: Identifiability, curvature: Tensor | None = None) 
             return Convergence(False, f"no step was accepted: {asks}, and no step along it lowers the cost")
         if not end.settled:
             return Convergence(False, f"costs still fell after {end.iterations} iterations: {asks}")
-        return Convergence(False, f"the gradient is not small: {asks[4:]}, and no step along it lowers the cost")
+        return Convergence(
+            False,
+            f"the gradient is not small: it{asks.removeprefix('the gradient')}, and no step along it lowers the cost",
+        )
     if curvature is not None:
         rough = torch.nonzero((curvature > ROUGH) | (curvature < 1.0 / ROUGH) | torch.isinf(curvature))[:, 0].tolist()
         if rough:

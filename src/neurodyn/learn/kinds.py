@@ -6,3 +6,4 @@ from neurodyn.dynamics.kinds import KINDS
 KINDS["neural"].add("train", "neurodyn.learn.neural.run:train_run")
 KINDS["neural"].add("finetune", "neurodyn.learn.neural.run:finetune_run")
 KINDS["world-model"].add("train", "neurodyn.learn.world_model.run:train_run")
+KINDS["world-model"].add("finetune", "neurodyn.learn.world_model.run:finetune_run")

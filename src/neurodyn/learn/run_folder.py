@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import Config, read_config
+from neurodyn.core.config import Config, read_config, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
 from neurodyn.data.mixture import Mixture
@@ -179,3 +180,20 @@ def _lasting(value: Any) -> Any:
         head, _, tail = name.partition(".")
         (plain[head] if tail else plain).pop(tail or head, None)
     return plain
+
+
+def longest_forecast(run: str) -> int | None:
+    """Return over how many frames a model was trained or chosen to predict, by its run's configuration.
+
+    Args:
+        run: Run directory, or "pretrained:NAME".
+
+    Returns:
+        The frames; None where the run does not say.
+    """
+    path = artifacts.resolve_run(run) / "config.yaml"
+    if not path.is_file():
+        return None
+    settings = read_plain(path).get("settings", {})
+    known = [phase.get("forecast", 0) for phase in settings.get("phases", ())] + [settings.get("validation_frames", 0)]
+    return max(known) or None

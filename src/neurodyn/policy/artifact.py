@@ -3,6 +3,8 @@
 
 from pathlib import Path
 
+from torch import Tensor
+
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError, MismatchError
@@ -68,6 +70,11 @@ def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> N
     artifacts.write_json(folder / "config.json", to_dict(config))
 
 
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Return the weights of a policy by name; errors as of `artifacts.read_tensors`."""
+    return artifacts.read_tensors(folder / "policy.safetensors")
+
+
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     """Read a policy, with frozen weights.
 
@@ -88,7 +95,7 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     require_task(config, load(config.task), str(folder))
     network = config.build()
     try:
-        network.load_state_dict(artifacts.read_tensors(folder / "policy.safetensors"))
+        network.load_state_dict(read_weights(folder))
     except RuntimeError as error:
         raise InputError(f"{folder}: policy.safetensors does not fit config.json ({error})") from None
     return config, network.requires_grad_(False).eval()

@@ -24,6 +24,7 @@ from neurodyn.learn.learner import GradientLearner, Step
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.optimiser import build_optimiser, trainable
 from neurodyn.learn.plan import Budget
+from neurodyn.policy.network import KNOWN
 from neurodyn.policy.settings import CloneSettings
 from neurodyn.tasks import Task
 
@@ -116,6 +117,10 @@ def clone(actor: Any, critic: Any, demonstrations: Demonstrations, settings: Clo
         critic.update_normalization(seen)
     learner = CloneLearner(actor, demonstrations, settings)
     TrainingLoop(learner, Budget(settings.steps)).run()
+    for model in (actor, critic):
+        count = getattr(model.obs_normalizer, "count", None)
+        if count is not None:  # else the first frames of imagination would change what was imitated
+            count.fill_(KNOWN)
     return learner.error**0.5
 
 

@@ -16,17 +16,15 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
-from neurodyn.control.frame_end import episode_bounds, judge
-from neurodyn.control.grounds import heights_above, home_ground
 from neurodyn.control.starts import Starts
+from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
-from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.generators import device_generator
-from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, present_state
+from neurodyn.dynamics.interface import Carry, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.renewal import renewal_in
@@ -151,13 +149,8 @@ class PolicyEnvironment(VecEnv):
         self.max_episode_length = task.frames if frames is None else frames
         self.cfg = {"task": task.name}
         self._starts, self._scale = starts, reward_scale
-        self._bounds = episode_bounds(task, dynamics)
-        uneven = environment is not None and environment.ground is not None and dynamics.spec.floating
-        self._uneven = environment.ground if uneven and environment is not None else None
-        if environment is None and not dynamics.measured:  # which know that of their logs alone
-            environment = home_ground(task)
-        self._environment = environment
-        self._spread, self._penalised = dynamics.epistemic_scale, penalty > 0
+        self._frames = TaskFrames(task, dynamics, environment)
+        self._penalised = penalty > 0
         context = starts.draw(worlds)
         state = present_state(context)
         self.device = state.q.device
@@ -172,16 +165,14 @@ class PolicyEnvironment(VecEnv):
         self._generator = device_generator(self.device, derive_seed(seed, "environment"))
         noise = task.noise if noisy else ()
         self._noise = torch.tensor(noise, device=self.device) if noise else None
-        self._torques = dynamics.spec.control_kind == "torque"
-        torque = state.q.new_zeros(worlds, dynamics.spec.nu) if self._torques else None
         self._one = torch.ones(worlds, device=self.device)
-        self._now = self._quantities(state, None, torque)
-        task.require(self._now)
+        at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
+        self._now = at.now
         self._at = Worlds(
-            carry=dynamics.imagine(context, self._environment, uncertainty=penalty > 0),
-            state=state,
-            torque=torque,
-            memory=task.begin(self._now, self._generator),
+            carry=at.carry,
+            state=at.state,
+            torque=at.torque,
+            memory=at.memory,
             length=torch.zeros(worlds, dtype=torch.long, device=self.device),
             returns=torch.zeros(3, worlds, device=self.device),
             uncertain=torch.zeros((), device=self.device, dtype=torch.float64),
@@ -287,18 +278,18 @@ class PolicyEnvironment(VecEnv):
 
     def _begin_frame(self, at: Worlds, turn: Tensor) -> None:
         self._at, self._renewal.turn = at, turn
-        self._now = self._quantities(at.state, None, at.torque)
+        self._now = self._frames.quantities(at.state, None, at.torque)
 
     def _frame(self, actions: Tensor) -> "_Frame":
-        action = actions.clamp(-self.task.limit, self.task.limit)
-        before, step = self._at.memory, self._predict(action)
-        end = judge(self.task, self._bounds, step, self._now, before, action)
-        memory = self.task.advance(before, self._now, action, self._generator)
-        length = self._at.length + 1
+        at = self._at
+        before = Moment(at.carry, at.state, at.torque, at.memory, self._now)
+        then, step, end = self._frames.frame(before, actions, self._generator)
+        self._now, memory = then.now, then.memory
+        length = at.length + 1
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
         penalised, uncertain = self._less_penalty(end.reward, step, end.implausible)
-        returns = self._at.returns + torch.stack([end.reward, penalised, self._one])
+        returns = at.returns + torch.stack([end.reward, penalised, self._one])
         extras: dict[str, Any] = {
             "time_outs": late,
             "reward": end.reward,
@@ -307,7 +298,8 @@ class PolicyEnvironment(VecEnv):
             "terms": dict(zip(end.names, end.parts.unbind(), strict=True)),
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
-        self._at, ended = replace(self._at, memory=memory, length=length, returns=returns, uncertain=uncertain), None
+        ended = None
+        self._at = Worlds(then.carry, then.state, then.torque, memory, length, returns, uncertain)
         if self._always_renews or bool(done.any()):
             extras["succeeded"] = self.task.succeeded(self._now, memory)
             ended = _Ended(done, returns, end.failed, end.implausible)
@@ -315,7 +307,7 @@ class PolicyEnvironment(VecEnv):
         change = self.task.push(self._at.memory, self._generator)
         if change is not None:
             self._at = replace(self._at, state=pushed(self.dynamics.spec, self._at.state, change))
-            self._now = self._quantities(self._at.state, None, self._at.torque)
+            self._now = self._frames.quantities(self._at.state, None, self._at.torque)
         reward = penalised if self._scale == 1.0 else self._scale * penalised
         return _Frame(self._observed(), reward, done, extras, ended)
 
@@ -325,27 +317,13 @@ class PolicyEnvironment(VecEnv):
         found, self.episodes = self.episodes, Episodes()
         return found
 
-    def _predict(self, action: Tensor) -> Step:
-        at = self._at
-        control, torque = self.task.control(action, self._now, at.memory), at.torque
-        if self._torques:
-            torque = frame_torque(self.dynamics.spec, at.state, control)
-            control = Control(torque=torque)
-        carry, step = self.dynamics.step_(at.carry, at.state, control)
-        self._at = replace(at, carry=carry, state=step.state, torque=torque)
-        self._now = self._quantities(step.state, step, torque)
-        return step
-
-    def _quantities(self, state: State, step: Step | None, torque: Tensor | None) -> Quantities:
-        found = self.dynamics.quantities(state, step, torque=torque, environment=self._environment)
-        return found if self._uneven is None else heights_above(found, self._uneven)
-
     def _less_penalty(self, reward: Tensor, step: Step, implausible: Tensor) -> tuple[Tensor, Tensor]:
         """Return rewards less the penalty, shape [worlds], and the uncertainty of all frames so far."""
         so_far = self._at.uncertain
-        if not self._penalised or step.epistemic is None or self._spread is None:
+        uncertain = self._frames.disagreement(step) if self._penalised else None
+        if uncertain is None:
             return reward, so_far
-        uncertain = (step.epistemic / self._spread).sum(-1).masked_fill(implausible, 0.0)
+        uncertain = uncertain.masked_fill(implausible, 0.0)
         return reward - self._share * uncertain, so_far + uncertain.mean()
 
     def _read_ends(self) -> None:
@@ -365,7 +343,7 @@ class PolicyEnvironment(VecEnv):
         at = self._at
         carry, state = self._renewal.renew(at.carry, at.state, done)
         torque = None if at.torque is None else at.torque.masked_fill(done[:, None], 0.0)
-        self._now = self._quantities(state, None, torque)
+        self._now = self._frames.quantities(state, None, torque)
         self._at = Worlds(
             carry=carry,
             state=state,

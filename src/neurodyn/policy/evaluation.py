@@ -8,11 +8,12 @@ from msgspec import UNSET
 
 from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, open_dynamics
+from neurodyn.control.returns import Outcome, returns_in
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, PolicyEvaluation, play, returns_in
+from neurodyn.policy.evaluate import EPISODES, SEED, PolicyEvaluation, play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.reward_error import reward_errors
 from neurodyn.policy.train import PolicyRecord

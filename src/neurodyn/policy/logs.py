@@ -25,6 +25,7 @@ from torch import Tensor
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.frame_end import FrameEnd, episode_bounds, judge
 from neurodyn.control.grounds import home_ground
+from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import plausible_starts
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
@@ -39,7 +40,6 @@ from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Dynamics, State, Step
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.evaluate import Outcome
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 

@@ -65,6 +65,11 @@ class PolicyNetwork(nn.Module):
         self.layers.load_state_dict(layers)
 
     @torch.no_grad()
+    def take_mean(self, one: Mapping[str, Tensor], other: Mapping[str, Tensor], share: float) -> None:
+        """Copy the mean of the weights of two policies, of which the second counts its share."""
+        self.load_state_dict({name: torch.lerp(value, other[name].to(value), share) for name, value in one.items()})
+
+    @torch.no_grad()
     def give(self, actor: Mapping[str, Tensor], epsilon: float = 0.0) -> None:
         """Copy the policy into the state of rsl_rl's MLPModel: what `take` undoes."""
         if "obs_normalizer._mean" in actor:

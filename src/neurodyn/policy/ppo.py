@@ -24,7 +24,10 @@ from torch import Tensor, nn
 
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass
 
-_LEAST_RATE, _MOST_RATE, _RATE_FACTOR = 1e-5, 1e-2, 1.5
+LEAST_RATE = 1e-5
+"""Least learning rate of the adaptive schedule."""
+
+_MOST_RATE, _RATE_FACTOR = 1e-2, 1.5
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class PPO(ReferencePPO):
     def _adapt(self, divergence: float) -> None:
         """Keep the change of the policy near `desired_kl` by the learning rate."""
         if divergence > self.desired_kl * 2.0:
-            self.learning_rate = max(_LEAST_RATE, self.learning_rate / _RATE_FACTOR)
+            self.learning_rate = max(LEAST_RATE, self.learning_rate / _RATE_FACTOR)
         elif 0.0 < divergence < self.desired_kl / 2.0:
             self.learning_rate = min(_MOST_RATE, self.learning_rate * _RATE_FACTOR)
         for group in self.optimizer.param_groups:

@@ -63,6 +63,8 @@ class PolicySettings(Config, frozen=True):
         iterations: Updates; None where `minutes` alone say when to end.
         minutes: Time budget [min]; None where `iterations` alone say when to end. Whatever is over first ends it.
         seed: Seed of weights, actions, commands and starts.
+        task_share: Share of the training's episodes that start where the task says instead of in the log, in models of
+            logs whose states a task can draw; the policy is then played from starts of the task. None for none.
         penalty: Weight of the epistemic uncertainty of a world model, or of a model with members (lambda); "auto" to
             let a model of logs choose it (`policy.penalty`).
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
@@ -93,6 +95,7 @@ class PolicySettings(Config, frozen=True):
     iterations: int | None = 300
     minutes: float | None = None
     seed: int = 0
+    task_share: float | None = None
     penalty: float | Literal["auto"] = 0.0
     clone: CloneSettings | None = None
     network: NetworkSettings = NetworkSettings()
@@ -127,6 +130,8 @@ class PolicySettings(Config, frozen=True):
             require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
+        if self.task_share is not None:
+            require(0 < self.task_share < 1, "task_share", self.task_share, "between 0 and 1")
         if self.worlds * self.horizon < self.minibatches:
             raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
 

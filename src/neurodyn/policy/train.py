@@ -10,6 +10,7 @@ import contextlib
 import io
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import Starts
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
@@ -27,12 +29,13 @@ from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import RunRecord, check_run
-from neurodyn.policy.artifact import policy_config, save_policy
+from neurodyn.policy.artifact import policy_config, read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.evaluate import Outcome, play
+from neurodyn.policy.evaluate import play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.penalty import AUTO, certainty_rule
+from neurodyn.policy.ppo import LEAST_RATE
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.warm_start import critic_updates, warm_start
 from neurodyn.tasks import Task
@@ -86,7 +89,12 @@ class PolicyLearner(Learner):
         require_fit(task, where.dynamics, settings.penalty)
         best = 1.0 if settings.clone is None else settings.clone.best
         self._rule = certainty_rule(where.dynamics, where.log, best) if settings.penalty == AUTO else None
-        self._uncertain = 0.0
+        self._uncertain, self._certain = 0.0, True
+        # Where it is played: from starts of the task where some of the training's episodes have such.
+        self._plays = where
+        if settings.task_share is not None and where.log is not None and where.drawn_by(task):
+            self._plays = replace(where, log=None)
+            starts = where.mixed_starts(task, seed, settings.task_share) if starts is None else starts
         self._world = PolicyEnvironment(
             task, where.dynamics, where.starts(task, seed) if starts is None else starts, settings.worlds,
             seed=seed, penalty=self._penalty, reward_scale=settings.reward_scale, noisy=True, frames=settings.frames,
@@ -127,33 +135,58 @@ class PolicyLearner(Learner):
         if settings.clone is not None and self._where.log is not None:
             updates = settings.clone.critic
         held = at.step < updates
+        if updates and at.step == updates:
+            self._release(at)
         self.runner.alg.actor.requires_grad_(not held)
         before = self._world.uncertainty
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
         self._uncertain = (self._world.uncertainty - before) / settings.horizon
-        if self._rule is not None and not held:
+        if self._rule is not None and held:
+            self._rule.watch(self._uncertain)
+        elif self._rule is not None:
             self._world.set_penalty(self._rule.update(self._uncertain))
         if settings.keep_every is not None and (at.step + 1) % settings.keep_every == 0:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
         return Step(rate=self.runner.alg.learning_rate)
 
+    def _release(self, at: TrainState) -> None:
+        """Let the policy learn, too; under a rule for lambda the first is kept until another is as certain."""
+        if self._settings.schedule == "adaptive":
+            # At the rate at which the critic learned, the first steps would undo what was imitated or given.
+            self.runner.alg.learning_rate = LEAST_RATE
+        if self._rule is not None:
+            network = self.network
+            played = self._play(network, self._plays, self._penalty)
+            self._rule.release(self._uncertainty(played))
+            save_policy(self._out, self._config, network)
+            at.best, self._rule.kept = float(played.penalised.mean()), 0
+
     def validate(self, at: TrainState) -> Validation:
         """Play the present policy where it is trained, and in the reference."""
         network = self._played = self.network  # made once: its first weights are drawn from torch's generator
-        played = self._play(network, self._where, self._penalty)
+        played = self._play(network, self._plays, self._penalty)
         score = float(played.penalised.mean())
         values = {"return_training": float(played.returns.mean()), "penalised_training": score}
+        if self._rule is not None:
+            values["uncertainty_training"] = self._uncertainty(played)
+            self._certain = self._rule.certain(values["uncertainty_training"])
         if self._reference is not None:
             values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
         return Validation(score, values)
 
     def better(self, score: float, best: float) -> bool:
-        """Return whether a return is greater; under a penalty that changes, the later one is taken for better."""
-        return self._rule is not None or score > best
+        """Return whether a return is greater; under a penalty that changes, the later one is, if it is certain."""
+        return score > best if self._rule is None else self._certain
 
     def keep(self, at: TrainState) -> None:
-        """Write the policy that was played."""
-        save_policy(self._out, self._config, self._played)
+        """Write the policy that was played; under a rule for lambda, the mean of all that were kept."""
+        network = self._played
+        if self._rule is not None:
+            if self._rule.kept:
+                network = self._config.build()
+                network.take_mean(read_weights(self._out), self._played.state_dict(), 1.0 / (1 + self._rule.kept))
+            self._rule.kept += 1
+        save_policy(self._out, self._config, network)
 
     def finish(self, at: TrainState) -> None:
         """Write the last policy where none was ever compared."""
@@ -162,14 +195,15 @@ class PolicyLearner(Learner):
 
     def state(self) -> dict[str, Any]:
         """Return the learner's and torch's random state."""
-        return {"learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty}
+        saved = {"learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty}
+        return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from `state`; episodes begin anew."""
         self.runner.alg.load(saved["learner"], None, True)
         torch.set_rng_state(saved["random"].cpu())
         if self._rule is not None:
-            self._rule.value = saved["penalty"]
+            self._rule.load(saved["rule"])
             self._world.set_penalty(self._rule.value)
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
@@ -220,6 +254,11 @@ class PolicyLearner(Learner):
             return {}
         found = {"penalty": self._penalty, "uncertainty": self._uncertain}
         return found if self._rule is None else found | {"uncertainty_log": self._rule.reference}
+
+    def _uncertainty(self, played: Outcome) -> float:
+        """Return the mean uncertainty of the frames of a play, which its penalty tells."""
+        lost = float((played.returns - played.penalised).sum() / played.lengths.sum())
+        return lost / (self._penalty * self._task.penalty_scale)
 
     def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> Outcome:
         starts = where.starts(self._task, _EVALUATION)

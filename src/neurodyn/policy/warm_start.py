@@ -5,12 +5,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError
 from neurodyn.learn.loop import has_state
-from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.artifact import load_policy, require_task
+from neurodyn.policy.settings import PolicySettings
+from neurodyn.tasks import Task
 
 CRITIC_UPDATES = 10
 """Updates in which a policy that came without its critic stays as it is, and only a new critic learns."""
+
+
+def begun_with(task: Task, policy: str | Path, settings: PolicySettings) -> tuple[Path, PolicySettings]:
+    """Return the folder of a policy that a training begins with, and settings with its network, which imitate nothing.
+
+    Raises:
+        InputError: There is no such policy, it is of another task, or it cuts off its observations.
+    """
+    config, _ = load_policy(policy)
+    require_task(config, task, str(policy))
+    if config.clip is not None:
+        raise InputError(f"{policy}: cuts off its observations, which training does not; valid: one trained here")
+    network = msgspec.structs.replace(config.network, initial_std=settings.network.initial_std)
+    return artifacts.resolve_policy(policy), msgspec.structs.replace(settings, network=network, clone=None)
 
 
 def critic_updates(folder: Path | None) -> int:

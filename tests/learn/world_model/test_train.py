@@ -11,7 +11,7 @@ import torch
 
 from neurodyn import load
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
@@ -19,8 +19,13 @@ from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings, load_world_settings
-from neurodyn.learn.world_model.train import require_log, train_world_model
+from neurodyn.learn.world_model.settings import (
+    WorldPhase,
+    WorldSettings,
+    load_world_finetuning,
+    load_world_settings,
+)
+from neurodyn.learn.world_model.train import finetune_world_model, require_log, train_world_model
 from neurodyn.robots import Joint, Robot, names
 from neurodyn.robots import load as load_robot
 from tests import worlds
@@ -223,3 +228,37 @@ def test_several_logs_train_one_model_and_their_ranges_are_joined(robot: Robot, 
     train_world_model(robot, "spring", mixture.names, mixture, tmp_path / "half", settings, resume=True)
     whole, half = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "half"))
     assert whole == half
+
+
+@pytest.mark.trains
+def test_fine_tuning_goes_on_from_a_model_and_is_never_worse(robot: Robot, tmp_path: Path):
+    first = run(robot, worlds.make_store(drag=5.0), tmp_path / "first", msgspec.structs.replace(QUICK, steps=120))
+    other, out = worlds.make_store(drag=2.0), tmp_path / "second"
+    settings = msgspec.structs.replace(load_world_finetuning("finetune", first.net.config, 6), minutes=None, steps=40)
+    settings = msgspec.structs.replace(settings, validation_rollouts=16, validation_frames=20)
+    assert [phase.context for phase in settings.phases] == [6]
+    finetune_world_model(str(tmp_path / "first"), "other.h5", other, out, settings)
+    found, scores = load(out), [line["rollout_score"] for line in read_metrics(out) if "rollout_score" in line]
+    assert isinstance(found, WorldModel)
+    assert min(scores) < scores[0]  # of the first model
+    for name in ("shift", "scale", "state_scale"):
+        assert torch.equal(getattr(found, name), getattr(first, name))
+    assert not torch.equal(found.net.mean.weight, first.net.mean.weight)
+    still = tuple(msgspec.structs.replace(phase, rate=1e-30) for phase in settings.phases)
+    finetune_world_model(
+        str(tmp_path / "first"), "other.h5", other, tmp_path / "third", msgspec.structs.replace(settings, phases=still)
+    )
+    assert load(tmp_path / "third").trained
+    with pytest.raises(InputError, match="already holds a run"):
+        finetune_world_model(str(tmp_path / "first"), "other.h5", other, out, settings)
+
+
+def test_fine_tuning_refuses_another_robot(robot: Robot, tmp_path: Path):
+    run(robot, worlds.make_store(), tmp_path / "first")
+    store = worlds.make_store()
+    spec = msgspec.structs.replace(store.header.spec, dt=0.5)
+    other = dataclasses.replace(store, header=msgspec.structs.replace(store.header, spec=spec))
+    settings = load_world_finetuning("finetune", worlds.SMALL, 6)
+    with pytest.raises(MismatchError, match="not the robot that the model of 'spring' was trained on"):
+        finetune_world_model(str(tmp_path / "first"), "other.h5", other, tmp_path / "second", settings)
+    assert not (tmp_path / "second").exists()

@@ -169,8 +169,10 @@ def test_more_rounds_and_nothing_else_may_be_asked_for(whole, tmp_path):
 
 
 def test_a_world_model(tmp_path):
-    result = online(TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD, rounds=1))
+    result = online(TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD))
     assert result.kind == "world-model"
+    second = (tmp_path / "out" / "rounds" / "02" / "model-run" / "config.yaml").read_text()
+    assert f"base: {tmp_path / 'out' / 'rounds' / '01' / 'model-run'}" in second  # it goes on from the first
     assert result.rounds[0].measured is not None
     assert result.rounds[0].measured.model_error is not None
 

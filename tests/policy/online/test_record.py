@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from neurodyn.control.returns import Returns
 from neurodyn.core.errors import InputError
-from neurodyn.policy.evaluate import Returns
 from neurodyn.policy.online.record import (
     Comparison,
     FittedModel,

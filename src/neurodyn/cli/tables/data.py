@@ -27,6 +27,13 @@ def print_import(store: "Store", out: Path) -> None:
         f"{out.stat().st_size / 1e6:.1f} MB: {out}",
         soft_wrap=True,
     )
+    _print_sensors(console, found)
+
+
+def _print_sensors(console: Console, found: dict[str, Any]) -> None:
+    if found["sensors"]:
+        shares = ", ".join(f"{name} in {share:.0%} of frames" for name, share in found["sensors"].items())
+        console.print(f"readings: {shares}", soft_wrap=True)
 
 
 def print_inspection(found: dict[str, Any]) -> None:
@@ -42,6 +49,7 @@ def print_inspection(found: dict[str, Any]) -> None:
     for what in ("splits", "ends"):
         parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in found[what].items() if c["episodes"]]
         console.print(f"{what}, episodes (transitions): {', '.join(parts)}", soft_wrap=True)
+    _print_sensors(console, found)
     table = _table("", "", "unit", "min", "mean", "max", "std", "range", "covered", "outside")
     for c in found["coordinates"]:
         if "min" in c:

@@ -59,7 +59,12 @@ def declared_hybrid(
 
 
 def write_declared_hybrid(
-    run: str | Path, robot: Robot | str | Path, *, contact: str | None = None, substeps: int | None = None
+    run: str | Path,
+    robot: Robot | str | Path,
+    *,
+    contact: str | None = None,
+    substeps: int | None = None,
+    parameters: Sequence[str] = (),
 ) -> HybridDynamics:
     """Write the hybrid dynamics of a robot as declared into a run directory, and return them.
 
@@ -68,6 +73,7 @@ def write_declared_hybrid(
         robot: As of `declared_hybrid`.
         contact: Likewise.
         substeps: Likewise.
+        parameters: Likewise.
 
     Raises:
         InputError: As of `declared_hybrid`, or the directory holds a model already.
@@ -77,7 +83,7 @@ def write_declared_hybrid(
     folder = Path(run) / "model"
     if folder.exists():
         raise InputError(f"{run}: holds a model already; valid: another directory")
-    dynamics = declared_hybrid(robot, contact=contact, substeps=substeps)
+    dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
     HYBRID.save(Path(run), dynamics)
     return dynamics
 

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.plan import with_budget
 from neurodyn.learn.run_folder import Data, open_mixture, place_of
-from neurodyn.learn.world_model.settings import load_world_settings
-from neurodyn.learn.world_model.train import train_world_model
-from neurodyn.robots import Robot
+from neurodyn.learn.world_model.settings import load_world_finetuning, load_world_settings
+from neurodyn.learn.world_model.train import finetune_world_model, train_world_model
+from neurodyn.robots import Robot, load
 from neurodyn.robots.data import open_measured_data
 
 
@@ -46,3 +47,25 @@ def train_run(
     if members is not None:
         settings = msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, members=members))
     return train_world_model(robot, name, place_of(mixture), mixture, out, settings, **options)
+
+
+def finetune_run(
+    run: str,
+    data: Data,
+    out: Path,
+    *,
+    size: str,
+    minutes: float | None,
+    steps: int | None,
+    seed: int | None,
+    shares: Sequence[float] | None = None,
+    threads: int | None = None,
+    **options: Any,
+) -> TrainState:
+    """Fine-tune a world model as `learn.finetune` asks; `options` and errors are those of `finetune_world_model`."""
+    config, known = WORLD_MODEL.read(run)
+    robot = load(config.robot)
+    found = load_world_finetuning(size, config.net, known.state.context)
+    mixture = open_mixture(data, shares, partial(open_measured_data, robot))
+    settings = with_budget(found, minutes, steps, seed, threads)
+    return finetune_world_model(run, place_of(mixture), mixture, out, settings, **options)

@@ -4,6 +4,9 @@
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
+from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError, choices
 from neurodyn.learn.plan import Plan, Stage
 from neurodyn.learn.presets import load_preset, settings_file
@@ -93,3 +96,21 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
         sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
         raise InputError(f"unknown size {size!r}; valid: {choices(sizes)}, or the path of a settings file")
     return found
+
+
+def load_world_finetuning(size: str, net: EnsembleConfig, context: int) -> WorldSettings:
+    """Read the settings of a fine-tuning, for network and context of the model that is adapted.
+
+    Args:
+        size: "finetune", or the path of a settings file, whose phases have contexts of their own.
+        net: Network of the base model.
+        context: Frames of history that it reads.
+
+    Raises:
+        InputError: The file is missing or malformed.
+    """
+    if size != "finetune":
+        return msgspec.structs.replace(read_config(Path(size), WorldSettings), net=net, context=context)
+    settings = read_config(_GENERAL / "finetune.yaml", WorldSettings)
+    phases = tuple(msgspec.structs.replace(phase, context=context) for phase in settings.phases)
+    return msgspec.structs.replace(settings, net=net, context=context, phases=phases)

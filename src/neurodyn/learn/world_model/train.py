@@ -16,6 +16,8 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Status, Store
 from neurodyn.data.stored_rows import take
 from neurodyn.data.training_range import training_range
+from neurodyn.dynamics.artifact import require_match
+from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
@@ -77,6 +79,51 @@ def train_world_model(
     model = WorldModel(spec, settings.net, terminates=terminates, declaration=robot_name)
     model.training_range = training_range(mixture)
     change = fit_statistics(model, mixture, settings)
+    weights = event_weights(model, mixture, settings)
+    learner = WorldModelLearner(out, model, mixture, settings, change, weights, device=device)
+    return train_by_plan(
+        learner, out, mixture, record, resume=going_on, progress=progress, callbacks=callbacks,
+        patience=settings.patience,
+    )  # fmt: skip
+
+
+def finetune_world_model(
+    base: str,
+    data: str | tuple[str, ...],
+    store: Store | Mixture,
+    out: Path,
+    settings: WorldSettings,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    device: str = "cpu",
+    callbacks: Sequence[Callback] = (),
+) -> TrainState:
+    """Adapt the weights of a trained world model to other logs of its robot and write them to a new run.
+
+    Normalisation, and whether failures are predicted, stay as in the base model; its members learn from bootstraps of
+    the new logs. The best model by held-out roll-outs is kept, the base model itself included. Arguments are those of
+    `train_world_model`; network and context are those of the run `base`.
+
+    Raises:
+        InputError: The data are another robot's or too short; or the run exists, or it cannot be resumed.
+    """
+    config, _ = WORLD_MODEL.read(base)
+    model = WORLD_MODEL.load(base).requires_grad_(True).train()
+    mixture = Mixture.of(store)
+    for part, name in zip(mixture.stores, mixture.names, strict=True):
+        require_match(model, part.header.spec, None, name or str(data))
+    record = WorldRunConfig(
+        kind="world-model", robot=config.robot, data=data, shares=shares_of(mixture), settings=settings,
+        versions=package_versions("torch"), base=base,
+    )  # fmt: skip
+    going_on = check_run(out, record, resume)
+    for part in mixture.stores:
+        require_long_enough(part, settings)
+    if model.training_range is not None:
+        model.training_range = model.training_range.joined(training_range(mixture))
+    states, _, following = _transitions(model, mixture)
+    change = Normaliser(model.observation.size, eps=1e-12).fit(following - states).std.clone()
     weights = event_weights(model, mixture, settings)
     learner = WorldModelLearner(out, model, mixture, settings, change, weights, device=device)
     return train_by_plan(

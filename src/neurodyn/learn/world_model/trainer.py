@@ -101,7 +101,8 @@ class WorldModelLearner(WindowLearner):
 
     def keep(self, at: TrainState) -> None:
         """Write the model to the run directory."""
-        self._model.fitted.fill_(at.step > 0)
+        if at.step:  # a model that is fine-tuned was fitted before
+            self._model.fitted.fill_(True)
         WORLD_MODEL.save(self._run, self._model)
 
     def finish(self, at: TrainState) -> None:

@@ -8,14 +8,13 @@ from pathlib import Path
 import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
-from neurodyn.core.artifacts import resolve_policy
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.policy.artifact import load_policy, require_task
 from neurodyn.policy.online.refit import Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
 from neurodyn.policy.settings import load_settings
+from neurodyn.policy.warm_start import begun_with
 from neurodyn.tasks import Task
 
 NEW = "new"
@@ -105,13 +104,8 @@ def pose(
     refit: Refit = KINDS[kind].parts["refit"]
     folder = None
     if policy is not None:
-        config, _ = load_policy(policy)
-        require_task(config, task, str(policy))
-        if config.clip is not None:
-            raise InputError(f"{policy}: cuts off its observations, which training does not; valid: one trained here")
-        folder = resolve_policy(policy)
-        network = msgspec.structs.replace(config.network, initial_std=settings.policy.network.initial_std)
-        settings = msgspec.structs.replace(settings, policy=msgspec.structs.replace(settings.policy, network=network))
+        folder, begun = begun_with(task, policy, settings.policy)
+        settings = msgspec.structs.replace(settings, policy=begun)
     refit.require(task, settings, new=dynamics == NEW, data=bool(data))
     if dynamics != NEW:
         _require_run(task, dynamics, refit, settings)

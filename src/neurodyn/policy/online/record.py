@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from neurodyn.control.returns import Returns
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.records import Record
-from neurodyn.policy.evaluate import Returns
 
 UNUSABLE = 0.5
 """Relative difference of the returns in model and reference above which a policy is called unusable."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from neurodyn.identify.settings import IdentificationSettings
     from neurodyn.learn.neural.settings import Settings
 
-_SIZE = "small"
+_SIZE, _FINETUNE = "small", "finetune"
 _WORLDS = 64
 _HORIZON, _WINDOWS, _ITERATIONS, _HELD_OUT = 0.1, 256, 30, 500
 _EDGE = 1e-6
@@ -127,7 +127,7 @@ class NeuralRefit(Refit):
 
         _require_none_free(settings, "neural")
         _require_some_data(settings, "neural", new=new, data=data)
-        load_finetuning(settings.finetune or "finetune", self._first(task, settings).net, task.declaration())
+        load_finetuning(settings.finetune or _FINETUNE, self._first(task, settings).net, task.declaration())
 
     def uncertain(self, task: Task, settings: OnlineSettings) -> bool:
         """Return whether there are several members."""
@@ -150,35 +150,23 @@ class NeuralRefit(Refit):
 
     def fit(self, fit: Fit) -> None:
         """Train a new model, or fine-tune the one before."""
-        from neurodyn.learn.train import finetune, train
-
-        settings = fit.settings
-        if fit.previous is None:
-            train(
-                fit.robot, fit.data, fit.out, size=settings.size or _SIZE, members=settings.members,
-                minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
-                resume=fit.resume, progress=fit.progress,
-            )  # fmt: skip
-        else:
-            finetune(
-                fit.previous, fit.data, fit.out, size=settings.finetune or "finetune", minutes=settings.model_minutes,
-                seed=settings.seed, shares=fit.shares, device=fit.device, resume=fit.resume, progress=fit.progress,
-            )  # fmt: skip
+        _train_or_finetune(fit, "neural")
 
 
 class WorldModelRefit(Refit):
-    """World models: trained anew on all data."""
+    """World models: trained on the first data, and fine-tuned on all of them from then on."""
 
     measured = True
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Refuse a new model without data, parameters, and a robot whose logs would hold where it is in the world."""
-        from neurodyn.learn.world_model.settings import load_world_settings
+        from neurodyn.learn.world_model.settings import load_world_finetuning, load_world_settings
 
         _require_none_free(settings, "world-model")
         _require_some_data(settings, "world-model", new=new, data=data)
         robot = task.declaration()
-        load_world_settings(robot, settings.size or _SIZE)
+        first = load_world_settings(robot, settings.size or _SIZE)
+        load_world_finetuning(settings.finetune or _FINETUNE, first.net, first.context)
         if robot.spec.floating and not logs_rows(task):
             raise InputError(
                 f"robot {robot.name!r} has a floating base, whose pose a world model cannot measure, and declares no "
@@ -203,15 +191,8 @@ class WorldModelRefit(Refit):
         return open_measured_data(robot, data)
 
     def fit(self, fit: Fit) -> None:
-        """Train a new ensemble."""
-        from neurodyn.learn.train import train
-
-        settings = fit.settings
-        train(
-            fit.robot, fit.data, fit.out, kind="world-model", size=settings.size or _SIZE, members=settings.members,
-            minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
-            resume=fit.resume, progress=fit.progress,
-        )  # fmt: skip
+        """Train a new ensemble, or fine-tune the one before."""
+        _train_or_finetune(fit, "world-model")
 
 
 class HybridRefit(Refit):
@@ -297,6 +278,23 @@ def _inside(value: float, lower: float | None, upper: float | None) -> float:
     if lower is not None:
         value = max(value, lower + room)
     return value if upper is None else min(value, upper - room)
+
+
+def _train_or_finetune(fit: Fit, kind: str) -> None:
+    from neurodyn.learn.train import finetune, train
+
+    settings = fit.settings
+    if fit.previous is None:
+        train(
+            fit.robot, fit.data, fit.out, kind=kind, size=settings.size or _SIZE, members=settings.members,
+            minutes=settings.model_minutes, seed=settings.seed, shares=fit.shares, device=fit.device,
+            resume=fit.resume, progress=fit.progress,
+        )  # fmt: skip
+    else:
+        finetune(
+            fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
+            seed=settings.seed, shares=fit.shares, device=fit.device, resume=fit.resume, progress=fit.progress,
+        )  # fmt: skip
 
 
 def _require_none_free(settings: OnlineSettings, kind: str) -> None:

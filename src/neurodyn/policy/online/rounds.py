@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics
-from neurodyn.control.starts import MixedStarts, Starts
+from neurodyn.control.returns import Returns
+from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.episodes import beginnings
@@ -24,7 +25,7 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.evaluate import SEED, Returns, play
+from neurodyn.policy.evaluate import SEED, play
 from neurodyn.policy.logs import Behaviour, record_log
 from neurodyn.policy.online.measure import model_error
 from neurodyn.policy.online.problem import Problem
@@ -221,21 +222,14 @@ class RoundInProgress:
         if where.log is None or (settings.rollout is None and not where.dynamics.measured):
             return None
         seed = derive_seed(settings.seed, "online starts", self.number)
-        logged = where.starts_in(where.log, problem.task, seed)
-        if not where.drawn:
-            return logged
-        return MixedStarts(where.starts(problem.task, seed), logged, settings.task_share, seed)
+        if where.drawn_by(problem.task):
+            return where.mixed_starts(problem.task, seed, settings.task_share)
+        return where.starts_in(where.log, problem.task, seed)
 
 
 @dataclass(frozen=True)
 class ModelOfRound(ResolvedDynamics):
     """A model with the data that it learned from, in which whole episodes start as they do in the reference."""
-
-    @property
-    def drawn(self) -> bool:
-        """Whether a task can draw the model's states, which are those of a simulator, without a history."""
-        spec = self.dynamics.spec
-        return not self.dynamics.measured or (spec.context <= 1 and not spec.nx)
 
     def starts(self, task: Task, seed: int) -> Starts:
         """Return states that the task draws, or the first windows of logged episodes.
@@ -243,7 +237,7 @@ class ModelOfRound(ResolvedDynamics):
         Raises:
             InputError: No logged episode holds the model's warm-up.
         """
-        if self.drawn or self.log is None:
+        if self.log is None or self.drawn_by(task):
             return ResolvedDynamics(self.name, self.dynamics).starts(task, seed)
         frames, stores = max(1, self.dynamics.spec.context), Mixture.of(self.log).stores
         long = [store for store in stores if store.lengths.max() >= frames] or stores[-1:]  # the error names that one

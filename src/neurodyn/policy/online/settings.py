@@ -32,7 +32,8 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
             above which a round counts as progress.
         episodes: Episodes in which the policy is played in the model.
         size: Settings of a new model's training, or file of identification settings; None for the usual ones.
-        finetune: File with settings by which a neural model learns on in later rounds; None for the usual ones.
+        finetune: File with settings by which a neural or world model learns on in later rounds; None for the usual
+            ones.
         members: Networks of a new model; None for those of its settings.
         model_minutes: Time budget of each fit of the model [min]; None for that of its settings.
         parameters: Quantities of a hybrid model that are identified.

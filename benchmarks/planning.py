@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planners beside a trained policy: the cartpole swung up by plans in a neural model, on plants it was not made for.
+
+Every planner acts from the same starts on the compiled plant, which is what the simulator computes, and on one whose
+masses and inertias are 20 % greater. Its return is compared with that of the policy there, which was trained in the
+same model. Times are CPU time of a decision for one world at a time, on one thread.
+"""
+
+import argparse
+from pathlib import Path
+
+from _common import require, single_thread, write_result
+from neurodyn.control.planning.closed_loop import run
+from neurodyn.control.planning.planner import Planner
+from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
+from neurodyn.control.starts import SampledStarts
+from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanism
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.policy import load_policy
+from neurodyn.policy.evaluate import SEED, play
+from neurodyn.robots import load as load_robot
+from neurodyn.tasks import Task, load
+
+TASK, MODEL, POLICY = "cartpole-swingup", "pretrained:cartpole", "pretrained-policy:cartpole"
+MORE = 1.2
+"""Masses and inertias of the heavy plant, as a multiple of those of the model."""
+TIMED = 60
+"""Frames of the episode of one world in which decisions are timed."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--planners", nargs="+", default=["mppi", "cem", "annealed", "gradient"])
+    parser.add_argument("--plants", nargs="+", default=["same", "heavy"], choices=["same", "heavy"])
+    parser.add_argument("--episodes", type=int, default=8)
+    asked = parser.parse_args()
+    single_thread()
+    task = load(TASK)
+    model = open_dynamics(task, MODEL)
+    _, policy = load_policy(POLICY)
+    figures: dict[str, float] = {}
+    for name in asked.plants:
+        plant = ResolvedDynamics(name, heavy() if name == "heavy" else open_dynamics(task, "hybrid").dynamics)
+        starts = SampledStarts(task, SEED)
+        best = float(play(policy, task, plant.dynamics, starts, asked.episodes, seed=SEED).returns.mean())
+        figures[f"policy_{name}_return"] = best
+        for planner in asked.planners:
+            figures |= measured(task, planner, model, plant, asked.episodes, best)
+    write_result(asked.json, "planning", figures, {})
+
+
+def heavy() -> HybridDynamics:
+    """Return the cartpole with greater masses and inertias."""
+    mechanism, _, _ = declared_mechanism(load_robot("cartpole"), "soft")
+    more = [
+        f"{name}={MORE * value!r}"
+        for name, value in mechanism.quantities().items()
+        if value and (name.endswith(".mass") or ".inertia." in name)
+    ]
+    return declared_hybrid("cartpole", parameters=more)
+
+
+def measured(
+    task: Task, name: str, model: ResolvedDynamics, plant: ResolvedDynamics, episodes: int, best: float
+) -> dict[str, float]:
+    """Return what a planner reaches on a plant, and what a decision costs."""
+    planner = Planner(model.dynamics, task, name)
+    found, _ = run(planner, name, model, plant, episodes=episodes, seed=SEED)
+    require(found.result.episodes == episodes and found.fallbacks == 0, f"{name}: not every plan was finite")
+    alone = Planner(model.dynamics, task, name)
+    single, _ = run(alone, name, model, plant, episodes=1, seed=SEED, frames=TIMED)
+    key = f"{name}_{plant.name}"
+    return {
+        f"{key}_return": found.result.mean, f"{key}_of_policy": found.result.mean / best,
+        f"{key}_failed": found.result.failed, f"{key}_decision_ms": single.decision_ms,
+        f"{key}_decision_ms_95": single.decision_ms_95, f"{key}_model_frames": found.model_frames,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A planner on a plant: episodes in which a model plans and other dynamics, or the same, do what really happens."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from msgspec import UNSET, UnsetType
+from torch import Tensor
+
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.measured_state import Noise, measured
+from neurodyn.control.planning.imagination import Spent
+from neurodyn.control.planning.planner import Planner
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import Returns, Tally
+from neurodyn.control.task_frames import Moment, TaskFrames
+from neurodyn.core.config import to_dict
+from neurodyn.core.errors import InputError
+from neurodyn.core.records import Record
+from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.generators import device_generator
+from neurodyn.dynamics.interface import State, Trajectory, present_state
+from neurodyn.dynamics.tangent import position_difference
+
+HORIZONS = (1, 10)
+"""Frames after which the model is compared with the plant, besides the planner's horizon."""
+_WARM_UP = 2
+"""First decisions of an episode that are not timed: compiling, and more rounds from no plan."""
+_WORTH_COMPARING = 64
+"""States of the episodes from which the model is rolled out again."""
+
+
+class ModelError(Record, frozen=True):
+    """How far the model is from the plant along the way, under the actions that were taken.
+
+    Attributes:
+        frames: Frames ahead.
+        position: Mean size of the error of positions [rad or m].
+        velocity: Mean size of the error of velocities [rad/s or m/s].
+    """
+
+    frames: int
+    position: float
+    velocity: float
+
+
+class ControlResult(Record, frozen=True):
+    """Episodes of a planner on a plant.
+
+    Attributes:
+        task: Name of the task.
+        planner: Name of the planner.
+        settings: Its settings.
+        model: Where it plans, as the user calls it.
+        plant: Where it acts.
+        seed: Seed of starts and commands.
+        delay: Frames between a decision and its effect.
+        noise: Standard deviations of what is measured.
+        result: What the episodes return.
+        decision_ms: Processor time of a decision for one world, mean over decisions [ms]; of several worlds the share
+            of one.
+        decision_ms_95: Its 95 % quantile [ms].
+        frame_ms: Length of a frame, in which a decision must be made to run in real time [ms].
+        model_frames: Frames that the model predicts for a decision.
+        gradient_frames: Those of them that are differentiated.
+        fallbacks: Decisions in which no plan was finite, and the last one went on.
+        model_error: The model beside the plant along the way; UNSET where their states differ.
+    """
+
+    task: str
+    planner: str
+    settings: dict[str, object]
+    model: str
+    plant: str
+    seed: int
+    delay: int
+    noise: dict[str, float]
+    result: Returns
+    decision_ms: float
+    decision_ms_95: float
+    frame_ms: float
+    model_frames: float
+    gradient_frames: float
+    fallbacks: int
+    model_error: list[ModelError] | UnsetType = UNSET
+
+
+@dataclass(frozen=True)
+class Path:
+    """What happened, in all worlds; a world rests where its episode ended.
+
+    Attributes:
+        trajectory: The states.
+        control: What acted in each frame [N m or N, or targets], shape [worlds, frames, nu].
+        running: Whether the episode had not ended before each frame, shape [worlds, frames], bool.
+    """
+
+    trajectory: Trajectory
+    control: Tensor
+    running: Tensor
+
+
+@torch.no_grad()
+def run(
+    planner: Planner,
+    name: str,
+    model: ResolvedDynamics,
+    plant: ResolvedDynamics,
+    *,
+    episodes: int,
+    seed: int,
+    noise: Noise | None = None,
+    delay: int = 0,
+    frames: int | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> tuple[ControlResult, Path]:
+    """Let a planner act for one episode in each of a number of worlds, all side by side.
+
+    Args:
+        planner: The planner, whose model is that of `model`.
+        name: What the user calls the planner.
+        model: Where it plans.
+        plant: Where it acts.
+        episodes: Number of episodes.
+        seed: Seed of starts, commands and noise.
+        noise: How far off measurements are; None for not at all.
+        delay: Frames between a decision and its effect.
+        frames: Length of an episode; None for the task's.
+        progress: Shown frames, those of an episode, and the mean return so far.
+
+    Raises:
+        InputError: Task and plant do not fit together, or the plant's states are not those that the model plans from.
+    """
+    task = planner.task
+    require_fit(task, plant.dynamics)
+    _require_states(model, plant)
+    noise = noise or Noise()
+    at, start, loop = _begin(planner, plant, episodes, seed)
+    generator = device_generator(at.state.q.device, derive_seed(seed, "control"))
+    tally = Tally(task, episodes, at.state.q.device)
+    pending = [at.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
+    states, controls, running, times = [at.state], [], [], []
+    length = task.frames if frames is None else frames
+    planner.reset()
+    for number in range(length):
+        began, before = time.process_time(), _copied(planner.spent)
+        planner.act(measured(plant.dynamics.spec, at.state, noise, generator), at.memory)
+        times.append((time.process_time() - began, planner.spent.frames - before.frames,
+                      planner.spent.gradients - before.gradients))  # fmt: skip
+        assert planner.decided is not None
+        pending.append(planner.decided)
+        running.append(tally.running.clone())
+        at, step, end = loop.frame(at, pending.pop(0), generator)
+        controls.append(_acted(at, planner))
+        late = torch.full_like(end.failed, number + 1 >= length) & ~end.failed
+        states.append(_resting(step.state, states[-1], tally.running & ~end.implausible))
+        goes_on = tally.count(
+            end.reward, end.reward, dict(zip(end.names, end.parts.unbind(), strict=True)), done=end.failed | late,
+            failed=end.failed, implausible=end.implausible, succeeded=task.succeeded(at.now, at.memory),
+        )  # fmt: skip
+        if progress is not None:
+            progress(number + 1, length, float(tally.returns.mean()))
+        if not goes_on:
+            break
+        at = _restarted(at, start, ~tally.running, loop, planner)
+    path = Path(
+        Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
+        torch.stack(controls, 1), torch.stack(running, 1),
+    )  # fmt: skip
+    timed = torch.tensor(times[_WARM_UP:] or times, dtype=torch.float64)
+    spent = timed[:, 0] / episodes * 1e3
+    result = ControlResult(
+        task=task.name, planner=name, settings=to_dict(planner.settings), model=model.name, plant=plant.name, seed=seed,
+        delay=delay, noise=to_dict(noise), result=tally.outcome().returns_in(plant.name),
+        decision_ms=float(spent.mean()), decision_ms_95=float(spent.quantile(0.95)),
+        frame_ms=1e3 * plant.dynamics.spec.dt, model_frames=float(timed[:, 1].mean()) / episodes,
+        gradient_frames=float(timed[:, 2].mean()) / episodes, fallbacks=planner.fallbacks,
+        model_error=_model_error(planner, path),
+    )  # fmt: skip
+    return result, path
+
+
+def _begin(planner: Planner, plant: ResolvedDynamics, episodes: int, seed: int) -> tuple[Moment, State, TaskFrames]:
+    task = planner.task
+    loop = TaskFrames(task, plant.dynamics)
+    context = plant.starts(task, seed).draw(episodes)
+    generator = device_generator(present_state(context).q.device, derive_seed(seed, "environment"))
+    return loop.begin(context, generator), present_state(context), loop
+
+
+def _acted(at: Moment, planner: Planner) -> Tensor:
+    """Return what acted in the frame that ended."""
+    if at.torque is not None:
+        return at.torque
+    assert planner.action is not None
+    target = planner.task.control(planner.action, at.now, at.memory).target
+    assert target is not None
+    return target
+
+
+def _restarted(at: Moment, start: State, ended: Tensor, loop: TaskFrames, planner: Planner) -> Moment:
+    """Return worlds of which those that have ended stand at their start again: nobody looks, but nothing breaks."""
+    if not bool(ended.any()):
+        return at
+    state = _resting(start, at.state, ended)
+    carry = loop.dynamics.reset(at.carry, start, ended)
+    torque = None if at.torque is None else at.torque.masked_fill(ended[:, None], 0.0)
+    planner.restart(ended)
+    return Moment(carry, state, torque, at.memory, loop.quantities(state, None, torque))
+
+
+def _resting(state: State, rest: State, moving: Tensor) -> State:
+    mask = moving[:, None]
+    channels = state.channels
+    if channels is not None and rest.channels is not None:
+        channels = torch.where(mask, channels, rest.channels)
+    return State.unchecked(
+        q=torch.where(mask, state.q, rest.q), qd=torch.where(mask, state.qd, rest.qd), channels=channels
+    )
+
+
+def _copied(spent: Spent) -> Spent:
+    return Spent(spent.frames, spent.gradients)
+
+
+def _require_states(model: ResolvedDynamics, plant: ResolvedDynamics) -> None:
+    mine, theirs = model.dynamics.spec, plant.dynamics.spec
+    differences = mine.differences(theirs)
+    if differences:
+        raise InputError(
+            f"the model {model.name} cannot plan from states of the plant {plant.name}: {'; '.join(differences[:3])}"
+        )
+
+
+def _model_error(planner: Planner, path: Path) -> list[ModelError] | UnsetType:
+    """Roll the model out from states along the way, under what acted there."""
+    model, frames = planner.model, path.control.shape[1]
+    if model.spec.control_kind != "torque" or model.spec.context > 1:
+        return UNSET
+    found = []
+    for ahead in (*HORIZONS, planner.settings.horizon):
+        whole = [
+            (world, first)
+            for first in range(max(0, frames - ahead + 1))
+            for world in range(len(path.control))
+            if bool(path.running[world, first + ahead - 1])
+        ]
+        if not whole:
+            continue
+        chosen = whole[:: max(1, len(whole) // _WORTH_COMPARING)]
+        worlds, firsts = (torch.tensor(rows) for rows in zip(*chosen, strict=True))
+        begin = State(path.trajectory.q[worlds, firsts], path.trajectory.qd[worlds, firsts])
+        acted = torch.stack([path.control[w, f : f + ahead] for w, f in chosen])
+        end = model.rollout(begin, acted)
+        off = position_difference(model.spec, end.q[:, -1], path.trajectory.q[worlds, firsts + ahead])
+        velocity = end.qd[:, -1] - path.trajectory.qd[worlds, firsts + ahead]
+        found.append(ModelError(frames=ahead, position=float(off.abs().mean()), velocity=float(velocity.abs().mean())))
+    return found

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""What sequences of actions return in a model, from the present state of one or several worlds.
+
+$$R = \sum_{t<H} \gamma^t\,(r_t - \lambda u_t) + \gamma^H V(o_H)$$
+
+with the epistemic uncertainty $u_t$ of an ensemble (MOPO, arXiv 2005.13239) and the value $V$ of a critic, where there
+is one. Where the model says that an episode ends, the sum ends.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from neurodyn.control.planning.settings import PlannerSettings
+from neurodyn.control.task_frames import Moment, TaskFrames
+from neurodyn.dynamics.interface import State, Window
+from neurodyn.tasks import Memory
+
+Value = Callable[[Tensor], Tensor]
+"""A critic: from observations, shape [rows, observations], to what is still to come, shape [rows]."""
+
+
+@dataclass
+class Spent:
+    """What planning has cost.
+
+    Attributes:
+        frames: Frames that the model predicted, of all worlds and candidates.
+        gradients: Those of them that were differentiated.
+    """
+
+    frames: int = 0
+    gradients: int = 0
+
+
+class Imagination:
+    """The worlds from which plans start, as often as a planner asks."""
+
+    def __init__(
+        self,
+        frames: TaskFrames,
+        context: State | Window,
+        memory: Memory,
+        settings: PlannerSettings,
+        generator: torch.Generator,
+        *,
+        pending: Tensor | None = None,
+        value: Value | None = None,
+        spent: Spent | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            frames: Task and model.
+            context: The worlds; their state, or the window that ends in it.
+            memory: The task's memory of them.
+            settings: Horizon, discount and penalty.
+            generator: Draws what the task draws.
+            pending: Actions that are on their way already and act first, whatever a plan says, shape
+                [worlds, frames, actions]; None for none.
+            value: A critic; None for none.
+            spent: Where costs are counted.
+        """
+        self._frames, self._context, self._memory, self._settings = frames, context, memory, settings
+        self._generator, self._pending, self._value = generator, pending, value
+        self.spent = Spent() if spent is None else spent
+        self.worlds = len(memory.action)
+
+    @property
+    def actions(self) -> int:
+        """Width of an action."""
+        return len(self._frames.task.actions)
+
+    @property
+    def limit(self) -> float:
+        """Size beyond which actions are cut off."""
+        return self._frames.task.limit
+
+    def start(self, candidates: int, *, tracked: bool = False) -> "Roll":
+        """Return `candidates` copies of each world, one after another, to be stepped."""
+        rows = torch.arange(self.worlds).repeat_interleave(candidates).to(self._memory.action.device)
+        penalised = self._settings.penalty > 0
+        moment = self._frames.begin(
+            self._context.rows(rows), self._generator, memory=_rows(self._memory, rows), uncertainty=penalised,
+            of_mean=True,
+        )  # fmt: skip
+        pending = None if self._pending is None else self._pending[rows]
+        return Roll(self, moment, pending, tracked=tracked)
+
+    def returns(self, plans: Tensor, *, tracked: bool = False) -> Tensor:
+        """Return what plans return, shape [worlds, candidates].
+
+        Args:
+            plans: Actions, shape [worlds, candidates, frames, actions].
+            tracked: Whether gradients by the plans are wanted.
+        """
+        roll = self.start(plans.shape[1], tracked=tracked)
+        gains = [roll.step(action) for action in plans.flatten(0, 1).unbind(1)]
+        return torch.stack(gains).sum(0).view(self.worlds, plans.shape[1])
+
+
+class Roll:
+    """One roll-out of all candidates, frame by frame."""
+
+    def __init__(self, of: Imagination, moment: Moment, pending: Tensor | None, *, tracked: bool) -> None:
+        """Begin at a moment."""
+        self._of, self._moment, self._pending, self._tracked = of, moment, pending, tracked
+        self._first = moment.state
+        self._alive = torch.ones(len(moment.state.q), dtype=torch.bool, device=moment.state.q.device)
+        self._frame, self._weight = 0, 1.0
+
+    def step(self, action: Tensor) -> Tensor:
+        """Act for one frame; return what it adds to the return of each row, shape [rows]."""
+        of, settings = self._of, self._of._settings
+        if self._pending is not None and self._frame < self._pending.shape[1]:
+            action = self._pending[:, self._frame]
+        then, step, end = of._frames.frame(self._moment, action, of._generator, tracked=self._tracked)
+        gain = end.reward
+        if settings.penalty > 0:
+            uncertain = of._frames.disagreement(step)
+            if uncertain is not None:
+                share = settings.penalty * of._frames.task.penalty_scale
+                gain = gain - share * uncertain.masked_fill(end.implausible, 0.0)
+        self._frame += 1
+        gain = self._weight * torch.where(self._alive, gain, 0.0)
+        self._weight *= settings.discount
+        self._alive = self._alive & ~end.failed
+        # What has ended rests where it began: its numbers count no longer, and must stay numbers.
+        self._moment = replace(then, state=_kept(self._alive, then.state, self._first))
+        if self._frame == settings.horizon and of._value is not None:
+            seen = of._frames.task.observe(then.now, then.memory)
+            gain = gain + self._weight * torch.where(self._alive, of._value(seen), 0.0)
+        of.spent.frames += len(gain)
+        of.spent.gradients += len(gain) if self._tracked else 0
+        return gain
+
+
+def _rows(memory: Memory, rows: Tensor) -> Memory:
+    return Memory(**{name: values[rows] for name, values in vars(memory).items()})
+
+
+def _kept(alive: Tensor, state: State, rest: State) -> State:
+    mask = alive[:, None]
+    channels = state.channels
+    if channels is not None and rest.channels is not None:
+        channels = torch.where(mask, channels, rest.channels)
+    return State.unchecked(
+        q=torch.where(mask, state.q, rest.q), qd=torch.where(mask, state.qd, rest.qd), channels=channels
+    )

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A planner as an object: from states to what the robot is to do now, frame by frame."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.planning.history import History
+from neurodyn.control.planning.imagination import Imagination, Spent, Value
+from neurodyn.control.planning.optimiser import PLANNERS
+from neurodyn.control.planning.settings import PlannerSettings, load_settings
+from neurodyn.control.task_frames import TaskFrames
+from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.generators import device_generator
+from neurodyn.dynamics.interface import Control, Dynamics, Environment, State
+from neurodyn.tasks import Memory, Task
+from neurodyn.tasks import load as load_task
+
+
+class Planner:
+    """Plans in a model at every frame, for one or several worlds side by side.
+
+    Example:
+        ```python
+        planner = Planner(neurodyn.load("pretrained:cartpole"), "cartpole-swingup", "cem")
+        control = planner.act(state)        # torques of this frame; call it once a frame
+        ```
+
+    Attributes:
+        task: What is to be done.
+        model: Where it is tried out.
+        settings: Settings of the planner.
+        decided: What was decided last, shape [worlds, actions]; None before the first decision.
+        action: The action that acts in the present frame: the same, or one of earlier where there is a delay.
+        spent: What planning has cost so far.
+        fallbacks: Decisions in which no candidate had a finite return, and the last plan went on.
+    """
+
+    def __init__(
+        self,
+        model: Dynamics,
+        task: Task | str,
+        planner: str = "mppi",
+        settings: PlannerSettings | Path | None = None,
+        *,
+        environment: Environment | None = None,
+        delay: int = 0,
+        value: Value | None = None,
+        **flags: Any,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            model: Any dynamics of the task's robot.
+            task: What is to be done; a task, or its name.
+            planner: Name of the planner (`control.planning.optimiser.PLANNERS`).
+            settings: Its settings, or a file with them; None for those of the task.
+            environment: What the worlds are in; None for the robot's default ground.
+            delay: Frames after which an action acts, which the planner knows.
+            value: A critic that says what is still to come after a plan; None for none.
+            flags: Settings that replace single ones, by name.
+
+        Raises:
+            InputError: There is no such planner, it cannot plan in the model, or a value is not valid.
+            MismatchError: The model is of another robot or frame length.
+        """
+        self.task = load_task(task) if isinstance(task, str) else task
+        self.model = model
+        kind = PLANNERS[planner]
+        if isinstance(settings, PlannerSettings):
+            if type(settings) is not kind.settings_type:
+                raise InputError(f"settings are {type(settings).__name__}; valid for {planner!r}: "
+                                 f"{kind.settings_type.__name__}")  # fmt: skip
+            self.settings: PlannerSettings = settings
+        else:
+            self.settings = load_settings(kind.settings_type, planner, self.task.name, settings, **flags)
+        if delay < 0 or delay >= self.settings.horizon:
+            raise InputError(f"delay is {delay} frames; valid: 0 to {self.settings.horizon - 1}, less than the horizon")
+        require_fit(self.task, model, self.settings.penalty)
+        device = torch.device(model.device)
+        self._generator = device_generator(device, derive_seed(self.settings.seed, "planner", planner))
+        self._optimiser = kind(self.settings, self._generator)
+        self._optimiser.require_model(model)
+        self._frames = TaskFrames(self.task, model, environment)
+        self._delay, self._value = delay, value
+        self.spent, self.fallbacks = Spent(), 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget plans and history: the next state starts an episode."""
+        self.decided: Tensor | None = None
+        self.action: Tensor | None = None
+        self._plan: Tensor | None = None
+        self._pending: Tensor | None = None
+        self._memory: Memory | None = None
+        self._history = History(self.model.spec.context)
+        self._torque: Tensor | None = None
+
+    @torch.no_grad()
+    def act(self, state: State, memory: Memory | None = None) -> Control:
+        """Return the control of the frame that begins in `state`.
+
+        Args:
+            state: The present states.
+            memory: The task's memory of the worlds, with commands; None to let the planner keep one, with commands that
+                it draws (`command` replaces them).
+        """
+        first, frames = self._plan is None, self._frames
+        self._history.add(state, self._torque)
+        now = frames.quantities(state, None, frames.no_torque(state) if self._torque is None else self._torque)
+        if memory is not None:
+            self._memory = memory
+        elif self._memory is None or self.action is None:
+            self._memory = self.task.begin(now, self._generator)
+        else:
+            self._memory = self.task.advance(self._memory, now, self.action, self._generator)
+        plan = self._shifted(state)
+        found = self._optimiser.improve(self._imagination(self._memory), plan, first=first)
+        finite = found.isfinite().flatten(1).all(1)
+        self.fallbacks += int((~finite).sum())
+        self._plan = torch.where(finite[:, None, None], found, plan)
+        self.decided = self._plan[:, self._delay].clamp(-self.task.limit, self.task.limit)
+        self.action = self._acting(self.decided)
+        self._torque = self._logged(state, self.task.control(self.action, now, self._memory))
+        return self.task.control(self.decided, now, self._memory)
+
+    @property
+    def command(self) -> Tensor | None:
+        """The command that the planner follows, shape [worlds, commands]; None before the first frame."""
+        return None if self._memory is None else self._memory.command
+
+    @command.setter
+    def command(self, command: Tensor) -> None:
+        if self._memory is None:
+            raise InputError("the planner has seen no state yet; valid: set its command after the first frame")
+        self._memory = replace(self._memory, command=command)
+
+    def restart(self, mask: Tensor) -> None:
+        """Forget the plans of some worlds, whose episodes start anew, shape [worlds], bool."""
+        if self._plan is not None:
+            self._plan = self._plan.masked_fill(mask[:, None, None], 0.0)
+
+    def _imagination(self, memory: Memory) -> Imagination:
+        return Imagination(
+            self._frames, self._history.context(), memory, self.settings, self._generator, pending=self._pending,
+            value=self._value, spent=self.spent,
+        )  # fmt: skip
+
+    def _shifted(self, state: State) -> Tensor:
+        """Return the last plan one frame on, its last action repeated; zeros at first."""
+        if self._plan is None:
+            return state.q.new_zeros(state.worlds, self.settings.horizon, len(self.task.actions))
+        return torch.cat([self._plan[:, 1:], self._plan[:, -1:]], 1)
+
+    def _acting(self, decided: Tensor) -> Tensor:
+        """Return the action that acts now, where one that is decided now acts after the delay."""
+        if not self._delay:
+            return decided
+        if self._pending is None:
+            self._pending = decided.new_zeros(len(decided), self._delay, decided.shape[1])
+        acting = self._pending[:, 0]
+        self._pending = torch.cat([self._pending[:, 1:], decided[:, None]], 1)
+        return acting
+
+    def _logged(self, state: State, control: Control) -> Tensor:
+        """Return what acts during the frame, as the model's history holds it."""
+        if self.model.spec.control_kind == "torque":
+            return frame_torque(self.model.spec, state, control)
+        assert control.target is not None
+        return control.target

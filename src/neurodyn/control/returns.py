@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What episodes return: counted frame by frame, and said of one or several controllers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from msgspec import UNSET, UnsetType
+from torch import Tensor
+
+from neurodyn.core.records import Record
+from neurodyn.tasks import Task
+
+_IMPLAUSIBLE = "implausible"
+"""Name of what implausible ends earn, among the terms of a return."""
+
+
+_KEYS = {"mean": "return", "std": "return_std", "least": "return_min", "greatest": "return_max"}
+
+
+class Returns(Record, frozen=True, rename=_KEYS):
+    """What one or several policies reach in some dynamics.
+
+    Attributes:
+        dynamics: As the user calls them.
+        mean: Mean return of the episodes, of all policies.
+        std: Its standard deviation between episodes.
+        length: Mean length [frames].
+        episodes: Number of episodes.
+        failed: Share of them that end in a failure.
+        implausible: Share of them that fail because their state is implausible (`control.frame_end`).
+        success: Share of them that end as they should; UNSET of tasks that have no such end.
+        terms: Mean return of each term of the reward; with implausible ends, if the task charges for them.
+        least: Least mean return of a policy; UNSET of one policy.
+        greatest: Greatest mean return of a policy; UNSET of one policy.
+    """
+
+    dynamics: str
+    mean: float
+    std: float
+    length: float
+    episodes: int
+    failed: float
+    implausible: float = 0.0
+    success: float | UnsetType = UNSET
+    terms: dict[str, float] | UnsetType = UNSET
+    least: float | UnsetType = UNSET
+    greatest: float | UnsetType = UNSET
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Episodes of a policy, the first of each world.
+
+    Attributes:
+        returns: Sum of the rewards, without penalty, shape [episodes].
+        penalised: The same less the penalty, shape [episodes].
+        lengths: Frames until the end, shape [episodes].
+        failed: Whether the end was a failure, shape [episodes].
+        implausible: Whether it was one because the state was implausible, shape [episodes].
+        succeeded: Whether the task was accomplished, shape [episodes]; None of tasks without success.
+        terms: Sum of each term of the reward, shape [episodes].
+    """
+
+    returns: Tensor
+    penalised: Tensor
+    lengths: Tensor
+    failed: Tensor
+    implausible: Tensor
+    succeeded: Tensor | None
+    terms: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Outcome]") -> "Outcome":
+        """Return the episodes of several outcomes as one."""
+        succeeded = [part.succeeded for part in parts if part.succeeded is not None]
+        names = ("returns", "penalised", "lengths", "failed", "implausible")
+        values = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return cls(
+            **values,
+            succeeded=torch.cat(succeeded) if len(succeeded) == len(parts) else None,
+            terms={name: torch.cat([part.terms[name] for part in parts]) for name in parts[0].terms},
+        )
+
+    def returns_in(self, dynamics: str) -> Returns:
+        """Return means over the episodes."""
+        return returns_in(dynamics, [self])
+
+
+def returns_in(dynamics: str, policies: Sequence[Outcome]) -> Returns:
+    """Return means over the episodes of one or several policies of a task in some dynamics."""
+
+    def mean(values: Callable[[Outcome], Tensor | None]) -> float:
+        return float(torch.stack([found.float() for one in policies if (found := values(one)) is not None]).mean())
+
+    means = [float(one.returns.mean()) for one in policies]
+    succeeded = any(one.succeeded is not None for one in policies)
+    terms = {name: mean(lambda one, name=name: one.terms[name]) for name in policies[0].terms}
+    return Returns(
+        dynamics=dynamics,
+        mean=mean(lambda one: one.returns),
+        std=float(torch.cat([one.returns for one in policies]).std(correction=0)),
+        length=mean(lambda one: one.lengths),
+        episodes=sum(len(one.returns) for one in policies),
+        failed=mean(lambda one: one.failed),
+        implausible=mean(lambda one: one.implausible),
+        success=mean(lambda one: one.succeeded) if succeeded else UNSET,
+        terms=terms or UNSET,
+        least=min(means) if len(means) > 1 else UNSET,
+        greatest=max(means) if len(means) > 1 else UNSET,
+    )
+
+
+class Tally:
+    """Counts the first episode of each of a batch of worlds.
+
+    Attributes:
+        running: In which worlds it has not ended yet, shape [worlds], bool.
+    """
+
+    def __init__(self, task: Task, worlds: int, device: torch.device | str = "cpu") -> None:
+        """Begin to count."""
+        self._task = task
+        self.running = torch.ones(worlds, dtype=torch.bool, device=device)
+        self._returns, self._lengths = torch.zeros(2, worlds, device=device), torch.zeros(worlds, device=device)
+        self._failed, self._implausible = ~self.running, ~self.running
+        self._succeeded: Tensor | None = None
+        self._terms: dict[str, Tensor] = {}
+
+    def count(
+        self,
+        reward: Tensor,
+        penalised: Tensor,
+        terms: Mapping[str, Tensor],
+        *,
+        done: Tensor,
+        failed: Tensor,
+        implausible: Tensor,
+        succeeded: Tensor | None,
+    ) -> bool:
+        """Count a frame; all shapes [worlds].
+
+        Args:
+            reward: What it earned.
+            penalised: The same less the penalty.
+            terms: Its terms.
+            done: Whether the episode ended.
+            failed: Whether it ended in a failure.
+            implausible: Whether it did because its state is implausible.
+            succeeded: Whether the task is accomplished; None where it never is.
+
+        Returns:
+            Whether any episode goes on.
+        """
+        self._returns += torch.where(self.running, torch.stack([reward, penalised]), 0.0)
+        self._lengths += self.running
+        for name, values in {**terms, **self._charge(implausible)}.items():
+            self._terms[name] = self._terms.get(name, 0.0) + torch.where(self.running, values, 0.0)
+        ended = self.running & done
+        self._failed |= ended & failed
+        self._implausible |= ended & implausible
+        if succeeded is not None:
+            before = torch.zeros_like(self.running) if self._succeeded is None else self._succeeded
+            self._succeeded = before | (ended & succeeded)
+        self.running &= ~done
+        return bool(self.running.any())
+
+    @property
+    def returns(self) -> Tensor:
+        """Returns so far, shape [worlds]."""
+        return self._returns[0]
+
+    def outcome(self) -> Outcome:
+        """Return what was counted, on the CPU."""
+        return Outcome(
+            self._returns[0].cpu(), self._returns[1].cpu(), self._lengths.cpu(), self._failed.cpu(),
+            self._implausible.cpu(), None if self._succeeded is None else self._succeeded.cpu(),
+            {name: values.cpu() for name, values in self._terms.items()},
+        )  # fmt: skip
+
+    def _charge(self, implausible: Tensor) -> dict[str, Tensor]:
+        """Return what a frame earns that ends implausibly, which no term of the reward does."""
+        charge = self._task.implausible_reward
+        return {_IMPLAUSIBLE: charge * implausible} if charge else {}

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planners on a mass on a line, whose returns can be computed by hand."""
+
+import pytest
+import torch
+
+from neurodyn.control.planning.imagination import Imagination
+from neurodyn.control.planning.optimiser import PLANNERS
+from neurodyn.control.planning.planner import Planner
+from neurodyn.control.planning.settings import PlannerSettings, load_settings
+from neurodyn.control.task_frames import TaskFrames
+from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.dynamics.interface import State, Step
+from tests.policy.worlds import SPEC, Hold, Mass
+
+DT = SPEC.dt
+
+
+class Smooth(Mass):
+    """The mass, with gradients."""
+
+    differentiable = True
+
+
+class Unsure(Smooth):
+    """The mass with an uncertainty that grows with its speed."""
+
+    @property
+    def epistemic_scale(self):
+        return torch.ones(2)
+
+    def step(self, carry, state, control):
+        carry, step = super().step(carry, state, control)
+        return carry, Step(step.state, epistemic=torch.cat([step.state.qd.abs(), 0 * step.state.qd], -1))
+
+
+def still(*q, dtype=torch.float32):
+    return State(torch.tensor(q, dtype=dtype)[:, None], torch.zeros(len(q), 1, dtype=dtype))
+
+
+def imagination(state, *, model=None, pending=None, value=None, **settings):
+    frames, generator = TaskFrames(Hold(), model or Smooth()), torch.Generator().manual_seed(0)
+    memory = frames.task.begin(frames.quantities(state, None, frames.no_torque(state)), generator)
+    asked = PlannerSettings(**{"horizon": 3, **settings})
+    return Imagination(frames, state, memory, asked, generator, pending=pending, value=value)
+
+
+def by_hand(x, plan, discount=1.0, value=None):
+    v, total, weight, last = 0.0, 0.0, 1.0, 0.0
+    for u in plan:
+        v += DT * 3.0 * u
+        x += DT * v
+        total += weight * (1.0 - abs(x) - abs(u - last) / 10)
+        weight, last = weight * discount, u
+    return total if value is None else total + weight * value(x, v)
+
+
+def test_returns_are_sums_of_rewards():
+    plans = 2 * torch.rand(2, 4, 3, 1, generator=torch.Generator().manual_seed(1)) - 1
+    found = imagination(still(0.2, -0.4), discount=0.9).returns(plans)
+    for row, x in enumerate((0.2, -0.4)):
+        wanted = [by_hand(x, plan[:, 0].tolist(), 0.9) for plan in plans[row]]
+        torch.testing.assert_close(found[row], torch.tensor(wanted))
+
+
+def test_a_critic_says_what_comes_after():
+    plans = 2 * torch.rand(1, 2, 3, 1, generator=torch.Generator().manual_seed(1)) - 1
+    found = imagination(still(0.2), discount=0.9, value=lambda seen: seen[:, 0] + 2 * seen[:, 1]).returns(plans)
+    wanted = [by_hand(0.2, plan[:, 0].tolist(), 0.9, lambda x, v: x + 2 * v) for plan in plans[0]]
+    torch.testing.assert_close(found[0], torch.tensor(wanted))
+
+
+def test_gradients_are_those_of_finite_differences():
+    state = still(0.2, -0.4, dtype=torch.float64)
+    at = imagination(state, horizon=3, discount=0.9, value=lambda seen: seen[:, 0] * seen[:, 1])
+    plans = 0.8 * (2 * torch.rand(2, 2, 3, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64) - 1)
+    assert torch.autograd.gradcheck(lambda x: at.returns(x, tracked=True), plans.requires_grad_(), eps=1e-6)
+
+
+def test_an_episode_that_ends_earns_nothing_more():
+    model = Smooth()
+    state = State(torch.tensor([[1.99]]), torch.tensor([[5.0]]))  # beyond 2 in the first frame, whatever is done
+    found = imagination(state, model=model, horizon=3).returns(torch.zeros(1, 1, 3, 1))
+    torch.testing.assert_close(found, torch.tensor([[1.0 - 2.49]]))
+
+
+def test_what_is_not_finite_ends_and_leaves_gradients_of_others_alone():
+    model = Smooth()
+    model.spoil = torch.tensor([True, False])
+    plans = torch.zeros(1, 2, 3, 1, requires_grad=True)
+    found = imagination(still(0.2), model=model).returns(plans, tracked=True)
+    assert found[0, 0] == 0.0
+    (gradient,) = torch.autograd.grad(found.sum(), plans)
+    assert gradient[0, 1].isfinite().all()
+    assert gradient[0, 1].abs().sum() > 0
+
+
+def test_uncertainty_costs():
+    plans = torch.ones(1, 1, 3, 1)
+    free = imagination(still(0.0), model=Unsure()).returns(plans)
+    dear = imagination(still(0.0), model=Unsure(), penalty=2.0).returns(plans)
+    speeds = 0.3 * torch.tensor([1.0, 2.0, 3.0])
+    torch.testing.assert_close(free - dear, 2.0 * Hold.penalty_scale * speeds.sum().view(1, 1))
+
+
+def test_what_is_on_its_way_acts_first():
+    pending = torch.tensor([[[1.0], [-1.0]]])
+    plans = torch.tensor([[[[0.3], [0.4], [0.5]]]])
+    found = imagination(still(0.0), pending=pending).returns(plans)
+    torch.testing.assert_close(found, torch.tensor([[by_hand(0.0, [1.0, -1.0, 0.5])]]))
+
+
+@pytest.mark.parametrize("name", list(PLANNERS))
+def test_every_planner_brings_the_mass_to_the_middle(name):
+    planner = Planner(Smooth(), Hold(), name, horizon=8, seed=1)
+    state = still(0.8, -0.6)
+    for _ in range(25):
+        control = planner.act(state)
+        qd = state.qd + DT * control.torque
+        state = State(state.q + DT * qd, qd)
+    assert state.q.abs().max() < 0.2
+    assert planner.fallbacks == 0
+    assert planner.spent.frames > 0
+    assert (planner.spent.gradients > 0) == PLANNERS[name].needs_gradients
+
+
+def planned(planner):
+    planner.act(still(0.02))
+    return planner._plan
+
+
+@pytest.mark.parametrize("name", list(PLANNERS))
+def test_a_seed_repeats_a_plan(name):
+    first, again, other = (planned(Planner(Smooth(), Hold(), name, horizon=5, seed=seed)) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_planning_draws_nothing_from_the_global_generator():
+    torch.manual_seed(3)
+    wanted = torch.rand(3)
+    torch.manual_seed(3)
+    Planner(Smooth(), Hold(), "mppi", horizon=5).act(still(0.8))
+    assert torch.equal(torch.rand(3), wanted)
+
+
+def test_a_known_delay_is_planned_for():
+    """Two frames late, the planner brakes in time; one that does not know of it swings."""
+    off = {}
+    for known in (2, 0):
+        planner = Planner(Smooth(), Hold(), "gradient", horizon=12, delay=known, seed=1)
+        state, sent = still(0.9), [torch.zeros(1, 1)] * 2
+        late = 0.0
+        for number in range(40):
+            sent.append(planner.act(state).torque)
+            qd = state.qd + DT * sent.pop(0)
+            state = State(state.q + DT * qd, qd)
+            late += float(state.q.abs().sum()) if number > 20 else 0.0
+        off[known] = late
+    assert off[2] < 0.6 * off[0]
+
+
+def test_no_finite_plan_keeps_the_last_one():
+    planner = Planner(Smooth(), Hold(), "annealed", horizon=4, seed=1)
+    first = planner.act(still(0.8))
+    planner._optimiser.improve = lambda imagination, plan, first: torch.full_like(plan, torch.nan)
+    then = planner.act(still(0.8))
+    assert planner.fallbacks == 1
+    assert then.torque.isfinite().all()
+    assert first.torque.isfinite().all()
+
+
+def test_commands_can_be_given():
+    planner = Planner(Smooth(), Hold(), "cem", horizon=4)
+    with pytest.raises(InputError, match="no state yet"):
+        planner.command = torch.zeros(1, 0)
+    planner.act(still(0.8))
+    planner.command = torch.zeros(1, 0)
+    assert planner.command.shape == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"planner": "magic"}, "unknown planner 'magic'; valid: annealed"),
+        ({"horizon": 1}, "horizon is 1; valid: at least 2 frames"),
+        ({"planner": "cem", "samples": 1}, "samples is 1; valid: at least 2"),
+        ({"planner": "cem", "elites": 1.0}, "elites is 1.0; valid: between 0 and 1"),
+        ({"planner": "mppi", "temperature": 0.0}, "temperature is 0.0; valid: above 0"),
+        ({"planner": "gradient", "samples": 8}, "samples is not a setting of the planner 'gradient'; it has"),
+        ({"planner": "gradient", "steps": 0}, "steps is 0; valid: at least 1"),
+        ({"noise": float("nan")}, "noise is nan; valid: a finite number above 0"),
+        ({"penalty": -1.0}, "penalty is -1.0; valid: a finite number of at least 0"),
+        ({"penalty": 1.0}, "do not know how uncertain they are"),
+        ({"delay": 40}, "delay is 40 frames; valid: 0 to 39, less than the horizon"),
+        ({"settings": PlannerSettings()}, "settings are PlannerSettings; valid for 'mppi': MppiSettings"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, message):
+    with pytest.raises(InputError) as error:
+        Planner(Smooth(), Hold(), **arguments)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_without_gradients_is_refused():
+    with pytest.raises(InputError, match="no gradients to plan by; valid: a planner that draws samples"):
+        Planner(Mass(), Hold(), "gradient")
+
+
+def test_a_model_of_another_robot_is_refused():
+    import msgspec
+
+    with pytest.raises(MismatchError, match=r"dt is 0\.2 s instead of 0\.1 s"):
+        Planner(Smooth(msgspec.structs.replace(SPEC, dt=0.2)), Hold(), "cem")
+
+
+def test_settings_come_from_a_file(tmp_path):
+    path = tmp_path / "cem.yaml"
+    path.write_text("horizon: 7\nelites: 0.2\n")
+    planner = Planner(Smooth(), Hold(), "cem", path, samples=9)
+    assert (planner.settings.horizon, planner.settings.elites, planner.settings.samples) == (7, 0.2, 9)
+    path.write_text("horizn: 7\n")
+    with pytest.raises(InputError, match="horizn"):
+        load_settings(PLANNERS["cem"].settings_type, "cem", "hold", path)
