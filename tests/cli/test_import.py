@@ -83,7 +83,10 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["import", "LOG", "--robot", "cartpole", "--out", "OUT"], "has no column that is named as the position of"),
         (["inspect", "MAP"], "is no log of a known format; valid: an npz file"),
         (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),
-        (["export", "OUT", "--to", "bag"], "unknown format of trajectories 'bag'; valid: lerobot, mcap"),
+        (
+            ["export", "OUT", "--to", "bag"],
+            "unknown format of trajectories or simulator to export to 'bag'; valid: isaaclab, lerobot",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(log, tmp_path, capsys, arguments, message):

@@ -5,22 +5,29 @@ from typing import Any
 
 from tyro.constructors import PrimitiveConstructorSpec
 
+from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
 
 
-def one_of(registry: Registry[Any]) -> PrimitiveConstructorSpec[str]:
-    """Return what makes a flag take the names in a registry, to annotate a `str` with.
+def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstructorSpec[str]:
+    """Return what makes a flag take the names in a registry, or in one of several, to annotate a `str` with.
 
     Names are looked up when the flag is read: a plug-in may register some after the verb was imported.
     """
+    every = (registry, *others)
 
     def named(given: list[str]) -> str:
-        registry.require(given[0])  # its error passes the parser by, as that of a verb
+        # The error passes the parser by, as that of a verb.
+        if not others:
+            registry.require(given[0])
+        elif not any(given[0] in one for one in every):
+            valid = choices(name for one in every for name in one)
+            raise InputError(f"unknown {' or '.join(one.what for one in every)} {given[0]!r}; valid: {valid}")
         return given[0]
 
     return PrimitiveConstructorSpec(
         nargs=1,
-        metavar=f"{{{','.join(registry)}}}",
+        metavar=f"{{{','.join(name for one in every for name in one)}}}",
         instance_from_str=named,
         is_instance=lambda value: isinstance(value, str),
         str_from_instance=lambda value: [value],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn export`: a model or a policy as an ONNX file, trajectories in the formats of other tools."""
+"""`neurodyn export`: models and policies as ONNX, identified robots for other simulators, data for other tools."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +8,7 @@ import tyro
 
 from neurodyn.cli.choice import one_of
 from neurodyn.data.writers import WRITERS
+from neurodyn.dynamics.simulators import SIMULATORS
 
 
 def export(
@@ -15,20 +16,26 @@ def export(
     /,
     *,
     out: Path | None = None,
-    to: Annotated[str | None, one_of(WRITERS)] = None,
+    to: Annotated[str | None, one_of(WRITERS, SIMULATORS)] = None,
 ) -> None:
-    """Write a model, or a policy, as an ONNX file that says what its inputs and outputs are; or a dataset for others.
+    """Write a model or a policy as an ONNX file, what was identified of a robot for a simulator, or data for others.
 
     Args:
         run: Run directory, pretrained:NAME, the folder of a policy, or pretrained-policy:NAME; or a dataset (.h5), of
             measured, simulated or predicted trajectories.
         out: File to write; by default model.onnx in the run directory, policy.onnx in that of a policy, or NAME.onnx
-            here for what is pretrained. Of a dataset, a file (mcap) or folder (lerobot), by default beside it.
-        to: Format of a dataset: a LeRobot data set (v3.0), or an MCAP file of ROS 2 messages.
+            here for what is pretrained. Of a dataset, a file (mcap) or folder (lerobot), by default beside it. Of an
+            identified robot, a folder, by default RUN/newton, RUN/mjcf and so on.
+        to: Of a run, the simulator: newton, isaaclab, mjcf, urdf or mjlab; without it, ONNX. Of a dataset, the format:
+            lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages).
     """
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
-    if to is not None or Path(run).suffix.lower() in {".h5", ".hdf5"}:
+    is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
+    if to is not None and to in SIMULATORS and not is_data:
+        _export_identified(run, to, out)
+        return
+    if to is not None or is_data:
         _export_data(Path(run), to, out)
         return
     is_policy = run.startswith(PRETRAINED_POLICY) or (Path(run) / "policy.safetensors").is_file()
@@ -55,9 +62,20 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.store import Store
 
-    if to is None:
+    if to is None or to not in WRITERS:
         raise InputError(f"{data}: is a dataset; say in which format with --to; valid: {choices(WRITERS)}")
     store = Store.open(data)
     path = out or data.with_suffix(f".{to}")
     WRITERS[to](store, path)
     print(f"{store.transitions:,} frames in {len(store.table):,} episodes: {path}")
+
+
+def _export_identified(run: str, to: str, out: Path | None) -> None:
+    """Write what was identified of a robot for a simulator, and say what was."""
+    from neurodyn.dynamics.simulators.write import export_identified
+
+    exported = export_identified(run, to, out)
+    for what, names in (("holds", exported.placed), (f"left out ({to} has no place for them)", exported.left_out)):
+        if names:
+            print(f"{what}: {', '.join(names)}")
+    print(f"{', '.join(exported.files)}: {exported.folder}")

@@ -6,7 +6,7 @@ replaced by a network, or reported. A link is named by the joint that moves it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -184,3 +184,36 @@ class Mechanism(Config, frozen=True):
             for name, drive in self.drives.items()
             for what in drive.quantities()
         }
+
+    def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
+        """Return the mechanism with other values of some of its quantities.
+
+        Args:
+            values: Values by name; names that it does not have are passed over.
+
+        Raises:
+            ValueError: A value is none that the quantity can have.
+        """
+        named = {**self.quantities(), **values}
+
+        def vector(name: str, parts: Iterable[str]) -> tuple[float, ...]:
+            return tuple(named[f"{name}.{part}"] for part in parts)
+
+        links = []
+        for link in self.links:
+            name, joint = link.joint.name, link.joint
+            fields = {what: named[f"{name}.{what}"] for what in _SCALARS if getattr(link, what) is not None}
+            fields |= {what: vector(f"{name}.{what}", parts) for what, parts in _VECTORS.items()}
+            joint = msgspec.structs.replace(
+                joint, parent_frame=(*vector(f"{name}.origin", "xyz"), *joint.parent_frame[3:])
+            )
+            if joint.scalar:
+                axis = vector(f"{name}.axis", "xyz")
+                length = math.hypot(*axis)
+                joint = msgspec.structs.replace(joint, axis=tuple(x / length for x in axis))
+            links.append(msgspec.structs.replace(link, joint=joint, **fields))
+        drives = {}
+        for name, drive in self.drives.items():
+            numbers = {what: named[f"actuator.{name}.{what}"] for what in drive.quantities()}
+            drives[name] = msgspec.structs.replace(drive, longest_delay=drive.reach, **numbers)
+        return msgspec.structs.replace(self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives)

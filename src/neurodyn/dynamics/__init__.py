@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.neural.model import NeuralDynamics
     from neurodyn.dynamics.quantities import Quantities
     from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+    from neurodyn.dynamics.simulators import SIMULATORS
+    from neurodyn.dynamics.simulators.write import Exported, export_identified
     from neurodyn.dynamics.tangent import position_difference
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "KINDS", "LAWS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control", "Dynamics", "Environment",
-    "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted", "NeuralDynamics", "Observation",
-    "Quantities", "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid",
-    "driven", "export_model",
-    "joint_distance", "linearise", "load", "position_difference",
+    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control", "Dynamics",
+    "Environment", "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted",
+    "NeuralDynamics", "Observation", "Quantities", "RecordedEnvironments", "State", "Step", "Trajectory", "Window",
+    "WorldModel", "declared_hybrid", "driven", "export_identified", "export_model", "joint_distance", "linearise",
+    "load", "position_difference",
 ]  # fmt: skip
 
 lazy(__name__)

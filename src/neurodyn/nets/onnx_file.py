@@ -66,8 +66,7 @@ def write_onnx(
         InputError: The packages of the extra "export" are missing, or the file cannot be written.
         NeurodynError: The file computes something else than the module.
     """
-    _require_packages()
-    import onnx
+    onnx = require_onnx()
 
     module, reference = module.eval(), (module if reference is None else reference).eval()
     size = max(_CHECKED_WORLDS) + 1
@@ -112,13 +111,19 @@ def _put_before(graph: Any, model: Any) -> None:
     own.initializer.extend(graph.initializer)
 
 
-def _require_packages() -> None:
+def require_onnx() -> Any:
+    """Return the package onnx.
+
+    Raises:
+        InputError: Packages of the extra "export" are missing.
+    """
     try:
-        import onnx  # noqa: F401
+        import onnx
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise InputError(f"export needs the package {error.name!r}; install neurodyn[export]") from None
+    return onnx
 
 
 def _plain(metadata: dict[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
+import warnings
 from pathlib import Path
 
 import h5py
@@ -15,13 +16,15 @@ from hypothesis import strategies as st
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import Notice
 from neurodyn.data.log_inspection import inspect_log
 from neurodyn.data.readers import ColumnMap, import_logs
 from neurodyn.data.readers.draft import drafted
 from neurodyn.data.readers.formats import READERS
+from neurodyn.data.writers import WRITERS
 
 from . import foreign
-from .conftest import SPEC
+from .conftest import MAPS, SPEC, npz_arrays, npz_map
 from .test_foreign import BAG
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -375,3 +378,130 @@ def test_a_bag_of_another_robot_says_whose_joints_are_there(folder):
     assert "there: effort[hip], effort[knee], position[hip]" in message
     source = READERS["mcap"].source(path)
     assert "no column that is named as the position of 'lift'" in one_line(lambda: drafted(source, "mcap", SPEC))
+
+
+@pytest.fixture(scope="module")
+def lerobot_v3(tmp_path_factory):
+    """A data set of version 3.0, of which tests break copies."""
+    folder = tmp_path_factory.mktemp("v3")
+    np.savez(folder / "log.npz", **npz_arrays(runs=2))
+    store = import_logs([folder / "log.npz"], npz_map(), SPEC, folder / "log.h5")
+    WRITERS["lerobot"](store, folder / "set")
+    return folder / "set"
+
+
+@FAST
+@given(data=st.data())
+def test_broken_lerobot_v3(folder, lerobot_v3, data):
+    import pyarrow as pa
+
+    clear(folder)
+    path = folder / "set"
+    shutil.copytree(lerobot_v3, path)
+    tree = json.loads(json.dumps(LEROBOT))
+    tree["control"] = {n: {"column": f"action[{n}.effort]"} for n in foreign.NAMES}
+    rows, episodes = path / "data/chunk-000/file-000.parquet", path / "meta/episodes/chunk-000/file-000.parquet"
+    meta, table, info = pq.read_table(episodes), pq.read_table(rows), json.loads((path / "meta/info.json").read_text())
+    damage = data.draw(
+        st.sampled_from(
+            ["cut rows", "cut episodes", "rows", "episodes", "index", "range", "column", "width", "nan", "template",
+             "missing", "robot", "empty", "file"]
+        )
+    )  # fmt: skip
+    if damage == "cut rows":
+        cut(rows, data)
+    elif damage == "cut episodes":
+        cut(episodes, data)
+    elif damage in {"rows", "episodes"}:
+        shutil.rmtree(path / {"rows": "data", "episodes": "meta/episodes"}[damage])
+    elif damage == "index":
+        name = data.draw(st.sampled_from(["episode_index", "length", "data/chunk_index", "data/file_index"]))
+        pq.write_table(meta.drop_columns([name]), episodes)
+    elif damage == "range":  # which then is not that of the rows
+        wrong = pa.array([length + data.draw(st.integers(1, 9)) for length in meta["length"].to_pylist()])
+        pq.write_table(meta.set_column(meta.schema.get_field_index("length"), "length", wrong), episodes)
+    elif damage == "file":
+        far = pa.array([data.draw(st.integers(1, 99))] * len(meta))
+        pq.write_table(
+            meta.set_column(meta.schema.get_field_index("data/file_index"), "data/file_index", far), episodes
+        )
+    elif damage in {"width", "nan"}:
+        state = table["observation.state"].to_pylist()
+        row = data.draw(st.integers(0, len(state) - 1))
+        state[row] = state[row][:-1] if damage == "width" else [np.nan, *state[row][1:]]
+        changed = pa.array(state, pa.list_(pa.float32()))
+        place = table.schema.get_field_index("observation.state")
+        pq.write_table(table.set_column(place, "observation.state", changed), rows)
+    elif damage == "column":
+        dropped = data.draw(st.sampled_from(["observation.state", "action"]))
+        pq.write_table(table.drop_columns([dropped]), rows)
+    elif damage == "template":
+        info["data_path"] = data.draw(st.sampled_from(["data/{other}.parquet", 3, "{", "nowhere/x.parquet"]))
+        (path / "meta/info.json").write_text(json.dumps(info))
+    elif damage == "missing":
+        del info[data.draw(st.sampled_from(["features", "fps", "codebase_version"]))]
+        (path / "meta/info.json").write_text(json.dumps(info))
+    elif damage == "robot":
+        tree["q"]["lift"]["column"] = "observation.state[hip.pos]"
+    elif damage == "empty":
+        pq.write_table(meta.slice(0, 0), episodes)
+    refused(folder, path, tree)
+
+
+@FAST
+@given(data=st.data())
+def test_logs_of_another_robot_name_what_is_there(folder, data):
+    clear(folder)
+    names = data.draw(
+        st.lists(st.sampled_from(["hip", "knee", "ankle", "toe", "wing"]), min_size=2, max_size=2, unique=True)
+    )
+    form = data.draw(st.sampled_from(["mcap", "lerobot"]))
+    if form == "mcap":
+        messages = [(t, k, w, foreign.joint_state(w, names, [0, 0], [0, 0], [0, 0])) for t, k, w, _ in MESSAGES]
+        path = foreign.write_mcap(folder / "log.mcap", messages)
+    else:
+        path = foreign.write_lerobot_v21(folder / "set", episodes=1, rows=12)
+        text = (path / "meta/info.json").read_text()
+        for ours, theirs in zip(foreign.NAMES, names, strict=True):
+            text = text.replace(f"{ours}.pos", f"{theirs}.pos")
+        (path / "meta/info.json").write_text(text)
+    message = one_line(lambda: drafted(READERS[form].source(path), form, SPEC))
+    assert any(name in message for name in (*foreign.NAMES, *names))
+    message = refused(folder, path, BAG if form == "mcap" else LEROBOT)
+    assert any(name in message for name in names)  # what would be valid
+
+
+@FAST
+@given(amplitude=st.floats(0.1, 3.0), rate=st.floats(0.5, 4.0), form=st.sampled_from(["mujoco", "csv", "mcap"]))
+def test_degrees_that_are_read_as_radians_are_noticed(folder, amplitude, rate, form):
+    clear(folder)
+    time = 0.02 * np.arange(150)
+    angle, speed = amplitude * np.sin(rate * time), amplitude * rate * np.cos(rate * time)
+    q, qd = np.column_stack((np.sin(time), np.rad2deg(angle))), np.column_stack((np.cos(time), speed))
+    tree = {"mujoco": MUJOCO, "csv": MAPS["csv"], "mcap": BAG}[form]
+    path = folder / {"mujoco": "log.npz", "csv": "log.csv", "mcap": "log.mcap"}[form]
+    if form == "mujoco":
+        foreign.write_mujoco(path, time=time, qpos=q, qvel=qd, ctrl=np.zeros_like(q))
+    elif form == "csv":
+        rows = np.column_stack((time, q[:, 0], q[:, 1], qd[:, 0], qd[:, 1], 0 * time, 0 * time))
+        np.savetxt(path, rows, delimiter=",", header="t,x,a,dx,da,f,m", comments="")
+    else:
+        nanoseconds = [10**18 + round(t * 1e9) for t in time]
+        pairs = zip(nanoseconds, q, qd, strict=True)
+        kind, zero = "sensor_msgs/msg/JointState", [0.0, 0.0]
+        messages = [
+            message
+            for t, position, velocity in pairs
+            for message in (
+                ("/joint_states", kind, t, foreign.joint_state(t, foreign.NAMES, position, velocity)),
+                ("/command", kind, t, foreign.joint_state(t, foreign.NAMES, (), (), zero)),
+            )
+        ]
+        foreign.write_mcap(path, messages)
+    with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("neurodyn.core.notices._given", set())
+        warnings.simplefilter("always")
+        import_logs([path], from_dict(tree, ColumnMap), SPEC, folder / "out.h5")
+    noticed = [str(one.message) for one in caught if isinstance(one.message, Notice)]
+    assert any("'turn'" in line and "degrees" in line and "check `unit`" in line for line in noticed), noticed
+    assert not any("'lift'" in line for line in noticed)

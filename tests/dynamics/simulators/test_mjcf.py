@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exported MJCF: MuJoCo moves it as the identified model moves."""
+
+import xml.etree.ElementTree as ElementTree
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from neurodyn import InputError, robots
+from neurodyn.core.drive import Drive
+from neurodyn.dynamics import State, export_identified
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.dynamics.simulators.identified import Identified
+from neurodyn.dynamics.simulators.mjcf import write_mjcf
+from tests.dynamics.simulators.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm
+from tests.robots.own_robots import write_arm as write_mesh_arm
+
+
+def test_an_asset_of_its_own_keeps_its_shapes_and_moves_as_the_model(tmp_path):
+    names = (
+        "elbow.mass=3", "elbow.com.x=.15", "elbow.origin.x=.45", "lift.mass=4", "lift.damping=.3", "pan.armature=.1",
+        "elbow.stiffness=2", "elbow.rest=.4", "pan.upper=2",
+    )  # fmt: skip
+    model = identified_run(tmp_path / "run", write_arm(tmp_path / "arm"), *names)
+    exported = export_identified(tmp_path / "run", "mjcf")
+    assert exported.left_out == ()
+    text = (exported.folder / "arm.xml").read_text()
+    assert text.index("The licence of the arm.") < text.index("elbow.com.x: 0.1 -> 0.15") < text.index("<mujoco")
+    assert "Two joints of one body." in text
+    compiled = mujoco.MjModel.from_xml_path(str(exported.folder / "arm.xml"))
+    assert compiled.geom("rod").type == mujoco.mjtGeom.mjGEOM_CAPSULE
+    assert compiled.actuator("own").gear[0] == 7.0
+    assert compiled.body("upper").mass[0] == pytest.approx(4.0)
+    assert compiled.body("welded").mass[0] == 0.0
+    assert compiled.joint("pan").range.tolist() == pytest.approx([-2.5, 2.0])
+    state, torques = random_start(model, 40)
+    ours = model.rollout(state, torques).q[0, 1:].numpy()
+    assert 0.5 < np.abs(ours - ours[0]).max() < 1.9
+    np.testing.assert_allclose(mujoco_path(compiled, model, state, torques), ours, atol=1e-5)
+
+
+def test_drives_are_actuators_that_drive_it_as_the_model(tmp_path):
+    drives = {"*": {"kind": "pd", "kp": 30.0, "kd": 1.0, "gain": 0.8, "effort_limit": 4.0, "viscous": 0.1, "bias": 0.0}}
+    model = identified_run(tmp_path / "run", write_arm(tmp_path / "arm", drives=drives), "actuator.lift.kp=40")
+    exported = export_identified(tmp_path / "run", "mjcf")
+    assert exported.left_out == ()
+    compiled = mujoco.MjModel.from_xml_path(str(exported.folder / "arm.xml"))
+    assert compiled.nu == 3  # the asset's own motor at the elbow is gone
+    compiled.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_EULERDAMP
+    compiled.opt.timestep = model.spec.dt / model.config.substeps
+    state, _ = random_start(model, 1)
+    targets = 0.4 * torch.rand(1, 40, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    ours = model.rollout(state, targets).q[0, 1:].numpy()
+    data, theirs = mujoco.MjData(compiled), []
+    data.qpos[:], data.qvel[:] = state.q[0].numpy(), state.qd[0].numpy()
+    order = [mujoco.mj_name2id(compiled, mujoco.mjtObj.mjOBJ_ACTUATOR, name) for name in model.spec.controls]
+    for target in targets[0].numpy():
+        data.ctrl[order] = target
+        for _ in range(model.config.substeps):
+            mujoco.mj_step(compiled, data)
+        theirs.append(data.qpos.copy())
+    assert np.abs(ours - ours[0]).max() > 0.2
+    np.testing.assert_allclose(np.array(theirs), ours, atol=1e-5)
+
+
+def test_a_delay_is_mujocos(tmp_path):
+    robot = robots.load(write_arm(tmp_path / "arm"))
+    mechanism, _, _ = declared_mechanism(robot, None)
+    drives = {
+        "lift": Drive(delay=0.03, gain=2.0, lag=0.01),
+        "pan": Drive(kind="pd", kp=3.0, kd=0.2, bias=0.1, lag=0.01),
+    }
+    (tmp_path / "out").mkdir()
+    identified = Identified("a run", robot, mechanism, drives=drives)
+    assert set(identified.wanted) - write_mjcf(identified, tmp_path / "out") == {"actuator.pan.lag"}
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "arm.xml"))
+    compiled.opt.timestep = 0.002
+    data = mujoco.MjData(compiled)
+    torques = []
+    for _ in range(60):
+        data.ctrl[compiled.actuator("lift").id] = 1.5
+        mujoco.mj_step(compiled, data)
+        torques.append(data.actuator("lift").force[0])
+    assert max(torques[:14]) == 0.0
+    assert torques[20] == pytest.approx(3.0 * (1 - np.exp(-1.0)), rel=0.02)  # a lag of 10 ms after a delay of 30
+    assert torques[-1] == pytest.approx(3.0, rel=0.01)
+    data = mujoco.MjData(compiled)
+    data.ctrl[compiled.actuator("pan").id] = 0.5
+    mujoco.mj_forward(compiled, data)
+    assert data.actuator("pan").force[0] == pytest.approx(3.0 * (0.5 - 0.1))
+
+
+def test_a_mechanism_without_an_mjcf_moves_as_the_model_with_friction_and_limits(tmp_path):
+    names = ("hinge.mass=2.7", "hinge.damping=.3", "hinge.friction=.1", "hinge.armature=.02", "slider.upper=.6")
+    model = identified_run(tmp_path / "run", "cartpole", *names, contact="soft")
+    exported = export_identified(tmp_path / "run", "mjcf", tmp_path / "out")
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "cartpole.xml"))
+    state, torques = random_start(model, 60)
+    ours = model.rollout(state, torques).q[0, 1:].numpy()
+    assert ours[:, 0].max() > 0.55  # the limit is met
+    np.testing.assert_allclose(mujoco_path(compiled, model, state, torques), ours, atol=1e-5)
+    assert exported.files == ("cartpole.xml",)
+    assert compiled.actuator_ctrlrange.tolist() == [[-1500.0, 1500.0]]
+
+
+def test_contacts_are_the_models(tmp_path):
+    model = identified_run(tmp_path / "run", "cube", "contact.friction=.3", "contact.solref.timeconst=.03")
+    folder = export_identified(tmp_path / "run", "mjcf").folder
+    spec = mujoco.MjSpec.from_file(str(folder / "cube.xml"))
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+    q = torch.tensor([[0.0, 0.0, 0.08, 0.1, 0.2, 0.0, 0.9746794]], dtype=torch.float64)
+    state = State(q=q, qd=torch.tensor([[0.5, 0.0, -0.5, 0.0, 3.0, 0.0]], dtype=torch.float64))
+    torques = torch.zeros(1, 20, 0, dtype=torch.float64)
+    ours = scalar_first(model, model.rollout(state, torques).q[0, 1:].numpy())
+    theirs = mujoco_path(spec.compile(), model, state, torques)
+    assert ours[-1, 2] < 0.075  # it has landed
+    np.testing.assert_allclose(theirs, ours, atol=2e-4)
+
+
+def test_what_an_mjcf_includes_is_in_the_file_and_meshes_beside_it(tmp_path):
+    robot = robots.load(write_mesh_arm(tmp_path, "mjcf"))
+    mechanism, _, _ = declared_mechanism(robot, None)
+    changed = mechanism.with_quantities({"shoulder.mass": 1.3})
+    identified = Identified("a run", robot, changed, free={"shoulder.mass": 1.3}, nominal={"shoulder.mass": 1.0})
+    (tmp_path / "out").mkdir()
+    assert write_mjcf(identified, tmp_path / "out") == {"shoulder.mass"}
+    assert (tmp_path / "out" / "assets" / "fore.obj").is_file()
+    root = ElementTree.parse(tmp_path / "out" / "my-arm.xml").getroot()
+    assert not list(root.iter("include"))
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "my-arm.xml"))
+    assert compiled.body("fore").mass[0] == pytest.approx(1.3)
+    assert compiled.nmesh == 1
+
+
+def test_masses_that_the_declaration_changes_are_written_for_every_body(tmp_path):
+    robot = robots.load("ant")
+    mechanism, _, _ = declared_mechanism(robot, "soft")
+    (tmp_path / "out").mkdir()
+    write_mjcf(Identified("a run", robot, mechanism), tmp_path / "out")
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "ant.xml"))
+    for link in mechanism.links:
+        name = link.joint.name
+        body = 1 if link.joint.kind == "free" else compiled.joint(name).bodyid[0]
+        assert compiled.body_mass[body] == pytest.approx(link.mass, rel=1e-6)
+    assert compiled.body_mass.sum() == pytest.approx(sum(link.mass for link in mechanism.links), rel=1e-6)
+
+
+def test_what_has_no_place_is_named(tmp_path):
+    identified_run(tmp_path / "run", write_arm(tmp_path / "arm"), "elbow.mass=3", "elbow.limit_stiffness=5")
+    assert export_identified(tmp_path / "run", "mjcf").left_out == ("elbow.limit_stiffness",)
+    identified_run(tmp_path / "none", write_arm(tmp_path / "arm"), "elbow.limit_stiffness=5")
+    with pytest.raises(InputError, match=r"mjcf has no place for anything that was identified, elbow\.limit_stiffness"):
+        export_identified(tmp_path / "none", "mjcf")
+    assert not (tmp_path / "none" / "mjcf").exists()
