@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Parameters from the torques of a log: inverse dynamics, the usual way for arms with torque (or current) sensors.
+
+Torques are linear in the inertial parameters $\pi$ of the links and in rotor inertia a, viscous friction d, Coulomb
+friction f and springs (`multibody.inverse_dynamics`, `multibody.passive`), so that all samples of a log shrink to one
+triangular matrix,
+
+$$\tau = Y \pi + a\,\ddot q + d\,\dot q + f \tanh(\dot q/v_0) + k\,(q - q_{rest}), \qquad
+\min_x \; |R\,\phi(x) - z|^2 + |(x - x_0)/s|^2, \qquad Q R = W [Y, \ldots]$$
+
+with weights W by joint, one over the size of its residuals. The search is in the coordinates x of `search_space`, whose
+every point is a body that can exist: masses and frictions at least zero, and where a whole inertia is free one of a
+density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth parameterization of rigid-body inertia"). An arm sees combinations of these numbers only. The second term, a prior about the nominal values with
+standard deviations s of their own size (of the centre of mass: the link's radius of gyration), decides the others.
+
+Motion is smoothed by polynomials over a window around the middle of each frame, where the frame's mean torque acts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurodyn.core.errors import InputError, choices
+from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.parameter import Parameter
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
+from neurodyn.identify.search_space import SearchSpace
+from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
+from neurodyn.multibody.passive import FRICTION_SPEED
+
+_OWN = ("armature", "damping", "friction", "stiffness", "preload")
+"""What acts on a joint alone, in the order of its columns; the preload is -stiffness times rest."""
+_INERTIA = ("xx", "yy", "zz", "xy", "xz", "yz")
+_FREE = ("mass", "com", "inertia", "armature", "damping", "friction", "stiffness")
+_DEGREE = 5
+_REWEIGHED = 3
+_ITERATIONS = 60
+_GAIN = 1e-7
+_CORRELATION = 0.1
+"""Time over which errors of a model are alike [s]: samples closer than that are no further evidence beside the prior."""
+
+
+@dataclass(frozen=True)
+class TorqueSamples:
+    """Motion and torque in the middle of frames, N samples.
+
+    Attributes:
+        q: Positions [rad or m], float64, shape [N, nv].
+        qd: Velocities, likewise.
+        qdd: Accelerations, likewise.
+        torque: Mean torques of the frames [N m or N], zero where no drive is, likewise.
+        dt: Time between samples [s].
+    """
+
+    q: np.ndarray
+    qd: np.ndarray
+    qdd: np.ndarray
+    torque: np.ndarray
+    dt: float
+
+
+def torque_samples(store: Store, split: int | None, smoothing: float) -> TorqueSamples:
+    """Return the samples of a split's episodes, positions smoothed over `smoothing` [s].
+
+    Raises:
+        InputError: A joint is not revolute or prismatic, or no episode is long enough.
+    """
+    spec = store.header.spec
+    other = next((joint for joint in spec.joints if joint.kind not in ("revolute", "prismatic")), None)
+    if other is not None:
+        raise InputError(
+            f"inverse dynamics: joint {other.name!r} is {other.kind}; valid: a bolted robot of revolute and prismatic "
+            "joints"
+        )
+    half = max((_DEGREE + 1) // 2, round(0.5 * smoothing / spec.dt))
+    filters = _polynomial(half, spec.dt)
+    columns = [spec.q_names.index(name) for name in spec.controls]
+    episodes = store.episodes() if split is None else episodes_of(store, split)
+    parts: list[tuple[np.ndarray, ...]] = []
+    for episode in episodes:
+        q, _, control = (x.astype(np.float64) for x in store.episode(int(episode)))
+        if len(q) < 2 * half:
+            continue
+        windows = np.lib.stride_tricks.sliding_window_view(q, 2 * half, axis=0)
+        torque = np.zeros((len(windows), spec.nv))
+        torque[:, columns] = control[half - 1 : half - 1 + len(windows)]
+        parts.append((*(windows @ row for row in filters), torque))
+    if not parts:
+        raise InputError(f"data of {store.header.robot!r}: no episode has {2 * half} states; valid: less smoothing")
+    return TorqueSamples(*(np.concatenate(column) for column in zip(*parts, strict=True)), dt=spec.dt)
+
+
+def _polynomial(half: int, dt: float) -> np.ndarray:
+    """Return what 2 half states are weighted with for value, slope and curvature in their middle, shape [3, 2 half]."""
+    time = (np.arange(2 * half) - half + 0.5) * dt
+    fit = np.linalg.pinv(np.vander(time / time[-1], _DEGREE + 1, increasing=True))
+    return np.stack([fit[0], fit[1] / time[-1], 2.0 * fit[2] / time[-1] ** 2])
+
+
+class TorqueModel:
+    """The torques of a mechanism as a function of quantities.
+
+    Attributes:
+        mechanism: Revolute and prismatic joints.
+        size: Number of coefficients, 15 for each link.
+    """
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.mechanism = mechanism
+        self.size = (LINK_PARAMETERS + len(_OWN)) * len(mechanism.links)
+
+    def columns(self, samples: TorqueSamples) -> np.ndarray:
+        """Return what `coefficients` multiply, shape [N, nv, 15 links]."""
+        q, qd, qdd = samples.q, samples.qd, samples.qdd
+        own = np.stack([qdd, qd, np.tanh(qd / FRICTION_SPEED), q, np.ones_like(q)], -1)
+        nv = q.shape[1]
+        alone = np.zeros((len(q), nv, nv, len(_OWN)))
+        alone[:, range(nv), range(nv)] = own
+        return np.concatenate([regressor(self.mechanism, q, qd, qdd), alone.reshape(len(q), nv, -1)], -1)
+
+    def coefficients(self, values: Tensor, specs: Sequence[Parameter]) -> Tensor:
+        """Return the coefficients for values [..., n] of quantities, the others nominal; differentiable, [..., 15 links]."""
+        shape = values.shape[:-1]
+        quantities = {name: values.new_full(shape, value) for name, value in self.mechanism.quantities().items()}
+        quantities |= {spec.name: value for spec, value in zip(specs, values.unbind(-1), strict=True)}
+        inertial, own = [], []
+        for name in self.mechanism.names:
+            com = torch.stack([quantities[f"{name}.com.{axis}"] for axis in "xyz"], -1)
+            inertia = torch.stack([quantities[f"{name}.inertia.{entry}"] for entry in _INERTIA], -1)
+            inertial.append(link_parameters(quantities[f"{name}.mass"], com, inertia))
+            preload = -quantities[f"{name}.stiffness"] * quantities[f"{name}.rest"]
+            own.append(torch.stack([*(quantities[f"{name}.{what}"] for what in _OWN[:-1]), preload], -1))
+        return torch.cat([*inertial, *own], -1)
+
+    def torque(self, samples: TorqueSamples, values: Tensor, specs: Sequence[Parameter]) -> np.ndarray:
+        """Return the torques that values of some quantities predict [N m or N], shape [N, nv]."""
+        return self.columns(samples) @ self.coefficients(values, specs).detach().numpy()
+
+
+@dataclass(frozen=True)
+class TorqueFit:
+    """Quantities found from torques.
+
+    Attributes:
+        values: Their values, in the order in which they were asked for, float64, shape [n].
+        deviation: Standard deviation of the torques about the model, by joint [N m or N].
+    """
+
+    values: Tensor
+    deviation: np.ndarray
+
+
+def fit_torques(
+    mechanism: Mechanism, quantities: Parameters, samples: TorqueSamples, *, prior: float = 1.0
+) -> TorqueFit:
+    """Fit quantities to torques.
+
+    Args:
+        mechanism: Revolute and prismatic joints.
+        quantities: The free quantities: masses, centres of mass, inertias, rotor inertias, friction, springs.
+        samples: Motion and torques.
+        prior: Weight of the prior; 1 takes nominal values to be right to within their size.
+
+    Raises:
+        InputError: A quantity does not enter torques linearly.
+    """
+    specs, space = quantities.specs, SearchSpace(quantities)
+    _require_linear([spec.name for spec in specs])
+    model = TorqueModel(mechanism)
+    columns = model.columns(samples)
+    torque, moving = samples.torque, samples.torque.any(0)
+    scale = torque.std(0)
+    share = min(1.0, samples.dt / _CORRELATION)
+    weigh = prior**0.5 / _spread(mechanism, quantities, space)
+    x = space.nominal.clone()
+    for _ in range(_REWEIGHED):
+        weight = np.where(moving, share**0.5 / np.maximum(scale, 1e-9), 0.0)
+        upper, target = _triangle(columns * weight[:, None], torque * weight)
+        x = _minimised(model, specs, space, upper, target, x, weigh)
+        error = torque - columns @ model.coefficients(space.values(x), specs).numpy()
+        scale = np.sqrt(np.square(error).mean(0))
+    return TorqueFit(space.values(x), scale)
+
+
+def _require_linear(names: Sequence[str]) -> None:
+    for name in names:
+        if not any(f".{what}" in name for what in _FREE) or name.startswith("contact."):
+            raise InputError(
+                f"parameter {name!r} cannot be found by inverse dynamics; valid: {choices(_FREE)} of links"
+            )
+
+
+def _spread(mechanism: Mechanism, quantities: Parameters, space: SearchSpace) -> Tensor:
+    """Return the prior's standard deviation of each coordinate; infinite for what nominal values hardly tell."""
+    gyration = {link.joint.name: (0.5 * sum(link.inertia[:3]) / link.mass) ** 0.5 for link in mechanism.links}
+    spread = torch.full_like(space.nominal, torch.inf)
+    for k, spec in enumerate(quantities.specs):
+        link, _, what = spec.name.partition(".")
+        if what.startswith("com"):
+            spread[k] = max(gyration[link], 0.01) / size_of(spec)
+        elif what == "mass" or what.startswith("inertia"):
+            spread[k] = 1.0
+    return spread
+
+
+def _triangle(columns: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return R [P, P] and Q^T y [P] of weighted samples."""
+    joined = np.concatenate([columns, target[..., None]], -1).reshape(-1, columns.shape[-1] + 1)
+    upper = np.linalg.qr(joined, mode="r")
+    return upper[:-1, :-1], upper[:-1, -1]
+
+
+def _minimised(
+    model: TorqueModel,
+    specs: Sequence[Parameter],
+    space: SearchSpace,
+    upper: np.ndarray,
+    target: np.ndarray,
+    x: Tensor,
+    prior: Tensor,
+) -> Tensor:
+    """Return the coordinates in which torques and prior agree best, by Levenberg-Marquardt within the bounds."""
+    matrix, right = torch.from_numpy(upper), torch.from_numpy(target)
+
+    @torch.no_grad()
+    def residual(at: Tensor) -> Tensor:
+        fitted = matrix @ model.coefficients(space.values(at), specs) - right
+        return torch.cat([fitted, prior * (at - space.nominal)])
+
+    damping, now = 1e-3, residual(x)
+    for _ in range(_ITERATIONS):
+        jacobian = torch.cat([matrix @ _derivative(model, specs, space, x), torch.diag(prior)])
+        gradient, normal = jacobian.mT @ now, jacobian.mT @ jacobian
+        free = (~space.held(x, gradient)).nonzero()[:, 0]
+        gradient, normal = gradient[free], normal[free][:, free]
+        size = normal.diagonal().clamp_min(1e-12)
+        gain = 0.0
+        while damping < 1e12:
+            moved = x.clone()
+            moved[free] -= torch.linalg.solve(normal + torch.diag(damping * size), gradient)
+            moved = space.clipped(moved)
+            after = residual(moved)
+            gain = float(now.square().sum() - after.square().sum())
+            if gain > 0:
+                break
+            damping *= 10.0
+        if gain <= 0:
+            break
+        done = gain <= _GAIN * float(now.square().sum())
+        x, now, damping = moved, after, max(0.1 * damping, 1e-9)
+        if done:
+            break
+    return x
+
+
+def _derivative(model: TorqueModel, specs: Sequence[Parameter], space: SearchSpace, x: Tensor) -> Tensor:
+    """Return the derivative of the coefficients by the coordinates, shape [15 links, n]."""
+    with torch.enable_grad():  # a copy of x for each coefficient: one pass gives the gradients of all
+        rows = x.expand(model.size, -1).clone().requires_grad_(True)
+        found = model.coefficients(space.values(rows), specs)
+        return torch.autograd.grad(found.diagonal().sum(), rows)[0]
