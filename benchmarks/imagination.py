@@ -27,6 +27,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 import neurodyn
 from _common import compare, require, single_thread, write_result
+from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.data import Status, Store, StoreHeader, StoreWriter
 from neurodyn.dynamics import NeuralDynamics, WorldModel
 from neurodyn.dynamics.interface import present_state
@@ -35,7 +36,6 @@ from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import LoggedStarts, NetworkSettings, PolicyEnvironment, PolicySettings
 from neurodyn.policy.logs import row_layout
-from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.sim import build as build_robot
 from neurodyn.sim.store_header import simulated_header
 from neurodyn.tasks import Task, load

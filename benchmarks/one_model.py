@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from _common import single_thread, write_result
+from neurodyn.control.grounds import task_ground
+from neurodyn.control.resolve import ANALYTIC, open_dynamics
 from neurodyn.dynamics import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy import load_policy
 from neurodyn.policy.evaluate import SEED, Outcome, play
-from neurodyn.policy.grounds import task_ground
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.resolve import ANALYTIC, open_dynamics
 from neurodyn.policy.reward_error import reward_errors
 from neurodyn.tasks import Memory, Task, load
 

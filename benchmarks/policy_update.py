@@ -12,8 +12,8 @@ from unittest.mock import patch
 import torch
 
 from _common import require, single_thread, write_result
+from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicySettings, load_settings
-from neurodyn.policy.resolve import open_dynamics
 from neurodyn.policy.train import PolicyLearner
 from neurodyn.tasks import load as load_task
 

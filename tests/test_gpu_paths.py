@@ -136,8 +136,8 @@ def test_a_hybrid_step_on_other_ground() -> None:
 
 def _environment(task_name: str, dynamics: Dynamics, starts: object = None, **options: object) -> object:
     pytest.importorskip("rsl_rl")
+    from neurodyn.control.starts import SampledStarts
     from neurodyn.policy import PolicyEnvironment
-    from neurodyn.policy.starts import SampledStarts
     from neurodyn.tasks import load
 
     task = load(task_name)

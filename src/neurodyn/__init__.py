@@ -18,6 +18,7 @@ from neurodyn.core.lazy import lazy
 if TYPE_CHECKING:
     from neurodyn import (
         cli,
+        control,
         core,
         data,
         dynamics,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Control", "Dynamics", "Environment", "InputError", "State", "Step", "Trajectory", "Window", "__version__", "cli",
-    "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody", "nets", "policy",
-    "report", "robots", "sim", "solvers", "tasks",
+    "control", "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody", "nets",
+    "policy", "report", "robots", "sim", "solvers", "tasks",
 ]  # fmt: skip
 
 lazy(__name__)

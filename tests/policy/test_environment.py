@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neurodyn
+from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.interface import Control
 from neurodyn.dynamics.neural.artifact import NEURAL, build_model
@@ -17,7 +18,6 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.renewal import renewal_in
-from neurodyn.policy.starts import SampledStarts
 from neurodyn.tasks import load as load_task
 from tests.dynamics.test_capture import Again
 from tests.policy.worlds import SPEC, Fixed, Hold, Mass

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.control.grounds import home_ground
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.inspection import inspect_store
@@ -20,7 +21,6 @@ from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
 from neurodyn.learn import train
 from neurodyn.multibody.pd import pd_torque
-from neurodyn.policy.grounds import home_ground
 from neurodyn.policy.logs import Behaviour, LogSummary, record_log, row_layout
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load as load_task
@@ -214,10 +214,10 @@ def test_a_log_is_data_like_those_that_are_generated(tmp_path: Path) -> None:
 
 
 def test_a_floating_robot_without_rows_logs_what_it_measures_and_a_world_model_of_it_does_its_task(tmp_path: Path):
+    from neurodyn.control.starts import LoggedStarts
     from neurodyn.dynamics.world_model.model import WorldModel
     from neurodyn.nets.ensemble import EnsembleConfig
     from neurodyn.policy.environment import PolicyEnvironment
-    from neurodyn.policy.starts import LoggedStarts
     from neurodyn.tasks.ant import AntRun
 
     class Short(AntRun):

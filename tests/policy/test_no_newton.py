@@ -24,7 +24,7 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.evaluation import evaluate_policy
-from neurodyn.policy.resolve import ResolvedDynamics, open_reference
+from neurodyn.control.resolve import ResolvedDynamics, open_reference
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.train import train_policy
 from neurodyn.tasks import load

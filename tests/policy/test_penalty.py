@@ -11,17 +11,17 @@ import torch
 
 pytest.importorskip("rsl_rl")
 
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import EPISODE, Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Control, State
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
-from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.starts import SampledStarts
 from neurodyn.policy.train import train_policy
 from tests.policy.worlds import SPEC, Hold, Mass
 

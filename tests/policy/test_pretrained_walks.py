@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("rsl_rl")
 
-from neurodyn.policy.resolve import open_dynamics
+from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy.settings import CloneSettings, NetworkSettings, PolicySettings, load_settings
 from neurodyn.policy.train import train_policy
 from neurodyn.tasks import load

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.plan import Budget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.evaluate import play
-from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.starts import SampledStarts
 from neurodyn.policy.train import PolicyLearner, train_policy
 from neurodyn.tasks import load
 from tests.learn.callbacks import SignalAt, StopAt, Stopped

@@ -61,8 +61,8 @@ def train(
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
-    from neurodyn.policy.compatibility import require_fit
-    from neurodyn.policy.resolve import open_dynamics, open_reference
+    from neurodyn.control.compatibility import require_fit
+    from neurodyn.control.resolve import open_dynamics, open_reference
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
     from neurodyn.tasks import load

@@ -51,9 +51,9 @@ def log(
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
+    from neurodyn.control.resolve import open_dynamics
     from neurodyn.policy.artifact import load_policy
     from neurodyn.policy.logs import RANDOM, Behaviour, record_log, row_layout
-    from neurodyn.policy.resolve import open_dynamics
     from neurodyn.tasks import load
 
     if not policies:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from neurodyn.control.starts import LoggedStarts, SampledStarts
     from neurodyn.policy.artifact import load_policy
     from neurodyn.policy.environment import PolicyEnvironment
     from neurodyn.policy.evaluation import evaluate_policy as evaluate
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from neurodyn.policy.play import record_policy
     from neurodyn.policy.published import import_policy
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
-    from neurodyn.policy.starts import LoggedStarts, SampledStarts
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [

@@ -15,6 +15,10 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.frame_end import episode_bounds, judge
+from neurodyn.control.grounds import heights_above, home_ground
+from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.seeds import derive_seed
@@ -25,11 +29,7 @@ from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Control, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.compatibility import require_fit
-from neurodyn.policy.frame_end import episode_bounds, judge
-from neurodyn.policy.grounds import heights_above, home_ground
 from neurodyn.policy.renewal import renewal_in
-from neurodyn.policy.starts import Starts
 from neurodyn.tasks import Memory, Task
 
 _MOST_UNREAD = 256
@@ -45,7 +45,7 @@ class Episodes:
         penalised: The same less the penalty.
         lengths: Its frames.
         failed: Whether it ended in a failure.
-        implausible: Whether it ended because its state was implausible (`policy.frame_end`), which is a failure.
+        implausible: Whether it ended because its state was implausible (`control.frame_end`), which is a failure.
     """
 
     returns: list[float] = field(default_factory=list)
@@ -133,7 +133,7 @@ class PolicyEnvironment(VecEnv):
             seed: Seed of commands.
             penalty: Weight of the epistemic uncertainty, summed over the state in units of its spread in the data.
             reward_scale: Factor on the reward that the learner sees.
-            environment: What the worlds are in, with heights of the base above the ground (`policy.grounds`); None for
+            environment: What the worlds are in, with heights of the base above the ground (`control.grounds`); None for
                 the robot's default ground.
             noisy: Whether observations have the task's noise.
             frames: Length of an episode; None for the task's.

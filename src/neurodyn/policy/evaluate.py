@@ -8,11 +8,11 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
+from neurodyn.control.starts import Starts
 from neurodyn.core.records import Record
 from neurodyn.dynamics.interface import Dynamics, Environment
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.reward_error import RewardError
-from neurodyn.policy.starts import Starts
 from neurodyn.tasks import Task
 
 SEED = 500
@@ -34,7 +34,7 @@ class Returns(Record, frozen=True, rename=_KEYS):
         length: Mean length [frames].
         episodes: Number of episodes.
         failed: Share of them that end in a failure.
-        implausible: Share of them that fail because their state is implausible (`policy.frame_end`).
+        implausible: Share of them that fail because their state is implausible (`control.frame_end`).
         success: Share of them that end as they should; UNSET of tasks that have no such end.
         terms: Mean return of each term of the reward; with implausible ends, if the task charges for them.
         least: Least mean return of a policy; UNSET of one policy.

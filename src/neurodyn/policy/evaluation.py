@@ -6,14 +6,14 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from neurodyn.control.grounds import task_ground
+from neurodyn.control.resolve import ANALYTIC, open_dynamics
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluate import EPISODES, SEED, Outcome, PolicyEvaluation, play, returns_in
-from neurodyn.policy.grounds import task_ground
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.resolve import ANALYTIC, open_dynamics
 from neurodyn.policy.reward_error import reward_errors
 from neurodyn.policy.train import PolicyRecord
 from neurodyn.tasks import Task, load
@@ -37,7 +37,7 @@ def evaluate_policy(
         episodes: Number of episodes of each policy in each.
         seed: Seed of starts and commands.
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
-        ground: Name of one of the robot's grounds, or a file with a scene (`policy.grounds`); None for the default one.
+        ground: Name of one of the robot's grounds, or a file with a scene (`control.grounds`); None for the default.
         device: Torch device.
 
     Raises:

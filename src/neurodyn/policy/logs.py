@@ -7,7 +7,7 @@ and then the log is data like those that are generated. Pushes are not part of c
 
 Each episode has one of several behaviour policies and white noise of its own strength on the actions, so that a model
 of the log sees good and bad motions. Batch k of a log is a function of (seed, k) alone. What a frame earns, and where
-an episode ends, is that of every environment (`policy.frame_end`); a state that is implausible is not part of the log.
+an episode ends, is that of every environment (`control.frame_end`); a state that is implausible is not part of the log.
 """
 
 import math
@@ -22,6 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.frame_end import FrameEnd, episode_bounds, judge
+from neurodyn.control.grounds import home_ground
+from neurodyn.control.starts import plausible_starts
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
@@ -35,11 +39,7 @@ from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Dynamics, State, Step
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.evaluate import Outcome
-from neurodyn.policy.frame_end import FrameEnd, episode_bounds, judge
-from neurodyn.policy.grounds import home_ground
-from neurodyn.policy.starts import plausible_starts
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 

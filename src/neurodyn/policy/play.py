@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
+from neurodyn.control.grounds import home_ground, task_ground
+from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import Environment, Trajectory
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import SEED
-from neurodyn.policy.grounds import home_ground, task_ground
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.report.recording import Recording
 from neurodyn.tasks import Task, load
 
@@ -41,7 +41,7 @@ def record_policy(
         seconds: Length [s]; None for that of an episode, at most `LONGEST`.
         seed: Seed of starts and commands.
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
-        ground: Name of one of the robot's grounds, or a file with a scene (`policy.grounds`); None for the default one.
+        ground: Name of one of the robot's grounds, or a file with a scene (`control.grounds`); None for the default.
         device: Torch device.
 
     Raises:
@@ -98,7 +98,7 @@ class _Path:
 
     Attributes:
         trajectory: The states.
-        implausible: Frame in which it left the plausible range (`policy.frame_end`); None where it did not.
+        implausible: Frame in which it left the plausible range (`control.frame_end`); None where it did not.
     """
 
     trajectory: Trajectory

@@ -11,9 +11,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from neurodyn.control.starts import Starts, widened
 from neurodyn.dynamics.capture import copied, write
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
-from neurodyn.policy.starts import Starts, widened
 
 WARM_STARTS = 128
 """Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import UNSET
 
+from neurodyn.control.resolve import ANALYTIC
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluate import PolicyEvaluation
 from neurodyn.policy.play import record_policy
-from neurodyn.policy.resolve import ANALYTIC
 from neurodyn.policy.reward_error import LEVEL
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, figure, folded, grid, moving_picture, page, paragraph, section

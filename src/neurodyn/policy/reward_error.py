@@ -12,8 +12,8 @@ from itertools import combinations
 import numpy as np
 from torch import Tensor
 
+from neurodyn.control.resolve import ANALYTIC
 from neurodyn.core.records import Record
-from neurodyn.policy.resolve import ANALYTIC
 
 LEVEL = 0.95
 """Share of the draws within the interval."""

@@ -17,6 +17,9 @@ import torch
 from msgspec import UNSET
 from rsl_rl.runners import OnPolicyRunner
 
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import Starts
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.learner import Learner, Step, Validation
@@ -26,14 +29,11 @@ from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
-from neurodyn.policy.compatibility import require_fit
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import Outcome, play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.penalty import AUTO, certainty_rule
-from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
-from neurodyn.policy.starts import Starts
 from neurodyn.policy.warm_start import critic_updates, warm_start
 from neurodyn.tasks import Task
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
 from neurodyn.core.artifacts import resolve_policy
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.artifact import kind_of
@@ -14,7 +15,6 @@ from neurodyn.dynamics.kinds import KINDS
 from neurodyn.policy.artifact import load_policy, require_task
 from neurodyn.policy.online.refit import Refit
 from neurodyn.policy.online.settings import SHORT, OnlineSettings
-from neurodyn.policy.resolve import ResolvedDynamics, open_dynamics
 from neurodyn.policy.settings import load_settings
 from neurodyn.tasks import Task
 
@@ -149,8 +149,8 @@ def _kind(dynamics: str, kind: str | None) -> str:
 
 def _require_run(task: Task, run: str, refit: Refit, settings: OnlineSettings) -> None:
     """Refuse a run of another robot, and a penalty that its model knows nothing of."""
+    from neurodyn.control.compatibility import require_fit
     from neurodyn.dynamics.artifact import load
-    from neurodyn.policy.compatibility import require_fit
 
     model = load(run)
     require_fit(task, model, settings.policy.penalty)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.errors import InputError
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
@@ -18,7 +19,6 @@ from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.metrics import Progress
 from neurodyn.policy.logs import RANDOM, Behaviour, logs_rows, record_log
 from neurodyn.policy.online.settings import OnlineSettings
-from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.robots import Robot
 from neurodyn.robots.data import open_measured_data, open_robot_data
 from neurodyn.tasks import Task

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import MixedStarts, Starts
 from neurodyn.core import artifacts
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.episodes import beginnings
@@ -35,9 +37,7 @@ from neurodyn.policy.online.record import (
     read_round,
 )
 from neurodyn.policy.online.refit import Fit
-from neurodyn.policy.resolve import ResolvedDynamics
 from neurodyn.policy.settings import PolicySettings
-from neurodyn.policy.starts import MixedStarts, Starts
 from neurodyn.policy.train import train_policy
 from neurodyn.tasks import Task
 

@@ -7,6 +7,8 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.control.frame_end import TRAINING_MARGIN, episode_bounds
+from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.data.header import Split, StoreHeader
@@ -16,8 +18,6 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.interface import State
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import play
-from neurodyn.policy.frame_end import TRAINING_MARGIN, episode_bounds
-from neurodyn.policy.starts import SampledStarts
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load
 from tests.policy.worlds import SPEC, Fixed, Hold, Mass

@@ -4,15 +4,15 @@
 import msgspec
 import pytest
 
+from neurodyn.control import resolve
+from neurodyn.control.resolve import open_dynamics, open_reference
+from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy import resolve
-from neurodyn.policy.resolve import open_dynamics, open_reference
-from neurodyn.policy.starts import SampledStarts
 from neurodyn.tasks import load
 
 TASK = load("cartpole-swingup")

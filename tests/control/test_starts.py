@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, widened
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status, StoreHeader
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.interface import State, Window
-from neurodyn.policy.starts import LoggedStarts, MixedStarts, SampledStarts, widened
 from neurodyn.tasks import load
 from tests.policy.worlds import SPEC, Fixed
 

@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
+from neurodyn.control.grounds import SIZE, heights_above, task_ground
 from neurodyn.core.errors import InputError
 from neurodyn.core.scene import Terrain
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.grounds import SIZE, heights_above, task_ground
 from neurodyn.sim.clearance import ground_height
 from neurodyn.tasks import load
 

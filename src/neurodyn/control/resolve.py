@@ -9,6 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.frame_end import episode_bounds
+from neurodyn.control.starts import LoggedStarts, SampledStarts, Starts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
@@ -20,9 +23,6 @@ from neurodyn.dynamics.interface import Dynamics, State, Step
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.devices import require_device
-from neurodyn.policy.compatibility import require_fit
-from neurodyn.policy.frame_end import episode_bounds
-from neurodyn.policy.starts import LoggedStarts, SampledStarts, Starts
 from neurodyn.tasks import Task
 
 ANALYTIC = "analytic"
