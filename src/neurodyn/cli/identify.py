@@ -20,7 +20,13 @@ def identify(
     minutes: float | None = None,
     seed: int | None = None,
     starts: int | None = None,
+    search: str | None = None,
+    optimiser: Literal["levenberg-marquardt", "l-bfgs", "cma-es"] | None = None,
     horizon: float | None = None,
+    horizons: tuple[float, ...] | None = None,
+    prior: tuple[str, ...] = (),
+    bootstrap: int | None = None,
+    profile: int | None = None,
     start: Literal["auto", "logged", "past"] | None = None,
     device: Device = "cpu",
     settings: str | None = None,
@@ -40,9 +46,16 @@ def identify(
         blueprint: YAML file that says which quantities networks act on, and what they see; "robot" for the one that
             comes with the robot's declaration.
         minutes: Time budget; by default iterations and steps of the settings, so that results depend on the seed alone.
-        seed: Seed of everything random.
-        starts: Starting points; more than one search by parallel basin hopping.
+        seed: Seed of everything random: which windows of the logs are compared, starts of the search, resamples.
+        starts: Starting points; by default 8 where quantities of contacts are free, else 1.
+        search: What begins from several starts: basin-hopping, or islands (of pygmo, without derivatives).
+        optimiser: What ends the search.
         horizon: Length of the roll-outs that are compared with the data [s].
+        horizons: Shorter horizons that are fitted before [s], where the search from the nominal values goes astray.
+        prior: What is known of a quantity beforehand, for combinations that the data do not see: NAME=DEVIATION or
+            NAME=20%, a standard deviation about the nominal value; names may be patterns.
+        bootstrap: Resamples of the logs (200, say) that intervals come from; by default the sandwich covariance.
+        profile: Points (9, say) of the profile likelihood of each quantity, for the page.
         start: Starting states of held-out windows: as logged, or estimated from past positions; by default from the
             past where the log's velocities are differences of positions, which look ahead.
         device: Where it computes: cpu, cuda, cuda:1 ...
@@ -55,6 +68,7 @@ def identify(
     from neurodyn.cli.console import TrainingBar
     from neurodyn.cli.tables.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.identify.prior import parse_priors
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
 
@@ -62,11 +76,13 @@ def identify(
     with TrainingBar(f"identifying {robot}") as bar:
         found = identify_robot(
             robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
-            starts=starts, horizon=horizon, start=start, beside=beside, device=device, threads=threads,
+            starts=starts, search=search, optimiser=optimiser, horizon=horizon, horizons=horizons,
+            prior=parse_priors(prior) or None, bootstrap=bootstrap, profile=profile, start=start,
+            beside=beside, device=device, threads=threads,
             resume=resume, progress=bar,
         )  # fmt: skip
     result = found.figures
-    write_identification(out, result, found.sample)
+    write_identification(out, result, found.sample, found.runs)
     print_identification(result)
     if json is not None:
         write_json(json, result.plain())

@@ -25,7 +25,9 @@ class WindowIndex:
         length: Frames L of a window.
     """
 
-    def __init__(self, store: Store, episodes: np.ndarray, length: int, stride: int = 1) -> None:
+    def __init__(
+        self, store: Store, episodes: np.ndarray, length: int, stride: int = 1, skip: np.ndarray | None = None
+    ) -> None:
         """Count the windows.
 
         Args:
@@ -33,11 +35,12 @@ class WindowIndex:
             episodes: The episodes, in their order; repeated ones count more often.
             length: Frames L of a window.
             stride: States between the starts of neighbouring windows.
+            skip: States before the first window of each of the episodes; None for none.
 
         Raises:
             InputError: No episode is long enough.
         """
-        lengths = store.lengths[episodes]
+        lengths = store.lengths[episodes] - (0 if skip is None else skip)
         counts = np.maximum(0, (lengths - length) // stride + 1)
         self._ends = np.cumsum(counts)
         self.count, self.length, self._stride = int(self._ends[-1]) if len(counts) else 0, length, stride
@@ -48,6 +51,8 @@ class WindowIndex:
             )
         self._episodes = episodes
         self._shift = store.offsets[:-1][episodes] - stride * (self._ends - counts)
+        if skip is not None:
+            self._shift = self._shift + skip
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return the rows in which windows start, shape [n], int64."""

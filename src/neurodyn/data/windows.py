@@ -182,7 +182,13 @@ def window_starts(store: Store, episodes: np.ndarray, length: int, stride: int =
 
 
 def all_windows(
-    store: Store, length: int, *, split: int | None = None, stride: int = 1, batch: int = 4096
+    store: Store,
+    length: int,
+    *,
+    split: int | None = None,
+    stride: int = 1,
+    batch: int = 4096,
+    skip: np.ndarray | None = None,
 ) -> Iterator[Windows]:
     """Iterate over all windows of a split (None: of all episodes) in batches of at most `batch`, in order.
 
@@ -192,12 +198,13 @@ def all_windows(
         split: Which episodes; see `data.split.episodes_of`.
         stride: States between the starts of neighbouring windows.
         batch: Most windows in a batch.
+        skip: States before the first window of each of these episodes; None for none.
 
     Raises:
         InputError: No episode is long enough.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
-    index = WindowIndex(store, episodes, length, stride)
+    index = WindowIndex(store, episodes, length, stride, skip)
     failed = store.status == Status.TERMINATED
     for begin in range(0, index.count, batch):
         numbers = np.arange(begin, min(begin + batch, index.count))

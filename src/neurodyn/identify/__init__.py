@@ -7,20 +7,26 @@ from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
     from neurodyn.identify.basin_hopping import basin_hopping
+    from neurodyn.identify.block_bootstrap import Resamples, bootstrap
+    from neurodyn.identify.convergence import Convergence, curvature, judge
     from neurodyn.identify.discover import Discovery, DiscoverySettings, discover
     from neurodyn.identify.discovery_run import discover_run
     from neurodyn.identify.held_out import forecast_errors, hybrid_forecast, noise_floor
+    from neurodyn.identify.identifiability import Identifiability, identifiability
     from neurodyn.identify.identify import Identification
-    from neurodyn.identify.least_squares import levenberg_marquardt
-    from neurodyn.identify.noise import Noise
-    from neurodyn.identify.residuals import ResidualOptions, Residuals
+    from neurodyn.identify.least_squares import Solution, fitted, levenberg_marquardt
+    from neurodyn.identify.noise import Noise, estimate_noise
+    from neurodyn.identify.prior import Prior, prior_of
+    from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
     from neurodyn.identify.run import identify
     from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
 
 __all__ = [
-    "Discovery", "DiscoverySettings", "Identification", "IdentificationSettings", "Noise", "ResidualOptions",
-    "Residuals", "basin_hopping", "changed", "discover", "discover_run", "forecast_errors", "hybrid_forecast",
-    "identify", "levenberg_marquardt", "load_identification", "noise_floor",
+    "Convergence", "Discovery", "DiscoverySettings", "Identifiability", "Identification", "IdentificationSettings",
+    "Noise", "Point", "Prior", "Resamples", "ResidualOptions", "Residuals", "Solution", "basin_hopping", "bootstrap",
+    "changed", "curvature", "discover", "discover_run", "estimate_noise", "fitted", "forecast_errors",
+    "hybrid_forecast", "identifiability", "identify", "judge", "levenberg_marquardt", "load_identification",
+    "noise_floor", "prior_of",
 ]  # fmt: skip
 
 lazy(__name__)

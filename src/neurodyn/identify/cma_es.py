@@ -64,14 +64,16 @@ def cma_es(
     *,
     tolerance: float = 1e-9,
     stop: Stop | None = None,
+    seed: int = 0,
 ) -> Solution:
     """Minimise the cost of residuals from S starts, one after the other, over the parameters alone.
 
     Arguments as of `least_squares.levenberg_marquardt`; an iteration is a generation. The starting states of windows
-    and what is free for single logs stay as they are.
+    and what is free for single logs stay as they are. All draws come from `seed`.
     """
     found = [
-        _search(residuals, start.pick(torch.tensor([k])), iterations, tolerance, stop) for k in range(len(start.x))
+        _search(residuals, start.pick(torch.tensor([k])), iterations, tolerance, stop, derive_seed(seed, "cma-es", k))
+        for k in range(len(start.x))
     ]
     x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in found), strict=True))
     return Solution(
@@ -84,13 +86,13 @@ def cma_es(
 
 
 def _search(
-    residuals: Residuals, start: Point, iterations: int, tolerance: float, stop: Stop | None
+    residuals: Residuals, start: Point, iterations: int, tolerance: float, stop: Stop | None, seed: int
 ) -> tuple[Tensor, Tensor, int, bool]:
     """Return the best coordinates, their cost, the generations, and whether the search has settled."""
     n = start.x.shape[1]
     population = 4 + int(3 * math.log(n))
     rates, eye = _Rates.of(n, population), torch.eye(n, dtype=torch.float64)
-    generator = torch.Generator().manual_seed(derive_seed(0, "cma-es"))
+    generator = torch.Generator().manual_seed(seed)
     mean, sigma, covariance = start.x[0], _STEP, eye
     path = covariance_path = torch.zeros(n, dtype=torch.float64)
     best, least = mean, residuals.cost(start)[0]

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Identifiability of parameters from a log: singular values, insensitive directions, and confidence intervals.
+r"""Identifiability of parameters from a log: singular values, unseen directions, and confidence intervals.
 
 All follow from the information matrix $F = J^T J$ at the solution, J the derivative of the residuals in units of their
-standard deviations, after what is free for single windows and logs is eliminated (Schur complement). Singular values
-are those of J with columns times the sizes of the parameters: 1 / s is the standard deviation with which a direction is
-known, in sizes, for one standard deviation of noise.
+standard deviations, after what is free for single windows and logs is eliminated (Schur complement), and from the
+precision P of priors: $H = F + P$. Singular values are those of the root of H with columns times the sizes of the
+parameters: 1 / s is the standard deviation with which a direction is known, in sizes, for one standard deviation of
+noise.
 
 Windows must not overlap. The covariance is the larger, parameter by parameter, of
 
-$$\sigma^2 F^{-1} \qquad \text{and} \qquad F^{-1} \left(\sum_w s_w s_w^T\right) F^{-1}$$
+$$H^{-1} (\sigma^2 F + P) H^{-1} \qquad \text{and} \qquad \frac{B - 1}{B} \sum_b d_b d_b^T + H^{-1} P H^{-1}, \quad
+d_b = (H - F_b)^{-1} s_b$$
 
 with the variance $\sigma^2$ of the residuals, which is right for white noise, and the sandwich over the scores
-$s_w = J_w^T r_w$ of windows (of logs, where there are ten or more), which also holds where residuals within a window
-(a log) are correlated, as they are where the model is not quite that of the robot. Intervals are Student's t.
+$s_b = \sum_{w \in b} J_w^T r_w$ of B blocks of windows (`identify.blocks`), which also holds where residuals within a
+block are correlated, as they are where the model is not quite that of the robot. $d_b$ is how far the fit would move
+without the block: the jackknife of Bell and McCaffrey 2002 ("Bias reduction in standard errors for linear regression
+with multi-stage samples"), where the plain sandwich, with H for all of them, is too narrow for few blocks. Intervals
+are Student's t. What lies on a bound and is pressed against it is left out of H: the others are known as if it were
+given.
 """
 
 from dataclasses import dataclass
@@ -21,14 +27,17 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.identify.blocks import Blocks, blocks_of
 from neurodyn.identify.least_squares import assemble, reduce
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 CONFIDENCE = 0.95
 ILL_CONDITIONED = 1e4
-_NULL = 1e-7
+_NULL = 1e-6
+"""Singular value, with columns of length 1, of a direction on which nothing depends: differences are good to 1e-8."""
 _UNSEEN = 1e-2
-_MANY = 10
+_INFLATED = 10.0
+"""Standard deviation over that with all others given, from which on a log sees a combination only."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,13 @@ class Identifiability:
         singular_values: Largest first, shape [n].
         condition: The largest over the least.
         insensitive: Directions that are not known to within their size, the worst last.
+        lost: Combinations on which nothing depends.
         unseen: Parameters that the log does not depend on at all.
-        deviations: Standard deviations; infinite for parameters in an unseen direction, shape [n].
+        combined: Parameters of which the log sees a combination with others, but not even their size.
+        bound: Which parameters lie on a bound and are pressed against it, bool, shape [n].
+        deviations: Standard deviations; infinite for parameters in a lost direction, shape [n].
+        white: What they were for residuals without correlation, shape [n].
+        newton: Length of the next Gauss-Newton step in these, shape [n].
         degrees: Degrees of freedom of Student's t for intervals.
         variance: Variance of the residuals in their units.
     """
@@ -70,64 +84,113 @@ class Identifiability:
     singular_values: tuple[float, ...]
     condition: float
     insensitive: tuple[Direction, ...]
+    lost: tuple[Direction, ...]
     unseen: tuple[str, ...]
+    combined: tuple[str, ...]
+    bound: Tensor
     deviations: Tensor
+    white: Tensor
+    newton: Tensor
     degrees: int
     variance: float
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
         """Return the 95 % interval of each parameter within its bounds; None where it is unbounded."""
-        from scipy.special import stdtrit
-
-        width = float(stdtrit(max(1, self.degrees), 0.5 + 0.5 * CONFIDENCE)) * self.deviations
+        width = student_t(self.degrees) * self.deviations
         low, high = torch.maximum(values - width, lower), torch.minimum(values + width, upper)
         return [(float(a), float(b)) if torch.isfinite(w) else None for a, b, w in zip(low, high, width, strict=True)]
+
+
+@dataclass(frozen=True)
+class _System:
+    """Normal equations over the parameters alone.
+
+    Attributes:
+        information: With the precision of priors, shape [n, n].
+        prior: Precision of priors, shape [n, n].
+        gradient: Of half the cost, shape [n].
+        scores: Of each window, without priors, shape [W, n].
+        own: Information of each window, without priors, shape [W, n, n].
+    """
+
+    information: Tensor
+    prior: Tensor
+    gradient: Tensor
+    scores: Tensor
+    own: Tensor
+
+
+def student_t(degrees: int) -> float:
+    """Return how many standard deviations an interval reaches to each side."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(1, degrees), 0.5 + 0.5 * CONFIDENCE))
 
 
 def identifiability(residuals: Residuals, point: Point) -> Identifiability:
     """Analyse residuals at the first set of a point, usually the solution of a fit."""
     point = point.pick(torch.tensor([0]))
     normal = residuals.normal(point, physical=residuals.physical)
-    information, scores = _information(residuals, normal, point)
+    system = _system(residuals, normal, point)
+    names = residuals.space.names
     values = residuals.space.values(point.x)[0] if residuals.physical else point.x[0]
     sizes = torch.maximum(values.abs(), residuals.sizes if residuals.physical else torch.ones_like(values))
-    scaled = sizes[:, None] * information * sizes
-    free = residuals.parameters + point.local.numel() + point.initial.numel()
-    variance = 2.0 * float(normal.cost) / max(1, residuals.count + point.local.numel() - free)
+    own = residuals.parameters + point.local.numel() + point.initial.numel()
+    variance = 2.0 * float(normal.cost) / max(1, residuals.count + point.local.numel() - own)
+    scaled = sizes[:, None] * system.information * sizes
     powers, vectors = torch.linalg.eigh(0.5 * (scaled + scaled.mT))
     singular = powers.clamp_min(0.0).sqrt()
     strongest = max(float(singular.max()) if len(singular) else 0.0, 1e-300)
-    null = singular <= _NULL * strongest
-    inverse = vectors @ torch.diag(torch.where(null, 0.0, 1.0 / powers.clamp_min(1e-300))) @ vectors.mT
-    clusters = _clusters(residuals, scores * sizes)
-    sandwich = inverse @ clusters.mT @ clusters @ inverse * len(clusters) / max(1, len(clusters) - 1)
-    std = torch.maximum(variance * inverse.diagonal(), sandwich.diagonal()).clamp_min(0.0).sqrt()
-    lost = (vectors[:, null].abs() > 1e-3).any(1)
     deviation = variance**0.5 / singular.clamp_min(1e-300)
-    names = residuals.space.names
-    seen = scaled.diagonal().clamp_min(0.0).sqrt() > _UNSEEN
+    lengths = scaled.diagonal().clamp_min(0.0).sqrt()
+    lost = _lost(names, scaled, lengths)
+    hidden = torch.tensor([any(name in dict(d.parts) for d in lost) for name in names], dtype=torch.bool)
+    bound = residuals.space.held(point.x[0], system.gradient)
+    inverse = pseudo_inverse(system.information, bound)
+    blocks = blocks_of(residuals.windows)
+    white = _white(system, inverse, variance)
+    std = torch.maximum(white, _sandwich(system, inverse, bound, blocks))
+    alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
+    inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
+    combined = (inflated & (std > sizes)) | hidden
+    newton = (inverse @ system.gradient).abs() / std.clamp_min(1e-300)
     return Identifiability(
         names=names,
         singular_values=tuple(float(s) for s in singular.flip(0)),
         condition=strongest / max(float(singular.min()), 1e-16 * strongest) if len(singular) else 1.0,
         insensitive=tuple(
             _direction(names, vectors[:, k], float(singular[k]), float(deviation[k]))
-            for k in torch.nonzero((deviation > 1.0) | null)[:, 0].flip(0).tolist()
+            for k in torch.nonzero((deviation > 1.0) | (singular <= 1e-7 * strongest))[:, 0].flip(0).tolist()
         ),
-        unseen=tuple(name for name, visible in zip(names, seen, strict=True) if not visible),
-        deviations=torch.where(lost, torch.inf, std * sizes),
-        degrees=len(clusters) - 1,
+        lost=lost,
+        unseen=tuple(name for name, length in zip(names, lengths, strict=True) if length <= _UNSEEN),
+        combined=tuple(name for name, only in zip(names, combined, strict=True) if only),
+        bound=bound,
+        deviations=torch.where(hidden, torch.inf, std),
+        white=white,
+        newton=torch.where(bound | hidden, 0.0, newton),
+        degrees=blocks.count - 1,
         variance=variance,
     )
 
 
 def require_seen(analysis: Identifiability, robot: str) -> None:
-    """Refuse parameters on which the logs do not depend, with an InputError that names them."""
+    """Refuse parameters, and combinations of them, on which neither the logs nor a prior depend.
+
+    Raises:
+        InputError: There are some; it names them.
+    """
     if analysis.unseen:
         it, acts = ("it", "it acts") if len(analysis.unseen) == 1 else ("them", "they act")
         raise InputError(
             f"the data of {robot!r} cannot identify {', '.join(analysis.unseen)}: no roll-out depends on {it}; valid: "
-            f"the other parameters, or data that move what {acts} on"
+            f"the other parameters, or data that move what {acts} on, or a prior (prior: NAME=DEVIATION)"
+        )
+    if analysis.lost:
+        raise InputError(
+            f"the data of {robot!r} cannot tell apart {'; '.join(d.text for d in analysis.lost)}: no roll-out depends "
+            "on this combination; valid: one of these parameters less, or a prior on one of them (prior: "
+            "NAME=DEVIATION or NAME=20%), or data that tell them apart"
         )
 
 
@@ -143,27 +206,69 @@ def warning(analysis: Identifiability) -> str | None:
     )
 
 
-def _information(residuals: Residuals, normal: Normal, point: Point) -> tuple[Tensor, Tensor]:
-    """Return the information matrix of the parameters [n, n] and their scores by window [W, n]."""
+def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
     matrix, gradient, _ = reduce(residuals, normal)
-    full, _ = assemble(residuals, matrix, gradient, point)
+    full, right = assemble(residuals, matrix, gradient, point, physical=residuals.physical)
     nl = residuals.locals
     n = matrix.shape[-1] - nl
-    full, scores = full[0], gradient[0, :, :n]
+    full, right, scores = full[0], right[0], gradient[0, :, :n]
+    prior = torch.zeros(n, n, dtype=full.dtype)
+    if residuals.prior is not None:
+        slope = residuals.prior.slope(residuals.space.values(point.x).shape[-1])
+        slope = slope if residuals.physical else slope @ residuals.chain(point.x)[0]
+        prior = slope.mT @ slope
     if not nl:
-        return full, scores
+        return _System(full, prior, right, scores, matrix[0])
     own = torch.linalg.solve(full[n:, n:], full[n:, :n])
-    blocks = own.view(-1, nl, n)[residuals.windows.log]
-    scores = scores - (gradient[0, :, None, n:] @ blocks)[:, 0]
-    return full[:n, :n] - full[:n, n:] @ own, scores
+    each = own.view(-1, nl, n)[residuals.windows.log]
+    scores = scores - (gradient[0, :, None, n:] @ each)[:, 0]
+    alone = matrix[0, :, :n, :n] - matrix[0, :, :n, n:] @ each
+    return _System(full[:n, :n] - full[:n, n:] @ own, prior, right[:n] - right[n:] @ own, scores, alone)
 
 
-def _clusters(residuals: Residuals, scores: Tensor) -> Tensor:
-    """Return the scores of independent windows (or logs), about their mean."""
-    logs = len(residuals.windows.logs)
-    if logs >= _MANY:
-        scores = scores.new_zeros(logs, scores.shape[1]).index_add(0, residuals.windows.log, scores)
-    return scores - scores.mean(0)
+def pseudo_inverse(information: Tensor, bound: Tensor) -> Tensor:
+    """Return the inverse [n, n] over what is seen and not on its `bound`, zero elsewhere.
+
+    Columns are brought to length 1 before.
+    """
+    lengths = information.diagonal().clamp_min(1e-300).sqrt()
+    square = information / lengths[:, None] / lengths
+    square = torch.where(bound[:, None] | bound, torch.diag(bound.to(square.dtype)), square)
+    powers, vectors = torch.linalg.eigh(0.5 * (square + square.mT))
+    inverse = vectors @ torch.diag(torch.where(powers > _NULL**2, 1.0 / powers.clamp_min(1e-300), 0.0)) @ vectors.mT
+    return torch.where(bound[:, None] | bound, 0.0, inverse / lengths[:, None] / lengths)
+
+
+def _white(system: _System, inverse: Tensor, variance: float) -> Tensor:
+    """Return standard deviations for white noise of a variance, shape [n]."""
+    covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
+    return covariance.diagonal().clamp_min(0.0).sqrt()
+
+
+def _sandwich(system: _System, inverse: Tensor, bound: Tensor, blocks: Blocks) -> Tensor:
+    """Return standard deviations for independent blocks, shape [n]."""
+    scores, own = blocks.sums(system.scores), blocks.sums(system.own.flatten(1)).view(-1, *system.prior.shape)
+    moves = torch.stack([pseudo_inverse(system.information - own[b], bound) @ scores[b] for b in range(blocks.count)])
+    moves = moves - moves.mean(0)
+    share = (blocks.count - 1) / blocks.count
+    covariance = share * moves.mT @ moves + inverse @ system.prior @ inverse
+    return covariance.diagonal().clamp_min(0.0).sqrt()
+
+
+def _lost(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:
+    """Return the combinations of parameters, each of which is seen by itself, on which nothing depends."""
+    rows = torch.nonzero(lengths > _UNSEEN)[:, 0]
+    if len(rows) < 2:
+        return ()
+    own = lengths[rows]
+    square = scaled[rows][:, rows] / own[:, None] / own
+    powers, vectors = torch.linalg.eigh(0.5 * (square + square.mT))
+    found = []
+    for k in torch.nonzero(powers <= _NULL**2)[:, 0].tolist():
+        vector = torch.zeros(len(names), dtype=scaled.dtype)
+        vector[rows] = vectors[:, k] / own
+        found.append(_direction(names, vector / vector.norm(), 0.0, torch.inf))
+    return tuple(found)
 
 
 def _direction(names: tuple[str, ...], vector: Tensor, singular: float, deviation: float) -> Direction:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import torch
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.core import artifacts
@@ -26,8 +26,10 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.basin_hopping import Population, basin_hopping, rounds_done
-from neurodyn.identify.cma_es import cma_es
+from neurodyn.identify.basin_hopping import rounds_done
+from neurodyn.identify.block_bootstrap import require_blocks
+from neurodyn.identify.certainty import Certainty, certainty
+from neurodyn.identify.convergence import End
 from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
@@ -37,14 +39,16 @@ from neurodyn.identify.held_out import (
     model_forecast,
     noise_floor,
 )
-from neurodyn.identify.identifiability import Identifiability, identifiability, require_seen, warning
-from neurodyn.identify.lbfgs import lbfgs
-from neurodyn.identify.least_squares import Solver, fitted, levenberg_marquardt
+from neurodyn.identify.identifiability import identifiability, require_seen, warning
 from neurodyn.identify.noise import Noise, given_noise
+from neurodyn.identify.parameter_search import Searched, search
+from neurodyn.identify.prior import prior_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
-from neurodyn.identify.result import Found, HeldOutWindows, Identified, Insensitive, Sample
-from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings, Optimiser
+from neurodyn.identify.result import Ends, HeldOutWindows, Identified, Insensitive, RunFit, Sample
+from neurodyn.identify.searches import SEARCHES
+from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, start_of, started
+from neurodyn.identify.whole_runs import run_errors, whole_runs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
@@ -58,8 +62,6 @@ from neurodyn.robots import Robot
 
 _DATA = "data"
 _STATE = "parameters"
-_HOPPING_WINDOWS = 48
-_SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
 _HELD_OUT = 1000
 _NETWORKS_FROM = 100_000
 """Step at which the lines of the second stage begin in the metrics."""
@@ -73,10 +75,12 @@ class Identification:
         figures: Parameters with intervals, errors on held-out windows, and the settings; its `plain()` is what
             identification.json holds.
         sample: One held-out window.
+        runs: Whole held-out runs with their fits.
     """
 
     figures: Identified
     sample: Sample
+    runs: list[RunFit]
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,9 @@ def identify(
         callbacks: Called as the networks are trained.
 
     Raises:
-        InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, the data
-            do not depend on a parameter, roll-outs are not finite, or the run exists or cannot be resumed.
+        InputError: The data are another robot's, a quantity is unknown or bounds exclude its nominal value, neither the
+            data nor a prior depend on a parameter or on a combination of them, there are too few windows for a
+            bootstrap, roll-outs are not finite, or the run exists or cannot be resumed.
     """
     with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
         return _Identification(problem, out, settings, progress, callbacks).run(resume)
@@ -152,6 +157,7 @@ class _Identification:
         self.start: Start = start_of(problem.store, settings.start)
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
         self.context = settings.context if self.start == "past" else 0
+        self.starts = settings.starts_of(spec.name for spec in self.specs)
         self.warnings: list[str] = []
         self.began = time.perf_counter()
 
@@ -185,87 +191,78 @@ class _Identification:
             artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
         artifacts.write_text(self.out / "config.yaml", to_yaml(record))
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
-            residuals, point = self._parameters(residuals, metrics, going_on)
-            analysis = identifiability(residuals, point)
-            values = residuals.space.values(point.x)[0].detach()
+            searched = self._parameters(residuals, metrics, going_on)
+            residuals = searched.residuals
+            known = certainty(searched, self.settings, self.out, going_on, self._working)
+            values = residuals.space.values(searched.point.x)[0].detach()
             _set(identified, values)
             if self.hybrid is None:
                 HYBRID.save(self.out, identified)
             else:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
-        result = self._result(identified, residuals, analysis, values)
+        runs = self._whole_runs(identified, residuals.noise)
+        result = self._result(identified, searched, known, values, runs)
         artifacts.write_json(self.out / "identification.json", result.plain())
-        return Identification(result, self._sample(identified, residuals.noise))
+        return Identification(result, self._sample(identified, residuals.noise), runs)
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
         settings, store = self.settings, self.problem.store
         windows = fit_windows(
-            store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving
-        )
+            store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
+            seed=settings.seed,
+        )  # fmt: skip
         noise = given_noise(model.spec, settings.noise_q, settings.noise_qd, windows)
         options = ResidualOptions(
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",
             settings.torque_offset, settings.per_log,
         )  # fmt: skip
-        return Residuals(model, windows, noise, options, environments=self.environments)
+        prior = prior_of(self.specs, settings.prior)
+        return Residuals(model, windows, noise, options, environments=self.environments, prior=prior)
 
     def _check_start(self, residuals: Residuals) -> None:
+        if self.starts > 1:
+            SEARCHES[self.settings.search].require(residuals)
+        if self.settings.bootstrap:
+            require_blocks(residuals)
         analysis = identifiability(residuals, residuals.start(residuals.space.nominal[None]))
         require_seen(analysis, self.problem.robot.name)
         text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the start, {text}")
 
-    def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Residuals, Point]:
-        """Return the residuals in their last units, and the solution."""
+    def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
+        """Return the end of the search for parameters, with the residuals in their last units."""
         if going_on and has_state(self.out, _STATE):
             saved = artifacts.read_tree(self.out / "state", _STATE)
             residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
-            return residuals, Point(saved["x"], saved["local"], saved["initial"])
-        start = residuals.start(residuals.space.nominal[None])
-        if self.settings.starts > 1:
-            start = residuals.start(self._hopped(residuals, metrics, going_on))
-        step = self.settings.rounds if self.settings.starts > 1 else 0
+            point = Point(saved["x"], saved["local"], saved["initial"])
+            flags = [bool(flag) for flag in saved["flags"]]
+            end = End(flags[0], flags[1], int(saved["iterations"]), flags[2], flags[3])
+            return Searched(residuals, point, end, saved["ends"], saved["costs"])
+        step = 0
 
-        def report(_: int, cost: Tensor) -> bool:
+        def report(stage: str, _: int, cost: float, worst: float) -> bool:
             nonlocal step
             step += 1
-            metrics.write(step, stage="parameters", cost=float(cost.min()))
-            self._show(0.0, f"parameters, cost {float(cost.min()):.6g}")
+            metrics.write(step, stage=stage, cost=cost, worst=worst)
+            self._show(0.0, f"{stage}, cost {cost:.6g}")
             return self._late()
 
-        rescale = 2 if self.settings.reweigh else 0
-        residuals, solution = fitted(
-            residuals,
-            start,
-            self.settings.iterations,
-            rescale=rescale,
-            stop=report,
-            solve=_SOLVERS[self.settings.optimiser],
-        )
-        point = solution.point
+        found = search(residuals, self.settings, self.starts, report, run=self.out, resume=going_on)
+        point, end = found.point, found.end
+        flags = torch.tensor([end.settled, end.moved, end.late, end.derivatives], dtype=torch.uint8)
         tree = {
-            "x": point.x, "local": point.local, "initial": point.initial, "scale": residuals.scale,
-            "noise": residuals.noise.joined,
+            "x": point.x, "local": point.local, "initial": point.initial, "scale": found.residuals.scale,
+            "noise": found.residuals.noise.joined, "ends": found.ends, "costs": found.costs, "flags": flags,
+            "iterations": end.iterations,
         }  # fmt: skip
         artifacts.write_tree(self.out / "state", _STATE, tree)
-        return residuals, point
+        return found
 
-    def _hopped(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Tensor:
-        count = residuals.windows.count
-        rows = torch.linspace(0, count - 1, min(count, _HOPPING_WINDOWS)).round().long()
-
-        def report(rounds: int, members: Population) -> bool:
-            metrics.write(rounds, stage="basin hopping", cost=float(members.cost[0]), worst=float(members.cost[-1]))
-            self._show(rounds / self.settings.rounds, f"basin hopping, cost {float(members.cost[0]):.6g}")
-            return self._late()
-
-        members = basin_hopping(
-            residuals.of_windows(rows), self.settings.starts, self.settings.rounds, self.settings.round_iterations,
-            seed=self.settings.seed, run=self.out, resume=going_on, report=report,
-        )  # fmt: skip
-        return members.x[:1]
+    def _working(self, what: str, done: int, everything: int) -> bool:
+        self._show(done / everything, f"{what}, {done} of {everything}")
+        return self._late()
 
     def _networks(self, identified: HybridDynamics, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> None:
         assert self.hybrid is not None
@@ -299,32 +296,30 @@ class _Identification:
         return started(model, windows, self.context, self.start, noise, self.environments)
 
     def _result(
-        self, identified: HybridDynamics, residuals: Residuals, analysis: Identifiability, values: Tensor
+        self, identified: HybridDynamics, searched: Searched, known: Certainty, values: Tensor, runs: list[RunFit]
     ) -> Identified:
+        residuals, analysis = searched.residuals, known.analysis
         text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the solution, {text}")
-        lower, upper = (
-            torch.tensor([default if getattr(s, name) is None else getattr(s, name) for s in self.specs]).double()
-            for name, default in (("lower", -torch.inf), ("upper", torch.inf))
-        )
-        together = values if self.hybrid is None else self.hybrid.physical().detach()
-        intervals = analysis.intervals(values, lower, upper)
-        parameters = [
-            Found(
-                name=spec.name,
-                value=float(values[k]),
-                interval=None if intervals[k] is None else list(intervals[k] or ()),
-                nominal=spec.nominal,
-                with_networks=UNSET if self.hybrid is None else float(together[k]),
-            )
-            for k, spec in enumerate(self.specs)
-        ]
+        together = None if self.hybrid is None else self.hybrid.physical().detach()
+        prior = residuals.prior
+        widths = {} if prior is None else dict(zip(prior.columns.tolist(), prior.deviation.tolist(), strict=True))
+        parameters = known.found(self.specs, values, {self.specs[k].name: w for k, w in widths.items()}, together)
+        self.warnings += known.warnings(parameters)
         errors, floor, windows = self._errors(identified, residuals.noise)
         return Identified(
             robot=self.problem.robot.name,
             kind=identified.kind,
             parameters=parameters,
+            converged=known.convergence.converged,
+            reason=known.convergence.reason,
+            intervals="sandwich" if known.resamples is None else "bootstrap",
+            blocks=known.blocks,
+            resamples=UNSET if known.resamples is None else len(known.resamples.values),
+            ends=self._ends(searched),
+            profiles=UNSET if known.profiles is None else known.profiles,
+            runs=run_errors(runs),
             errors=errors,
             noise_floor=floor,
             held_out=windows,
@@ -343,6 +338,21 @@ class _Identification:
             seconds=time.perf_counter() - self.began,
             seed=self.settings.seed,
         )
+
+    def _ends(self, searched: Searched) -> Ends | UnsetType:
+        if not len(searched.ends):
+            return UNSET
+        values = {spec.name: searched.ends[:, k].tolist() for k, spec in enumerate(self.specs)}
+        return Ends(starts=self.starts, costs=searched.costs.tolist(), values=values)
+
+    def _whole_runs(self, identified: HybridDynamics, noise: Noise) -> list[RunFit]:
+        split = held_out_split(self.problem.store)
+        known = self._forecasts(identified, noise)
+        return whole_runs(
+            {name: known[name] for name in _SHOWN if name in known}, self.hybrid or identified, self.problem.store,
+            split, frames=self.frames, past=self._past(), noise=noise, environments=self.environments,
+            seed=self.settings.seed,
+        )  # fmt: skip
 
     def _channels(self) -> list[str]:
         spec = self.problem.robot.spec

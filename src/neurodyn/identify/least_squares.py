@@ -27,6 +27,39 @@ Stop = Callable[[int, Tensor], bool]
 """Called after each iteration with their number and the costs; ends all searches where it returns true."""
 
 
+@dataclass(frozen=True)
+class Weights:
+    """How much each part of a problem counts, for S sets: resamples of a log, say.
+
+    Attributes:
+        windows: Weight of each window, shape [S, W].
+        logs: Weight of the prior of what is free in each log, shape [S, logs].
+        prior: By how many standard deviations the mean of each prior on a quantity is moved, shape [S, p].
+    """
+
+    windows: Tensor
+    logs: Tensor
+    prior: Tensor
+
+    def pick(self, rows: Tensor) -> "Weights":
+        """Return those of some of the sets."""
+        return Weights(self.windows[rows], self.logs[rows], self.prior[rows])
+
+    def cost(self, residuals: Residuals, point: Point) -> Tensor:
+        """Return the weighed cost of each set, shape [S]."""
+        windows = torch.where(self.windows > 0.0, residuals.window_costs(point) * self.windows, 0.0).sum(1)
+        priors = (self.logs * point.local.square().sum(2)).sum(1)
+        if residuals.prior is not None:
+            distance = residuals.prior.distance(residuals.space.values(point.x)) - self.prior
+            priors = priors + distance.square().sum(-1)
+        return windows + 0.5 * priors
+
+    def normal(self, normal: Normal) -> Normal:
+        """Return the weighed normal equations; windows that do not count keep a trace, so that they can be solved."""
+        w = self.windows.clamp_min(1e-9)
+        return Normal(normal.matrix * w[..., None, None], normal.gradient * w[..., None], normal.cost)
+
+
 @dataclass
 class Solution:
     """End of a search, for S starts.
@@ -58,6 +91,7 @@ def levenberg_marquardt(
     *,
     tolerance: float = 3e-8,
     stop: Stop | None = None,
+    weights: Weights | None = None,
 ) -> Solution:
     """Minimise the cost of residuals from S starts.
 
@@ -67,29 +101,33 @@ def levenberg_marquardt(
         iterations: Most iterations.
         tolerance: Relative gain below which a search has converged.
         stop: See `Stop`.
+        weights: How much windows and priors count for each start; None for all the same.
     """
-    cost = residuals.cost(start)
+    cost = residuals.cost(start) if weights is None else weights.cost(residuals, start)
     solution = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
     for iteration in range(iterations):
         active = torch.nonzero(~solution.converged)[:, 0]
         if not len(active):
             break
-        _advance(residuals, solution, active, tolerance)
+        _advance(residuals, solution, active, tolerance, None if weights is None else weights.pick(active))
         solution.iterations = iteration + 1
         if stop is not None and stop(iteration + 1, solution.cost):
             break
     return solution
 
 
-def _advance(residuals: Residuals, solution: Solution, active: Tensor, tolerance: float) -> None:
+def _advance(
+    residuals: Residuals, solution: Solution, active: Tensor, tolerance: float, weights: Weights | None
+) -> None:
     """Take one step of the searches `active`, in place."""
     point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
-    normal = residuals.normal(point)
+    normal = residuals.normal(point) if weights is None else weights.normal(residuals.normal(point))
     tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
-    candidates = [moved(residuals, point, step(residuals, normal, point, value)) for value in tried]
+    candidates = [moved(residuals, point, step(residuals, normal, point, value, weights)) for value in tried]
     count, sets = len(tried), len(active)
     stacked = Point(*(torch.cat([getattr(c, name) for c in candidates]) for name in ("x", "local", "initial")))
-    costs = residuals.cost(stacked).view(count, sets)
+    each = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
+    costs = (residuals.cost(stacked) if each is None else each.cost(residuals, stacked)).view(count, sets)
     cost, which = costs.min(0)
     better = cost < before
     chosen = stacked.pick(which * sets + torch.arange(sets))
@@ -109,10 +147,10 @@ def moved(residuals: Residuals, point: Point, change: Point) -> Point:
     return Point(x, point.local + change.local, point.initial + change.initial)
 
 
-def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor) -> Point:
+def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, weights: Weights | None = None) -> Point:
     """Return the step of Levenberg and Marquardt with a damping for each set, shape [S]."""
     reduced, gradient, back = reduce(residuals, normal, damping)
-    full, right = assemble(residuals, reduced, gradient, point)
+    full, right = assemble(residuals, reduced, gradient, point, weights=weights)
     if not right.shape[-1]:
         return Point(point.x, point.local, back(gradient))
     # The eliminated states have been damped before; here the rest is.
@@ -157,16 +195,35 @@ def reduce(
     return a - b @ across, g - (b @ own[..., None])[..., 0], back
 
 
-def assemble(residuals: Residuals, matrix: Tensor, gradient: Tensor, point: Point) -> tuple[Tensor, Tensor]:
-    """Add up windows, [S, W, k, k] and [S, W, k], over parameters and the locals of all logs; with their priors."""
+def assemble(
+    residuals: Residuals,
+    matrix: Tensor,
+    gradient: Tensor,
+    point: Point,
+    *,
+    physical: bool = False,
+    weights: Weights | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Add up windows, [S, W, k, k] and [S, W, k], over parameters and the locals of all logs; with all priors.
+
+    The first columns are by coordinates, or by physical values.
+    """
     n, nl, logs = residuals.parameters, residuals.locals, len(residuals.windows.logs)
     n = matrix.shape[-1] - nl
     size = n + logs * nl
     full, right = matrix.new_zeros(len(matrix), size, size), matrix.new_zeros(len(matrix), size)
     full[:, :n, :n], right[:, :n] = matrix[..., :n, :n].sum(1), gradient[..., :n].sum(1)
+    if residuals.prior is not None:
+        values = residuals.space.values(point.x)
+        slope = residuals.prior.slope(values.shape[-1]).expand(len(values), -1, -1)
+        slope = slope if physical else slope @ residuals.chain(point.x)
+        distance = residuals.prior.distance(values) - (0.0 if weights is None else weights.prior)
+        full[:, :n, :n] += slope.mT @ slope
+        right[:, :n] += (slope.mT @ distance[..., None])[..., 0]
     if nl:
-        full[:, n:, n:] += torch.eye(logs * nl, dtype=matrix.dtype)
-        right[:, n:] += point.local.flatten(1)
+        each = torch.ones_like(point.local) if weights is None else weights.logs[..., None].expand_as(point.local)
+        full[:, n:, n:] += torch.diag_embed(each.flatten(1))
+        right[:, n:] += (each * point.local).flatten(1)
     for log in range(logs if nl else 0):
         rows, block = residuals.windows.log == log, slice(n + log * nl, n + (log + 1) * nl)
         cross = matrix[:, rows, :n, n:].sum(1)
@@ -195,12 +252,12 @@ def refined(residuals: Residuals, solution: Solution) -> tuple[Residuals, Soluti
     return changed, replace(solution, point=best, cost=cost, damping=torch.full_like(cost, 1e-2))
 
 
-def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64) -> bool:
+def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64, seed: int = 0) -> bool:
     """Give the starting states of windows that fit far worse than others new values, where some fit better.
 
     A roll-out that meets a stop, or turns over or not, can leave its starting state in a local minimum of its own.
-    `draws` starting states are tried for each such window, the logged one first; `solution`, of one start, is changed
-    in place. Returns whether a starting state was changed.
+    `draws` starting states of `seed` are tried for each such window, the logged one first; `solution`, of one start, is
+    changed in place. Returns whether a starting state was changed.
     """
     costs = residuals.window_costs(solution.point)[0]
     middle = costs.median()
@@ -209,16 +266,18 @@ def restarted(residuals: Residuals, solution: Solution, *, draws: int = 64) -> b
     if not residuals.initials or not len(rows):
         return False
     point = solution.point
-    shape, fixed = (draws, len(rows), residuals.initials), torch.Generator().manual_seed(0)
+    shape, fixed = (draws, len(rows), residuals.initials), torch.Generator().manual_seed(seed)
     noise = torch.randn(shape, generator=fixed, dtype=torch.float64)
     noise[0] = 0.0
     x, local = (part.expand(draws, *part.shape[1:]) for part in (point.x, point.local))
     least, which = residuals.of_windows(rows).window_costs(Point(x, local, noise)).min(0)
     better = least < costs[rows]
     point.initial[0, rows[better]] = noise[which, torch.arange(len(rows))][better]
+    if not bool(better.any()):
+        return False
     solution.cost = residuals.cost(point)
     solution.converged[:] = False
-    return bool(better.any())
+    return True
 
 
 Solver = Callable[..., Solution]
@@ -233,6 +292,7 @@ def fitted(
     rescale: int = 2,
     stop: Stop | None = None,
     solve: Solver = levenberg_marquardt,
+    seed: int = 0,
 ) -> tuple[Residuals, Solution]:
     """Minimise from one start, with windows restarted and channels rescaled in between.
 
@@ -243,6 +303,7 @@ def fitted(
         rescale: How often channels are weighed anew; see `refined`.
         stop: See `Stop`.
         solve: The local optimiser.
+        seed: Seed of the starting states that windows are restarted from.
 
     Returns:
         The residuals in their last units, and the end of the search.
@@ -250,7 +311,7 @@ def fitted(
     solution = solve(residuals, start, iterations, stop=stop)
     for turn in range(rescale + 1):
         for _ in range(2):
-            if not restarted(residuals, solution):
+            if not restarted(residuals, solution, seed=seed):
                 break
             solution = solve(residuals, solution.point, iterations, stop=stop)
         if turn < rescale:

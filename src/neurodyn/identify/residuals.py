@@ -29,6 +29,7 @@ from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.noise import Noise
+from neurodyn.identify.prior import Prior
 from neurodyn.identify.search_space import SearchSpace
 from neurodyn.learn.hybrid.finite import require_finite_path
 from neurodyn.learn.hybrid.windows import FitWindows
@@ -121,6 +122,7 @@ class Residuals:
         options: What is compared, and what is free.
         space: The coordinates that are searched.
         parameters: Their number n.
+        prior: What is known of the quantities beforehand; None for nothing.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class Residuals:
         scale: Tensor | None = None,
         environments: RecordedEnvironments | None = None,
         space: Space | None = None,
+        prior: Prior | None = None,
     ) -> None:
         """Prepare the residuals.
 
@@ -145,6 +148,7 @@ class Residuals:
             environments: Environments of the windows; None for the model's own.
             space: The coordinates that are searched; None for those of the model's quantities. Others tie quantities to
                 each other.
+            prior: What is known of the quantities beforehand; None for nothing.
 
         Raises:
             InputError: A quantity that is to differ from log to log is not free.
@@ -154,6 +158,7 @@ class Residuals:
         self.scale = noise.joined if scale is None else scale
         self.space: Space = SearchSpace(dynamics.physical) if space is None else space
         self.parameters = len(self.space.nominal)
+        self.prior = prior
         specs = dynamics.physical.specs
         self._environments = environments
         self._spec, self._nv = dynamics.spec, dynamics.spec.nv
@@ -197,6 +202,14 @@ class Residuals:
     def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
         """Return these residuals in other units, and with other noise."""
         return self._changed(scale=scale, noise=noise)
+
+    def with_space(self, space: Space) -> "Residuals":
+        """Return these residuals over other coordinates of the same quantities."""
+        return self._changed(space=space)
+
+    def within(self, frames: int) -> "Residuals":
+        """Return the residuals of the first frames of all windows."""
+        return self._changed(windows=self.windows.cut(0, frames))
 
     def start(self, x: Tensor) -> Point:
         """Return the start of a search: `x`, shape [S, n], and zero in all else."""
@@ -282,6 +295,8 @@ class Residuals:
 
     def _cost(self, weighted: Tensor, point: Point) -> Tensor:
         priors = point.local.square().sum((1, 2)) + point.initial.square().sum((1, 2))
+        if self.prior is not None:
+            priors = priors + self.prior.distance(self.space.values(point.x)).square().sum(-1)
         cost = self._rho(weighted).sum((1, 2, 3)) + 0.5 * priors
         return torch.where(torch.isfinite(cost), cost, torch.inf)
 

@@ -15,7 +15,10 @@ class Found(Record, frozen=True):
     Attributes:
         name: Its name.
         value: What was identified.
-        interval: 95 % interval; None where the logs do not see it.
+        interval: 95 % interval; None where there is none to believe.
+        why_not: Why there is none; UNSET where there is one.
+        sandwich: The interval of the sandwich covariance beside that of a bootstrap; UNSET without one.
+        prior: Standard deviation of its prior; UNSET without one.
         nominal: What the robot's declaration says.
         with_networks: Its value beside the networks of a blueprint; UNSET without any.
     """
@@ -24,7 +27,48 @@ class Found(Record, frozen=True):
     value: float
     interval: list[float] | None
     nominal: float
+    why_not: str | UnsetType = UNSET
+    sandwich: list[float] | UnsetType = UNSET
+    prior: float | UnsetType = UNSET
     with_networks: float | UnsetType = UNSET
+
+
+class Ends(Record, frozen=True):
+    """Where searches from several starts ended: their costs, the lowest first, and values by name in this order."""
+
+    starts: int
+    costs: list[float]
+    values: dict[str, list[float]]
+
+
+class ProfileCurve(Record, frozen=True):
+    """Profile likelihood of a quantity: how far the cost rises as it is moved and all else is fitted again.
+
+    Attributes:
+        values: Values of the quantity.
+        rise: Twice the rise of the cost over the variance of the residuals, for each.
+        bound: The rise at the ends of the 95 % interval, were the cost a parabola.
+    """
+
+    values: list[float]
+    rise: list[float | None]
+    bound: float
+
+
+class RunErrors(Record, frozen=True):
+    """Root mean square of a whole run's residuals over consecutive roll-outs.
+
+    Attributes:
+        run: Name of the log or episode.
+        seconds: Its length [s].
+        q: Of positions, by model [rad or m].
+        floor: What the sensors' noise alone leaves [rad or m].
+    """
+
+    run: str
+    seconds: float
+    q: dict[str, float]
+    floor: float
 
 
 class Insensitive(Record, frozen=True):
@@ -53,6 +97,14 @@ class Identified(Record, frozen=True):
         robot: Name of the robot.
         kind: Kind of dynamics.
         parameters: The free quantities.
+        converged: Whether the search has converged: whether intervals mean anything.
+        reason: Why, in a line.
+        intervals: What intervals come from: "sandwich" or "bootstrap".
+        blocks: What counts as independent, for example "12 logs".
+        resamples: Resamples of the bootstrap that were fitted; UNSET without one.
+        ends: Where searches from several starts ended; UNSET for one start.
+        profiles: Profile likelihoods by name; UNSET where none were asked for.
+        runs: Residuals of whole held-out runs.
         errors: Errors on held-out windows by model and horizon ("0.1").
         noise_floor: What the sensors' noise alone leaves of a perfect model, by horizon.
         held_out: The held-out windows.
@@ -75,6 +127,11 @@ class Identified(Record, frozen=True):
     robot: str
     kind: str
     parameters: list[Found]
+    converged: bool
+    reason: str
+    intervals: str
+    blocks: str
+    runs: list[RunErrors]
     errors: dict[str, dict[str, HorizonErrors]]
     noise_floor: dict[str, HorizonErrors]
     held_out: HeldOutWindows
@@ -92,6 +149,9 @@ class Identified(Record, frozen=True):
     warnings: list[str]
     seconds: float
     seed: int
+    resamples: int | UnsetType = UNSET
+    ends: Ends | UnsetType = UNSET
+    profiles: dict[str, ProfileCurve] | UnsetType = UNSET
 
 
 class Sample(Record, frozen=True):
@@ -101,3 +161,29 @@ class Sample(Record, frozen=True):
     names: list[str]
     logged: list[list[float]]
     paths: dict[str, list[list[float]]]
+
+
+class RunFit(Record, frozen=True):
+    """A whole held-out run and its fits: consecutive roll-outs, each from the state that the log allows.
+
+    Attributes:
+        run: Name of the log or episode.
+        dt: Frame [s].
+        horizon: Frames of a roll-out.
+        names: Names of the positions.
+        logged: Logged positions, shape [nq, T].
+        paths: What models make of them, shape [nq, T], by model.
+        residuals: Predicted minus logged, shape [nv, T], by model.
+        tangent_names: Names of these.
+        floor: Standard deviation that the sensors' noise alone leaves, by degree of freedom.
+    """
+
+    run: str
+    dt: float
+    horizon: int
+    names: list[str]
+    logged: list[list[float]]
+    paths: dict[str, list[list[float]]]
+    residuals: dict[str, list[list[float]]]
+    tangent_names: list[str]
+    floor: list[float]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification by names: from a robot, its log and what is free to a run directory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.identify import Identification, Problem, Progress
 from neurodyn.identify.identify import identify as identify_problem
-from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
+from neurodyn.identify.settings import IdentificationSettings, Optimiser, changed, load_identification
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
@@ -28,7 +28,13 @@ def identify(
     minutes: float | None = None,
     seed: int | None = None,
     starts: int | None = None,
+    search: str | None = None,
+    optimiser: Optimiser | None = None,
     horizon: float | None = None,
+    horizons: Sequence[float] | None = None,
+    prior: Mapping[str, float | str] | None = None,
+    bootstrap: int | None = None,
+    profile: int | None = None,
     start: Literal["auto", "logged", "past"] | None = None,
     beside: Sequence[str] = (),
     device: str = "cpu",
@@ -48,8 +54,14 @@ def identify(
         settings: How; None for identify.yaml beside the declaration, or the general settings.
         minutes: Time budget [min]; None for the iterations and steps of the settings.
         seed: Seed of everything random.
-        starts: Starting points; more than one search by parallel basin hopping.
+        starts: Starting points; None for those of the settings, by default 8 where quantities of contacts are free.
+        search: What begins from several starts, one of `identify.searches.SEARCHES`.
+        optimiser: The local optimiser.
         horizon: Length of the roll-outs that are compared with the data [s].
+        horizons: Shorter horizons that are fitted before [s].
+        prior: Standard deviations about nominal values, by name or pattern: numbers, or shares ("20%").
+        bootstrap: Resamples of the logs that intervals come from; 0 for the sandwich covariance.
+        profile: Points of each quantity's profile likelihood; 0 for none.
         start: Starting states of held-out windows: as logged, or estimated from past positions.
         beside: Runs of other models that are measured on the same held-out windows.
         device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
@@ -62,12 +74,16 @@ def identify(
         The model, its parameters and their intervals, and errors on held-out windows.
 
     Raises:
-        InputError: Something of that is missing, malformed or of another robot; the data do not depend on a parameter;
-            roll-outs are not finite; or the run exists or cannot be resumed.
+        InputError: Something of that is missing, malformed or of another robot; the data do not depend on a parameter
+            or on a combination of them; roll-outs are not finite; or the run exists or cannot be resumed.
     """
     declared = robot if isinstance(robot, Robot) else load(robot)
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
-    chosen = changed(chosen, minutes=minutes, seed=seed, starts=starts, horizon=horizon, start=start, threads=threads)
+    chosen = changed(
+        chosen, minutes=minutes, seed=seed, starts=starts, search=search, optimiser=optimiser, horizon=horizon,
+        horizons=None if horizons is None else tuple(horizons), prior=None if prior is None else dict(prior),
+        bootstrap=bootstrap, profile=profile, start=start, threads=threads,
+    )  # fmt: skip
     asked = tuple(parameters) or chosen.parameters
     if not asked:
         raise InputError(f"robot {declared.name!r}: its settings name no parameters; give some with --parameters")

@@ -7,6 +7,7 @@ and trap it there. Where all six entries of a link's inertia are free, their coo
 whose inertias are physically realisable everywhere.
 """
 
+import copy
 import math
 
 import torch
@@ -23,6 +24,7 @@ class SearchSpace:
         lower: Least coordinates, shape [n].
         upper: Greatest coordinates, shape [n].
         nominal: Coordinates of the nominal values, shape [n].
+        fixed: Coordinates that stay where they are, bool, shape [n].
     """
 
     def __init__(self, quantities: Parameters) -> None:
@@ -37,6 +39,14 @@ class SearchSpace:
         self.lower = self._bound(lower, -math.inf)
         self.upper = self._bound(upper, math.inf)
         self.nominal = self.of(quantities.nominal)
+        self.fixed = torch.zeros(len(specs), dtype=torch.bool)
+
+    def fixing(self, column: int) -> "SearchSpace":
+        """Return this space with one coordinate fixed."""
+        space = copy.copy(self)
+        space.fixed = self.fixed.clone()
+        space.fixed[column] = True
+        return space
 
     def _bound(self, values: list[float], otherwise: float) -> Tensor:
         return torch.where(self._block, otherwise, torch.tensor(values, dtype=torch.float64) / self._size)
@@ -57,8 +67,8 @@ class SearchSpace:
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
     def held(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which coordinates lie on a bound that descent leads across, shape [..., n]."""
-        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
+        """Return which coordinates are fixed, or lie on a bound that descent leads across, shape [..., n]."""
+        return self.fixed | ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
 class FixedSpace:

@@ -2,6 +2,7 @@
 """How a robot is identified: settings that a file beside its declaration (identify.yaml) or the caller may change."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -11,13 +12,19 @@ from msgspec import UNSET, UnsetType
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, require
 from neurodyn.dynamics.hybrid.declared import simulated_contact
+from neurodyn.identify.searches import SEARCHES
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.presets import load_preset
 from neurodyn.learn.run_folder import RunRecord
+from neurodyn.multibody.contact_model import SIZE
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot
 
 _SUBSTEPS = 4
+_CONTACT_STARTS = 8
+_MOST_POINTS = 101
+LEAST = 40
+"""Fewest resamples of a bootstrap."""
 
 Optimiser = Literal["levenberg-marquardt", "l-bfgs", "cma-es"]
 
@@ -42,10 +49,17 @@ class IdentificationSettings(Config, frozen=True):
         per_log: Free quantities that differ from log to log (a payload), with the standard deviation of the difference.
         optimiser: "levenberg-marquardt", "l-bfgs" with the gradients of the compiled adjoint, or "cma-es", a population
             without derivatives: for roll-outs over several impacts, from starting states as logged.
-        starts: Starting points of the search; more than one search by parallel basin hopping.
-        rounds: Rounds of basin hopping.
-        round_iterations: Iterations of the local optimiser in a round.
+        starts: Starting points of the search; unset for 8 where quantities of contacts are free, else 1.
+        search: What begins from several starts: "basin-hopping", "islands" (of pygmo, without derivatives), or another
+            one of `identify.searches.SEARCHES`.
+        rounds: Rounds of this search.
+        round_iterations: Iterations of the local optimiser, or generations of an island, in a round.
+        horizons: Shorter horizons that are fitted before, each from the end of the one before it [s].
         iterations: Most iterations of the final local optimiser.
+        prior: Standard deviations of normal distributions about nominal values, by name or pattern of free quantities:
+            in their unit, or as a share of the nominal value ("20%").
+        bootstrap: Resamples of the logs that intervals come from; 0 for the sandwich covariance.
+        profile: Points at which the profile likelihood of each quantity is computed for the page; 0 for none.
         start: Starting states of held-out windows: as "logged", or estimated from "past" positions alone, where the
             log's velocities were smoothed with a look ahead; "auto" takes the past where velocities are differences.
         context: Frames of the past that a starting state is estimated from.
@@ -78,10 +92,15 @@ class IdentificationSettings(Config, frozen=True):
     torque_offset: float = 0.0
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
     optimiser: Optimiser = "levenberg-marquardt"
-    starts: int = 1
+    starts: int | UnsetType = UNSET
+    search: str = "basin-hopping"
     rounds: int = 6
     round_iterations: int = 10
+    horizons: tuple[float, ...] = ()
     iterations: int = 60
+    prior: dict[str, float | str] = msgspec.field(default_factory=dict)
+    bootstrap: int = 0
+    profile: int = 0
     start: Literal["auto", "logged", "past"] = "auto"
     context: int = 10
     substeps: int | UnsetType = UNSET
@@ -117,10 +136,32 @@ class IdentificationSettings(Config, frozen=True):
             CONTACT_MODELS.require(self.contact)
         if self.substeps is not UNSET:
             require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
-        require_counts(
-            self, "windows", "starts", "rounds", "round_iterations", "iterations", "context", "rollouts",
-            *(("threads",) if self.threads is not None else ()),
-        )  # fmt: skip
+        self._require_certainty()
+        SEARCHES.require(self.search)
+        given = [name for name in ("starts", "threads") if getattr(self, name) not in (None, UNSET)]
+        require_counts(self, "windows", "rounds", "round_iterations", "iterations", "context", "rollouts", *given)
+
+    def _require_certainty(self) -> None:
+        if list(self.horizons) != sorted(set(self.horizons)) or any(not 0 < s < self.horizon for s in self.horizons):
+            raise ValueError(
+                f"horizons is {list(self.horizons)}; valid: growing horizons above 0 and below {self.horizon:g} [s]"
+            )
+        if self.bootstrap and self.bootstrap < LEAST:
+            raise ValueError(
+                f"bootstrap is {self.bootstrap}; valid: 0 for none, or at least {LEAST} resamples, of which a fortieth "
+                "lies beyond each end of an interval"
+            )
+        if self.profile and not 3 <= self.profile <= _MOST_POINTS:
+            raise ValueError(f"profile is {self.profile}; valid: 0 for none, or 3 to {_MOST_POINTS} points")
+        if self.bootstrap and self.optimiser == "cma-es":
+            raise ValueError("bootstrap repeats fits by least squares; valid with it: optimiser: levenberg-marquardt")
+
+    def starts_of(self, names: Iterable[str]) -> int:
+        """Return the number of starts of a search over free quantities of these names."""
+        if self.starts is not UNSET:
+            return self.starts
+        touching = any(name.startswith("contact.") or name == SIZE for name in names)
+        return _CONTACT_STARTS if touching and self.optimiser != "cma-es" else 1
 
     def engine(self, robot: Robot) -> EngineConfig:
         """Return what the engine computes for a robot, without networks."""

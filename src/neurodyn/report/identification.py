@@ -1,44 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """RUN/report.html of an identification: parameters with intervals, errors by horizon, what the log does not see."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.identify.held_out import Errors
-from neurodyn.identify.result import Identified, Sample
+from neurodyn.identify.result import Found, Identified, RunFit, Sample
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, figure, grid, page, paragraph, section, tables
-from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
+from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, Curve, plot
 
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
-def write_identification(run: Path, result: Identified, picture: Sample) -> Path:
+def write_identification(run: Path, result: Identified, picture: Sample, runs: Sequence[RunFit] = ()) -> Path:
     """Write the page of an identification, atomically.
 
     Args:
         run: Run directory.
         result: The figures that `identify.identify` returns.
         picture: Its sample.
+        runs: Its whole runs.
     """
     path = run / "report.html"
-    write_text(path, render_identification(result, picture))
+    write_text(path, render_identification(result, picture, runs))
     return path
 
 
-def render_identification(result: Identified, picture: Sample) -> str:
+def render_identification(result: Identified, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
     """Return the page as HTML."""
-    intervals = "Intervals hold for the model's own parameters, before networks are added."
     body = [
         f"<header><h1>{'Hybrid' if result.weights else 'Identified'} dynamics</h1></header>",
         paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),
-        section("Parameters", parameters(result).html(), lead=intervals),
+        section("Parameters", parameters(result).html(), lead=convergence(result)),
+        _ends(result),
+        _profiles(result),
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
+        _runs(result, runs),
         _window(picture),
         _sight(result),
         _facts(result),
@@ -66,17 +69,57 @@ def _headline(result: Identified) -> str:
     return cards(entries) if entries else ""
 
 
+def convergence(result: Identified) -> str:
+    """Return whether the search has converged, and what intervals come from."""
+    if not result.converged:
+        return f"Not converged: {result.reason}. There are no intervals."
+    how = f"the sandwich covariance over {result.blocks}"
+    if result.resamples is not UNSET:
+        how = f"{result.resamples} resamples of {result.blocks}"
+    return (
+        f"Converged: {result.reason}. Intervals come from {how}, and hold for the model's own parameters, before "
+        "networks are added."
+    )
+
+
 def parameters(result: Identified) -> Table:
-    """Return the free quantities with their intervals."""
-    networks = any(entry.with_networks is not UNSET for entry in result.parameters)
-    rows = []
-    for entry in result.parameters:
-        interval = entry.interval
-        seen = "not identified" if interval is None else f"{interval[0]:.4g} – {interval[1]:.4g}"
-        row = [entry.name, f"{entry.value:.4g}", seen, f"{entry.nominal:.4g}"]
-        rows.append([*row, f"{entry.with_networks:.4g}"] if networks else row)
-    head = ["Parameter", "Identified", "95 % interval", "Nominal", *(["With networks"] if networks else [])]
-    return Table("Parameters (SI units)", head, rows, strong=1)
+    """Return the free quantities with their intervals, or why they have none."""
+    columns: dict[str, Callable[[Found], str]] = {
+        "Parameter": lambda entry: entry.name,
+        "Identified": lambda entry: f"{entry.value:.4g}",
+        "95 % interval": lambda entry: _between(entry.interval) if entry.why_not is UNSET else f"none: {entry.why_not}",
+    }
+    if any(entry.sandwich is not UNSET for entry in result.parameters):
+        columns["By the sandwich"] = lambda entry: MISSING if entry.sandwich is UNSET else _between(entry.sandwich)
+    columns["Nominal"] = lambda entry: f"{entry.nominal:.4g}"
+    if any(entry.prior is not UNSET for entry in result.parameters):
+        columns["Prior"] = lambda entry: MISSING if entry.prior is UNSET else f"± {entry.prior:.3g}"
+    if any(entry.with_networks is not UNSET for entry in result.parameters):
+        columns["With networks"] = lambda entry: f"{entry.with_networks:.4g}"
+    rows = [[cell(entry) for cell in columns.values()] for entry in result.parameters]
+    return Table("Parameters (SI units)", list(columns), rows, strong=1)
+
+
+def ends(result: Identified) -> Table:
+    """Return where searches from several starts ended; without rows for one start."""
+    found = result.ends
+    if found is UNSET:
+        return Table("", [], [])
+    costs = [f"{cost / found.costs[0]:.4g}" if found.costs[0] else f"{cost:.4g}" for cost in found.costs]
+    rows = [["cost over the lowest", *costs], *([n, *(f"{v:.4g}" for v in by)] for n, by in found.values.items())]
+    head = ["", *(f"end {k + 1}" for k in range(len(costs)))]
+    return Table(f"Where searches from {found.starts} starts ended", head, rows)
+
+
+def runs(result: Identified) -> Table:
+    """Return root mean squares of whole runs' residuals, by model."""
+    models = list(result.runs[0].q) if result.runs else []
+    head = ["Run", "Length", *models, "sensors' noise alone"]
+    rows = [
+        [entry.run, f"{entry.seconds:.3g} s", *(f"{entry.q[name]:.3g}" for name in models), f"{entry.floor:.3g}"]
+        for entry in result.runs
+    ]
+    return Table(f"Residuals of whole runs, {result.horizon_s:g} s at a time [rad or m, rms]", head, rows)
 
 
 def errors(result: Identified) -> list[Table]:
@@ -111,6 +154,74 @@ def errors_lead(result: Identified) -> str:
 
 def _number(value: float | None) -> str:
     return MISSING if value is None else f"{value:.3g}"
+
+
+def _between(interval: list[float] | None) -> str:
+    return MISSING if interval is None else f"{interval[0]:.4g} – {interval[1]:.4g}"
+
+
+def _ends(result: Identified) -> str:
+    table = ends(result)
+    if not table.rows:
+        return ""
+    words = (
+        "The best ends of the search from several starts, brought to an end on all windows. Ends that fit as well and "
+        "lie elsewhere say that the logs do not decide between them."
+    )
+    return section("Where searches ended", table.html(), lead=words)
+
+
+def _profiles(result: Identified) -> str:
+    if result.profiles is UNSET:
+        return ""
+    intervals = {entry.name: entry.interval for entry in result.parameters}
+    figures = []
+    for number, (name, found) in enumerate(result.profiles.items()):
+        rise = [float("nan") if value is None else value for value in found.rise]
+        curves = [
+            Curve("profile", found.values, rise, PREDICTED, "-", 1.8),
+            Curve("end of the interval", [found.values[0], found.values[-1]], [found.bound] * 2, QUIET, "--", 1.0),
+        ]
+        interval = intervals[name]
+        if interval is not None:
+            middle = 0.5 * (found.values[0] + found.values[-1])
+            half = 0.5 * (interval[1] - interval[0])
+            parabola = [found.bound * ((value - middle) / half) ** 2 for value in found.values]
+            curves.insert(1, Curve("parabola of the interval", found.values, parabola, SECOND, ":", 1.3))
+        caption = f"Profile likelihood of {name}"
+        figures.append(figure(plot(f"profile-{number}", curves, x_label=name, unit="", description=caption), caption))
+    words = (
+        "Twice the rise of the cost as one quantity is moved and all others, starting states included, are fitted "
+        "again, in variances of the residuals. Where the profile leaves the parabola, the sandwich's intervals mislead."
+    )
+    return section("Profile likelihoods", grid(figures), lead=words)
+
+
+def _runs(result: Identified, fits: Sequence[RunFit]) -> str:
+    figures = []
+    for number, fit in enumerate(fits):
+        time = [fit.dt * (frame + 1) for frame in range(len(fit.logged[0]))]
+        for row, name in enumerate(fit.names):
+            curves = [Curve("logged", time, fit.logged[row], TRUTH, "-", 2.2)]
+            curves += [Curve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.paths.items()]
+            caption = f"{name} in {fit.run}"
+            svg = plot(f"run-{number}-{row}", curves, x_label="time [s]", unit="", description=caption)
+            figures.append(figure(svg, caption))
+        for row, name in enumerate(fit.tangent_names):
+            curves = [Curve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.residuals.items()]
+            ends_of_time, band = [time[0], time[-1]], 2.0 * fit.floor[row]
+            curves += [
+                Curve("± 2 sigma of the noise" if sign > 0 else None, ends_of_time, [sign * band] * 2, TRUTH, "--", 1.0)
+                for sign in (1, -1)
+            ]
+            caption = f"Residual of {name} in {fit.run}"
+            svg = plot(f"residual-{number}-{row}", curves, x_label="time [s]", unit="", description=caption)
+            figures.append(figure(svg, caption))
+    words = (
+        f"Held-out runs, rolled out {result.horizon_s:g} s at a time. The band is what the sensors' noise alone leaves "
+        "of a perfect model: residuals beyond it are the model's, or the torque's."
+    )
+    return section("Whole runs", *([runs(result).html()] if result.runs else []), grid(figures), lead=words)
 
 
 def _window(picture: Sample) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows, window_starts
@@ -62,7 +63,14 @@ class FitWindows:
 
 
 def fit_windows(
-    store: Store, split: int | None, frames: int, *, stride: int | None = None, most: int, moving: float | None = None
+    store: Store,
+    split: int | None,
+    frames: int,
+    *,
+    stride: int | None = None,
+    most: int,
+    moving: float | None = None,
+    seed: int | None = None,
 ) -> FitWindows:
     """Take windows from the episodes of a split, spread evenly over them.
 
@@ -74,14 +82,20 @@ def fit_windows(
             as many windows as are asked for (before those that do not move are left out).
         most: Most windows.
         moving: Windows with a lower mean joint speed are left out [rad/s or m/s]; None for none.
+        seed: Draws, for windows with a stride, where in each episode the first one begins, and which windows are taken
+            where there are more than `most`; None for the first state, and for even distances.
 
     Raises:
         InputError: No episode is long enough, or no window moves.
     """
     episodes = store.episodes() if split is None else episodes_of(store, split)
     total = len(window_starts(store, episodes, frames))  # refuses what holds none
+    skip = None
+    if stride is not None and seed is not None:
+        room = np.clip(store.lengths[episodes] - frames, 0, stride - 1)
+        skip = generator(seed, "windows", "first").integers(0, room + 1)
     stride = max(1, total // most) if stride is None else stride
-    parts = list(all_windows(store, frames, split=split, stride=stride))
+    parts = list(all_windows(store, frames, split=split, stride=stride, skip=skip))
     q, qd, control = (torch.cat([getattr(part, name) for part in parts]).double() for name in ("q", "qd", "control"))
     places = np.concatenate([np.stack([part.episode, part.start], 1) for part in parts])
     poses = [part.ground for part in parts if part.ground is not None]
@@ -102,7 +116,11 @@ def fit_windows(
             )
         found = found.rows(kept)
     if found.count > most:
-        found = found.rows(torch.linspace(0, found.count - 1, most).round().long())
+        rows = torch.linspace(0, found.count - 1, most).round().long()
+        if seed is not None:  # one of each part of equal length
+            drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
+            rows = ((torch.arange(most) + drawn) * found.count / most).long().clamp_max(found.count - 1)
+        found = found.rows(rows)
     return _compact(found)
 
 

@@ -287,7 +287,7 @@ def _identification(robot: Robot, settings: OnlineSettings) -> "IdentificationSe
         return found
     return changed(
         found, horizon=_HORIZON, windows=_WINDOWS, initial="logged", start="logged", iterations=_ITERATIONS,
-        rollouts=_HELD_OUT, seconds=(_HORIZON, 0.25),
+        rollouts=_HELD_OUT, seconds=(_HORIZON, 0.25), starts=1,
     )  # fmt: skip
 
 

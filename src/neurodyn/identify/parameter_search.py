@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search for parameters: many starts where one is not enough, horizons that grow, then the local optimiser.
+
+Searches from several starts end in several places. The best few are brought to an end on all windows, and how far they
+lie apart is kept: ends that fit as well as the best but lie elsewhere say that the log does not decide between them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from neurodyn.core.seeds import derive_seed
+from neurodyn.identify.basin_hopping import Population
+from neurodyn.identify.cma_es import cma_es
+from neurodyn.identify.convergence import End
+from neurodyn.identify.lbfgs import lbfgs
+from neurodyn.identify.least_squares import Solver, fitted, levenberg_marquardt
+from neurodyn.identify.residuals import Point, Residuals
+from neurodyn.identify.searches import SEARCHES
+from neurodyn.identify.settings import IdentificationSettings, Optimiser
+
+_WINDOWS = 48
+"""Windows of a search from many starts."""
+_ENDS = 4
+"""How many of its ends are brought to an end on all windows."""
+_SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
+
+Progress = Callable[[str, int, float, float], bool]
+"""Called with stage, iteration, the lowest and the highest cost; ends the search where it returns true."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """End of a search.
+
+    Attributes:
+        residuals: The residuals in their last units.
+        point: The solution.
+        end: How the search ended.
+        ends: Physical values at which searches from several starts ended on all windows, the best first, shape [K, n].
+        costs: Their costs, shape [K].
+    """
+
+    residuals: Residuals
+    point: Point
+    end: End
+    ends: Tensor
+    costs: Tensor
+
+
+def search(
+    residuals: Residuals,
+    settings: IdentificationSettings,
+    starts: int,
+    progress: Progress,
+    *,
+    run: Path | None = None,
+    resume: bool = False,
+) -> Searched:
+    """Search the parameters as settings say.
+
+    Args:
+        residuals: What is minimised.
+        settings: How.
+        starts: Number of starts.
+        progress: See `Progress`.
+        run: Run directory for the state of a search from many starts.
+        resume: Whether to go on from that state.
+    """
+    late = False
+
+    def stop(stage: str) -> Callable[[int, Tensor], bool]:
+        def called(iteration: int, cost: Tensor) -> bool:
+            nonlocal late
+            late = progress(stage, iteration, float(cost.min()), float(cost.max()))
+            return late
+
+        return called
+
+    x = residuals.space.nominal[None]
+    ends, costs = residuals.values(x)[:0], x.new_zeros(0)
+    if starts > 1:
+        x, costs = _from_many_starts(residuals, settings, starts, stop, run, resume)
+        ends = residuals.values(x)
+    x = _grown(residuals, x[:1], settings, stop("growing horizons"))
+    solve = _SOLVERS[settings.optimiser]
+    seed = derive_seed(settings.seed, "search")
+    if settings.optimiser == "cma-es":
+        solve = partial(cma_es, seed=seed)
+    last, solution = fitted(
+        residuals,
+        residuals.start(x),
+        settings.iterations,
+        rescale=2 if settings.reweigh else 0,
+        stop=stop("parameters"),
+        solve=solve,
+        seed=seed,
+    )
+    best = solution.point.pick(torch.tensor([solution.best]))
+    end = End(
+        settled=bool(solution.converged[solution.best]),
+        moved=not torch.equal(best.x[0], residuals.space.nominal),
+        iterations=solution.iterations,
+        late=late,
+        derivatives=settings.optimiser != "cma-es",
+    )
+    return Searched(last, best, end, ends, costs)
+
+
+def _from_many_starts(
+    residuals: Residuals,
+    settings: IdentificationSettings,
+    starts: int,
+    stop: Callable[[str], Callable[[int, Tensor], bool]],
+    run: Path | None,
+    resume: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the coordinates of the best ends, the lowest first, and their costs."""
+    count = residuals.windows.count
+    rows = torch.linspace(0, count - 1, min(count, _WINDOWS)).round().long()
+    called = stop(settings.search)
+
+    def report(rounds: int, members: Population) -> bool:
+        return called(rounds, members.cost)
+
+    members = SEARCHES[settings.search].run(
+        residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
+        resume=resume, report=report,
+    )  # fmt: skip
+    solution = levenberg_marquardt(residuals, residuals.start(members.x[:_ENDS]), settings.round_iterations)
+    order = solution.cost.argsort()
+    return solution.point.x[order], solution.cost[order]
+
+
+def _grown(
+    residuals: Residuals, x: Tensor, settings: IdentificationSettings, stop: Callable[[int, Tensor], bool]
+) -> Tensor:
+    """Return where searches over the shorter horizons lead, one after the other."""
+    dt = residuals.dynamics.spec.dt
+    for seconds in settings.horizons:
+        short = residuals.within(max(1, round(seconds / dt)))
+        x = levenberg_marquardt(short, short.start(x), settings.iterations, stop=stop).point.x
+    return x
