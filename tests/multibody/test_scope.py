@@ -8,6 +8,7 @@ import torch
 
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
+from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
@@ -22,7 +23,13 @@ def network(quantities, inputs, mode="add", **options):
 
 def step(inputs, blueprint):
     """A step with the quantities x, y, force = x + 2 y, torque = 3 force / mass, in that order."""
-    scope = Scope(inputs.graph, {"mass": inputs.parameters[0], "radius": 0.5, "unused": UNUSED}, blueprint)
+    scope = Scope(
+        inputs.graph,
+        {"mass": inputs.parameters[0], "radius": 0.5, "unused": UNUSED},
+        blueprint,
+        Memory(inputs.graph, 0),
+        0.01,
+    )
     x = scope.define("x", inputs.state[0])
     y = scope.define("y", inputs.state[1])
     force = scope.define("force", x + 2.0 * y)
@@ -132,7 +139,7 @@ def test_what_cannot_be_computed_is_refused_in_one_line(networks, message):
 
 def test_names_are_those_that_are_computed_and_then_the_other_constants():
     graph = Graph()
-    scope = Scope(graph, {"mass": 1.0, "radius": 2.0}, Blueprint())
+    scope = Scope(graph, {"mass": 1.0, "radius": 2.0}, Blueprint(), Memory(graph, 0), 0.01)
     scope.define("x", graph.input("x", 0))
     assert scope("radius") == 2.0
     assert scope.computed == ("x", "radius")
@@ -140,6 +147,7 @@ def test_names_are_those_that_are_computed_and_then_the_other_constants():
 
 
 def test_without_networks_numbers_stay_numbers():
-    scope = Scope(Graph(), {"mass": 1.5}, Blueprint())
+    graph = Graph()
+    scope = Scope(graph, {"mass": 1.5}, Blueprint(), Memory(graph, 0), 0.01)
     assert scope.define("zero", 0.0) == 0.0
     assert scope("mass") == 1.5

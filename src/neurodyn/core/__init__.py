@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from neurodyn.core.actuator_network import ActuatorNetwork
     from neurodyn.core.artifacts import pretrained_names, read_json, write_json
     from neurodyn.core.blueprint import Augmentation, Blueprint
     from neurodyn.core.config import Config, from_dict, read_config, to_dict
     from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
+    from neurodyn.core.drive import DRIVE_LAWS, Drive, DriveLaw
     from neurodyn.core.errors import InputError, MismatchError, NeurodynError
     from neurodyn.core.fingerprint import Fingerprint
     from neurodyn.core.mechanism import Link, Mechanism
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from neurodyn.core.spec import Channel, JointSpec, StateSpec
 
 __all__ = [
-    "Augmentation", "Blueprint", "Box", "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint",
-    "ContactPointLayout", "Cylinder", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism",
+    "DRIVE_LAWS", "ActuatorNetwork", "Augmentation", "Blueprint", "Box", "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint",
+    "ContactPointLayout", "Cylinder", "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism",
     "Mesh", "MismatchError", "NeurodynError", "Parameter", "Plane", "Scene", "Sphere", "StateSpec", "Terrain",
     "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json", "select_parameters",
     "to_dict", "write_json",

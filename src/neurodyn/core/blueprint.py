@@ -10,7 +10,7 @@ from typing import Literal
 
 from neurodyn.core.config import Config
 
-Activation = Literal["tanh", "elu", "silu", "softplus", "relu"]
+Activation = Literal["tanh", "elu", "silu", "softplus", "relu", "softsign"]
 
 
 class Augmentation(Config, frozen=True):
@@ -18,12 +18,15 @@ class Augmentation(Config, frozen=True):
 
     Attributes:
         quantities: Names of the quantities that its outputs act on, one output each.
-        inputs: Names of the quantities that it sees.
+        inputs: Names of the quantities that it sees; "NAME@AGE" is a quantity some time ago [s].
         mode: "add" its outputs to the quantities, "scale" these by one plus the outputs, or "replace" them.
         hidden: Widths of its hidden layers; empty for a linear map.
         activation: Activation of the hidden layers.
         input_scale: What each input is divided by; empty for ones.
         output_scale: What each output is multiplied by; empty for ones.
+        memory: Numbers that the network keeps from step to step, a hidden state that it also sees; see
+            `multibody.scope`.
+        memory_time: Shortest time constant of these [s].
     """
 
     quantities: tuple[str, ...]
@@ -33,6 +36,8 @@ class Augmentation(Config, frozen=True):
     activation: Activation = "tanh"
     input_scale: tuple[float, ...] = ()
     output_scale: tuple[float, ...] = ()
+    memory: int = 0
+    memory_time: float = 0.02
 
     def __post_init__(self) -> None:
         for what in ("quantities", "inputs"):
@@ -43,6 +48,13 @@ class Augmentation(Config, frozen=True):
                 raise ValueError(f"an augmentation lists one of its {what} twice: {', '.join(names)}")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden is {list(self.hidden)}; valid: widths of at least 1, or nothing for a linear map")
+        if self.memory < 0 or not 0 < self.memory_time < math.inf:
+            raise ValueError(
+                f"memory is {self.memory} with memory_time {self.memory_time:g}; valid: a number of at least 0 and a "
+                "time above 0 [s]"
+            )
+        for name in self.inputs:
+            aged(name.removesuffix(")"))
         for what, names in (("input_scale", self.inputs), ("output_scale", self.quantities)):
             scales = getattr(self, what)
             if scales and (len(scales) != len(names) or not all(0 < abs(s) < math.inf for s in scales)):
@@ -51,12 +63,31 @@ class Augmentation(Config, frozen=True):
     @property
     def widths(self) -> tuple[int, ...]:
         """Widths of all layers, inputs and outputs included."""
-        return (len(self.inputs), *self.hidden, len(self.quantities))
+        return (len(self.inputs) + self.memory, *self.hidden, len(self.quantities) + 2 * self.memory)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it depends on more than the present step: by a memory, or by inputs of some age."""
+        return self.memory > 0 or any("@" in name for name in self.inputs)
 
     @property
     def weights(self) -> int:
         """Number of weights: for each layer a matrix [out, in], row by row, then its bias [out]."""
         return sum(b * (a + 1) for a, b in zip(self.widths, self.widths[1:], strict=False))
+
+
+def aged(name: str) -> tuple[str, float]:
+    """Return the quantity that an input names, and its age [s]: "qd.elbow@0.01" is a velocity 10 ms ago."""
+    quantity, at, text = name.partition("@")
+    if not at:
+        return quantity, 0.0
+    try:
+        age = float(text)
+    except ValueError:
+        age = math.nan
+    if not (quantity and 0 < age < math.inf):
+        raise ValueError(f"input {name!r} is malformed; valid: NAME, or NAME@AGE with an age above 0 [s]")
+    return quantity, age
 
 
 class Blueprint(Config, frozen=True):

@@ -8,9 +8,12 @@ replaced by a network, or reported. A link is named by the joint that moves it.
 import math
 from collections.abc import Iterable
 
+import msgspec
+
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.contact_shapes import RoundedBox
+from neurodyn.core.drive import Drive, bounds
 from neurodyn.core.errors import require
 from neurodyn.core.joint_kinds import is_floating
 from neurodyn.core.scene import Vector3
@@ -95,6 +98,7 @@ class Mechanism(Config, frozen=True):
         constraints: How contacts, limits and joint friction yield where they are soft constraints.
         shapes: Shapes that can touch a ground, where soft contacts are those of shapes; empty where there are others
             than spheres, capsules and boxes.
+        drives: What stands between command and torque, by joint; joints without a drive take torques.
     """
 
     links: tuple[Link, ...]
@@ -102,6 +106,7 @@ class Mechanism(Config, frozen=True):
     points: tuple[ContactPoint, ...] = ()
     constraints: SoftConstraints = SoftConstraints()
     shapes: tuple[RoundedBox, ...] = ()
+    drives: dict[str, Drive] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):
@@ -121,6 +126,9 @@ class Mechanism(Config, frozen=True):
                     raise ValueError(
                         f"{what} {one.name!r}: its link is number {one.joint}; valid: 0 to {len(self.links) - 1}"
                     )
+        scalar = [link.joint.name for link in self.links if link.joint.scalar]
+        for name in self.drives:
+            require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property
@@ -165,4 +173,14 @@ class Mechanism(Config, frozen=True):
             if joint.scalar:
                 add(f"{name}.axis", "xyz", joint.axis)
         add("gravity", "xyz", self.gravity)
+        for name, drive in self.drives.items():
+            values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
         return values
+
+    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+        """Return the least and greatest values of the quantities that only this mechanism knows bounds of."""
+        return {
+            f"actuator.{name}.{what}": bounds(what, drive)
+            for name, drive in self.drives.items()
+            for what in drive.quantities()
+        }

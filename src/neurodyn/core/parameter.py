@@ -4,6 +4,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices
@@ -47,13 +48,24 @@ class Parameter(Config, frozen=True):
             )
 
 
-def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tuple[Parameter, ...]:
+Bounds = Mapping[str, tuple[float | None, float | None]]
+"""Least and greatest values by name; None for no bound."""
+
+
+def select_parameters(
+    nominal: Mapping[str, float], asked: Sequence[str], bounds: Bounds = MappingProxyType({})
+) -> tuple[Parameter, ...]:
     """Return the parameters that texts name.
 
     A text is a name or a pattern (as of a shell: "*.damping"; "elbow" means "elbow.*", "*.com" "*.com.*"), and may give
     bounds, or a start and bounds: "elbow.damping=0:1", "elbow.mass=2.5", "elbow.mass=2.5:1:4"; what is left empty stays
     as it is without. Masses, inertias, frictions and stiffnesses are at least zero, numbers of solref keep their sign,
     and impedances of solimp lie between 0 and 1. The last text about a quantity counts.
+
+    Args:
+        nominal: Nominal values of all quantities.
+        asked: The texts.
+        bounds: What quantities cannot be beyond, where that does not follow from their names (`Mechanism.bounds`).
 
     Raises:
         InputError: A pattern matches nothing, bounds are malformed, or they exclude the nominal value.
@@ -68,8 +80,8 @@ def select_parameters(nominal: Mapping[str, float], asked: Sequence[str]) -> tup
             )
         start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
         for name in names:
-            least, most = _range(name, nominal[name])
-            if lower is not None and least == 0.0 and lower < 0.0:
+            least, most = bounds[name] if name in bounds else _range(name, nominal[name])
+            if lower is not None and least is not None and least >= 0.0 and lower < 0.0:
                 raise InputError(f"parameter {text!r}: {name} is never negative; valid: a lower bound of at least 0")
             if upper is not None and most is not None and upper > most:
                 raise InputError(f"parameter {text!r}: {name} is never above {most:g}; valid: an upper bound up to it")

@@ -24,6 +24,20 @@ def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:
         )
 
 
+def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
+    """Return the commands of a frame, shape [worlds, nu]: frame-start torques, or targets where drives take those.
+
+    Raises:
+        InputError: Drives take targets and none are given, or torques besides; or the width is another.
+    """
+    if spec.control_kind == "torque":
+        return frame_torque(spec, state, control)
+    if control.target is None or control.torque is not None:
+        raise InputError(f"drives of {spec.robot!r}: take targets; valid: Control(target=...) alone")
+    require_torques(spec, control.target)
+    return control.target
+
+
 def frame_torque(spec: StateSpec, state: State, control: Control) -> Float[Tensor, "worlds nu"]:
     """Return the torques at the start of a frame [N m or N], shape [worlds, nu].
 

@@ -73,7 +73,7 @@ def hybrid_forecast(
     def forecast(windows: FitWindows, frames: int) -> Trajectory:
         future = started(dynamics, windows.cut(frames - context), context, start, noise, environments)
         where = environments.at(future.ground)
-        return dynamics.rollout(State(future.q[:, 0], future.qd[:, 0]), future.control, where)
+        return dynamics.rollout(future.context(), future.control, where)
 
     return forecast
 

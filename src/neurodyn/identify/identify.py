@@ -150,13 +150,17 @@ class _Identification:
         self.callbacks = callbacks
         self.engine = settings.engine(problem.robot)
         self.mechanism, self.fingerprint, self.scene = declared_mechanism(problem.robot, self.engine.contact)
-        self.specs = select_parameters(nominal(self.mechanism, self.engine.contact), problem.parameters)
+        self.specs = select_parameters(
+            nominal(self.mechanism, self.engine.contact), problem.parameters, self.mechanism.bounds()
+        )
+        self.start: Start = start_of(problem.store, settings.start)
+        networks = (problem.blueprint or Blueprint()).augmentations
+        self.remembers = bool(self.mechanism.drives) or any(one.remembers for one in networks)
+        self.context = settings.context if self.start == "past" or self.remembers else 0
         self.hybrid = self.model(problem.blueprint) if problem.blueprint and problem.blueprint.augmentations else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
         self.environments = RecordedEnvironments(problem.store)
-        self.start: Start = start_of(problem.store, settings.start)
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
-        self.context = settings.context if self.start == "past" else 0
         self.starts = settings.starts_of(spec.name for spec in self.specs)
         self.warnings: list[str] = []
         self.began = time.perf_counter()
@@ -164,7 +168,8 @@ class _Identification:
     def model(self, blueprint: Blueprint | None = None) -> HybridDynamics:
         """Return a model with nominal parameters."""
         settings = self.settings
-        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint())
+        context = self.context if self.remembers else 0
+        config = msgspec.structs.replace(self.engine, blueprint=blueprint or Blueprint(), context=context)
         model = HybridDynamics(
             self.problem.robot.spec, self.mechanism, config, self.specs, self.fingerprint, self.scene,
             declaration=self.problem.name, threads=resolve_threads(settings.threads), seed=settings.seed,
@@ -208,10 +213,11 @@ class _Identification:
 
     def _residuals(self, model: HybridDynamics) -> Residuals:
         settings, store = self.settings, self.problem.store
+        past = self.context if model.memory else 0
         windows = fit_windows(
-            store, Split.TRAIN, self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
+            store, Split.TRAIN, past + self.frames, stride=self.frames, most=settings.windows, moving=settings.moving,
             seed=settings.seed,
-        )  # fmt: skip
+        ).after(past)  # fmt: skip
         noise = given_noise(model.spec, settings.noise_q, settings.noise_qd, windows)
         options = ResidualOptions(
             settings.positions, settings.velocities, settings.huber, settings.initial == "free",

@@ -365,7 +365,7 @@ class Residuals:
         w, sets = self.windows, physical.shape[0]
         rows = torch.arange(w.count).repeat(sets)
         flat = [x.flatten(0, 1) for x in (physical, shift, torque)]
-        size = 8 * (w.frames * self.dynamics.config.substeps + 1) * (self._spec.nq + self._nv)
+        size = 8 * (w.frames * self.dynamics.config.substeps + 1) * (self._spec.nq + self._nv + self.dynamics.memory)
         chunk = max(1, _BYTES // size)
         parts = []
         for first in range(0, len(rows), chunk):
@@ -384,7 +384,8 @@ class Residuals:
         if self._environments is not None:
             environment = self._environments.at(None if w.ground is None else w.ground[rows])
         control = w.control[rows] + torque[:, None]
-        return self.dynamics.simulate(state, control, physical, self.dynamics.weights.detach(), environment)
+        context = w.context(state, rows)
+        return self.dynamics.simulate(context, control, physical, self.dynamics.weights.detach(), environment)
 
 
 def _twice(point: Point) -> Point:

@@ -63,7 +63,7 @@ def started(
         noise: Noise of the sensors.
         environments: Environments of the windows; None for the model's own.
     """
-    future = windows.cut(context)
+    future = windows.after(context) if dynamics.memory else windows.cut(context)
     if start == "logged" or context == 0:
         return future
     past = windows.cut(0, context)
@@ -117,7 +117,7 @@ class FromPast(nn.Module):
             past = FitWindows(q, qd, control, pose, nobody, ("",), np.zeros((len(q), 2), np.int64))
             where = None if environment is None else RecordedEnvironments.like(environment)
             begin = started(self.dynamics, past, control.shape[1], "past", self.noise, where)
-            context = State(begin.q[:, 0], begin.qd[:, 0])
+            context = begin.context()
         return self.dynamics.rollout(context, controls, environment)
 
 

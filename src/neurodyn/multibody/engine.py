@@ -12,14 +12,17 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
+from neurodyn.core.drive import require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.drive import Joint, drive_torque
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.integration import Integrator
+from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.passive import passive_torque
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph, Scalar
@@ -54,6 +57,7 @@ class EngineConfig(Config, frozen=True):
         free: Quantities that are parameters; all others are constants.
         blueprint: The networks.
         integrator: Name of an integrator; unset for semi-implicit Euler.
+        context: Frames of history that memories of drives and networks begin from, where there are any.
     """
 
     substeps: int = 4
@@ -62,6 +66,7 @@ class EngineConfig(Config, frozen=True):
     free: tuple[str, ...] = ()
     blueprint: Blueprint = Blueprint()
     integrator: str | UnsetType = UNSET
+    context: int = 0
 
     def __post_init__(self) -> None:
         if self.contact is not None:
@@ -69,6 +74,7 @@ class EngineConfig(Config, frozen=True):
         if self.integrator is not UNSET:
             INTEGRATORS.require(self.integrator)
         require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
+        require(self.context >= 0, "context", self.context, "at least 0")
 
 
 class Engine:
@@ -77,7 +83,8 @@ class Engine:
     Attributes:
         mechanism: The mechanism.
         config: What is computed.
-        program: The recurrence: state [q, qd], control, ground as what is held, parameters, weights.
+        program: The recurrence: state [q, qd, memory], control, ground as what is held, parameters, weights.
+        memory: Numbers that a step hands on to the next beside q and qd (`multibody.memory`); 0 for none.
         names: Names of all quantities that the step uses, in order of use: those that a blueprint may act on.
     """
 
@@ -95,6 +102,12 @@ class Engine:
                 is that of another mechanism.
         """
         _require_joints(mechanism, spec)
+        command = require_drives(mechanism.drives, spec.controls, f"robot {spec.robot!r}: drives")
+        if command != spec.control_kind:
+            raise InputError(
+                f"robot {spec.robot!r}: controls are {spec.control_kind}s and its drives take {command}s; valid: "
+                + ("drives of kind pd" if command == "torque" else "logs of targets")
+            )
         self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
         if self._contact is not None and not (mechanism.points or self._contact.constrains_joints):
             raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `contact_points`")
@@ -106,9 +119,9 @@ class Engine:
         for name in config.free:
             if name not in self._nominal:
                 raise InputError(f"there is no parameter {name!r}; valid: {choices(self._nominal)}")
-        self.names = self._names()
+        self.names, self.memory = self._names()
         sizes = Sizes(
-            state=mechanism.nq + mechanism.nv,
+            state=mechanism.nq + mechanism.nv + self.memory,
             control=spec.nu,
             held=self.held,
             parameters=len(config.free),
@@ -128,8 +141,8 @@ class Engine:
         """Nominal values of the parameters."""
         return tuple(self._nominal[name] for name in self.config.free)
 
-    def _names(self) -> tuple[str, ...]:
-        """Trace once without networks, to learn what has a name."""
+    def _names(self) -> tuple[tuple[str, ...], int]:
+        """Trace without networks, to learn what has a name; return that, and the size of the memory with networks."""
         mechanism, graph = self.mechanism, Graph()
         inputs = Inputs(
             graph,
@@ -138,32 +151,38 @@ class Engine:
             graph.inputs("h", self.held),
             graph.inputs("p", len(self.config.free)),
         )
-        return self._traced(inputs, Blueprint())[1].computed
+        _, scope, memory = self._traced(inputs, Blueprint())
+        if any(one.remembers for one in self.config.blueprint.augmentations):
+            _, _, memory = self._traced(inputs, self.config.blueprint)
+        return scope.computed, memory.size
 
     def _step(self, inputs: Inputs) -> list[Scalar]:
-        after, scope = self._traced(inputs, self.config.blueprint)
+        after, scope, memory = self._traced(inputs, self.config.blueprint)
         scope.require_acted()
-        return after
+        return [*after, *memory.after()]
 
-    def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope]:
+    def _traced(self, inputs: Inputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, Memory]:
         mechanism, config = self.mechanism, self.config
         constants: dict[str, Scalar] = {**self._nominal, **dict(zip(config.free, inputs.parameters, strict=True))}
-        scope = Scope(inputs.graph, constants, blueprint)
+        memory = Memory(inputs.graph, mechanism.nq + mechanism.nv)
+        scope = Scope(inputs.graph, constants, blueprint, memory, self._dt)
         q, qd, control = (
             [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
             for prefix, names, values in (
                 ("q", self._spec.q_names, inputs.state[: mechanism.nq]),
-                ("qd", self._spec.qd_names, inputs.state[mechanism.nq :]),
+                ("qd", self._spec.qd_names, inputs.state[mechanism.nq : mechanism.nq + mechanism.nv]),
                 ("control", self._spec.controls, inputs.control),
             )
         )
         tree = Tree(mechanism, scope)
+        readings, q = q, self._positions(scope, q)
         motions = tree.motions(q, qd)
         for link, motion in zip(mechanism.links, motions, strict=True):
             for axis, v, w in zip("xyz", motion.velocity, motion.spin, strict=True):
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
-        torque = self._torques(scope, tree, q, qd, control)
+        driven = self._driven(scope, memory, readings, qd, control)
+        torque = self._torques(scope, tree, q, qd, driven)
         forces = self._external(scope)
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
@@ -177,13 +196,37 @@ class Engine:
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
-        return [x for part in self._advanced(tree, q, qd, acceleration, self._dt) for x in part], scope
+        q, qd = self._advanced(tree, q, qd, acceleration, self._dt)
+        return [*self._positions(scope, q, -1.0), *qd], scope, memory
 
-    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], control: list[Any]) -> list[Scalar]:
+    def _positions(self, scope: Scope, readings: list[Any], sign: float = 1.0) -> list[Any]:
+        """Return the positions of joints from what their encoders read; with sign -1 the other way."""
+        q = list(readings)
+        for name in self.mechanism.drives:
+            row = self._spec.q_names.index(name)
+            q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
+        return q
+
+    def _driven(
+        self, scope: Scope, memory: Memory, readings: list[Any], qd: list[Any], control: list[Any]
+    ) -> list[Scalar]:
+        """Return the torques of the drives on the driven joints."""
+        spec, driven = self._spec, []
+        for name, dof, command in zip(spec.controls, spec.control_dofs, control, strict=True):
+            value = command
+            if name in self.mechanism.drives:
+                row = spec.q_names.index(name)
+                joint = Joint(name, readings[row], qd[dof], spec.continuous[row])
+                drive = self.mechanism.drives[name]
+                value = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt)
+            driven.append(scope.define(f"actuator.{name}", value))
+        return driven
+
+    def _torques(self, scope: Scope, tree: Tree, q: list[Any], qd: list[Any], driven: list[Any]) -> list[Scalar]:
         names = self._spec.qd_names
         torque: list[Scalar] = [0.0] * len(names)
-        for dof, value in zip(self._spec.control_dofs, control, strict=True):
-            torque[dof] = scope.define(f"actuator.{names[dof]}", value)
+        for dof, value in zip(self._spec.control_dofs, driven, strict=True):
+            torque[dof] = value
         links = {link.joint.name: index for index, link in enumerate(tree.links)}
         for dof, name in tree.single_dofs():
             index = links[name]

@@ -15,6 +15,10 @@ _ACTIVATIONS: dict[Activation, tuple[str, str]] = {
         "SELECT(z > (real)0, z, (real)0) + ::wp::log((real)1 + ::wp::exp(SELECT(z > (real)0, -z, z)))",
         "(real)1 / ((real)1 + ::wp::exp(-z))",
     ),
+    "softsign": (
+        "z / ((real)1 + SELECT(z > (real)0, z, -z))",
+        "((real)1 - SELECT(y > (real)0, y, -y)) * ((real)1 - SELECT(y > (real)0, y, -y))",
+    ),
     "silu": (
         "z / ((real)1 + ::wp::exp(-z))",
         "y + ((real)1 - y) / ((real)1 + ::wp::exp(-z))",

@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The named quantities of one traced step, and the networks that act on them.
+r"""The named quantities of one traced step, and the networks that act on them.
 
 The dynamics pass every quantity through `Scope.define` under its name and continue with what it returns, so that a
 blueprint changes the dynamics without a change of their code.
+
+A network with a memory of m numbers h sees them beside its inputs, and has 2 m more outputs, candidates c and gates g:
+
+$$h_{t+1} = h_t + \min(1, dt/T)\ \sigma(g) (\tanh(c) - h_t)$$
+
+with the shortest time constant T. A step later h is that much closer to tanh(c); at the start h is zero. An input of
+some age comes from a delay line (`multibody.memory`).
 """
 
 from collections.abc import Callable, Mapping
 
-from neurodyn.core.blueprint import Augmentation, Blueprint
+from neurodyn.core.blueprint import Augmentation, Blueprint, aged
 from neurodyn.core.errors import InputError, choices
+from neurodyn.multibody.memory import Memory, delayed
 from neurodyn.multibody.network import network_loop
-from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop, cos, sin
+from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop, cos, sin, tanh
 
 _DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
 """Functions of a quantity that an input may name, as "sin(q.elbow)"."""
@@ -19,15 +27,19 @@ _DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
 class Scope:
     """The named quantities of a step."""
 
-    def __init__(self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint) -> None:
+    def __init__(
+        self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint, memory: Memory, step: float
+    ) -> None:
         """Begin a step.
 
         Args:
             graph: Graph of the step.
             constants: Quantities that do not depend on the state: numbers, and parameters as expressions.
             blueprint: The networks.
+            memory: What the step hands on to the next.
+            step: Length of the step [s].
         """
-        self._graph = graph
+        self._graph, self._memory, self._step = graph, memory, step
         self._constants = constants
         self._values: dict[str, Scalar] = {}
         self._acting: dict[str, tuple[int, int]] = {}
@@ -39,6 +51,7 @@ class Scope:
             first += augmentation.weights
         self._blueprint = blueprint
         self._outputs: dict[int, list[Expression]] = {}
+        self._past: dict[tuple[str, float], Scalar] = {}
         self._busy: list[int] = []  # networks whose inputs are being computed
 
     @property
@@ -90,20 +103,39 @@ class Scope:
         self._busy.append(index)
         inputs = [self._input(x, name, augmentation) / s for x, s in zip(augmentation.inputs, scales, strict=True)]
         self._busy.pop()
-        return apply_loop(self._graph, self._loops[index], inputs)
+        names = [f"network {index} hidden {k}" for k in range(augmentation.memory)]
+        hidden = [self._memory.recall(name, 0.0) for name in names]
+        outputs = apply_loop(self._graph, self._loops[index], [*inputs, *hidden])
+        first = len(augmentation.quantities)
+        candidates, gates = outputs[first : first + len(hidden)], outputs[first + len(hidden) :]
+        rate = min(1.0, self._step / augmentation.memory_time)
+        for name, before, candidate, gate in zip(names, hidden, candidates, gates, strict=True):
+            share = rate * 0.5 * (1.0 + tanh(0.5 * gate))
+            self._memory.keep(name, before + share * (tanh(candidate) - before))
+        return outputs[:first]
 
     def _input(self, name: str, of: str, augmentation: Augmentation) -> Scalar:
-        function, inner = _parse(name)
+        function, inner, age = _parse(name)
         if inner in augmentation.quantities:
             raise InputError(f"blueprint: {inner!r} is an input of the network that acts on it; name other inputs")
         if self._forms_cycle(inner):
             raise InputError(f"blueprint: {of!r} and {inner!r} form a cycle: each would be computed from the other")
         if inner in self._values or inner in self._constants:
-            return function(self(inner))
+            return function(self._aged(inner, age))
         raise InputError(
             f"blueprint: input {name!r} of {of!r} is not known when {of!r} is computed; valid: "
             f"{choices(self.names)}, and sin() or cos() of one"
         )
+
+    def _aged(self, name: str, age: float) -> Scalar:
+        """Return a quantity as it was some time ago [s]."""
+        if not age:
+            return self(name)
+        if (name, age) not in self._past:
+            steps = age / self._step
+            line = self._memory.line(f"{name} for {age:g} s", self(name), int(steps - 1e-9) + 2)
+            self._past[name, age] = delayed(line, steps)
+        return self._past[name, age]
 
     def _forms_cycle(self, name: str) -> bool:
         """Return whether a quantity that is not known yet needs one of those that wait for it."""
@@ -121,8 +153,9 @@ class Scope:
         return False
 
 
-def _parse(name: str) -> tuple[Callable[[Scalar], Scalar], str]:
+def _parse(name: str) -> tuple[Callable[[Scalar], Scalar], str, float]:
+    """Return the function, the quantity and its age that an input names."""
     for function, apply in _DERIVED.items():
         if name.startswith(f"{function}(") and name.endswith(")"):
-            return apply, name[len(function) + 1 : -1]
-    return lambda value: value, name
+            return apply, *aged(name[len(function) + 1 : -1])
+    return lambda value: value, *aged(name)

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from neurodyn.core.config import Config
+from neurodyn.core.drive import Command, Drive, require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.joint_kinds import JointKind, OfJointKind, is_floating
 from neurodyn.core.scene import Heightfield, Mesh, Scene
@@ -92,6 +93,7 @@ class Robot(Config, frozen=True):
         joints: Joints with degrees of freedom in the order of the built articulation.
         actuated: Greatest torque or force of each driven joint [N m or N], in the order of the control vector.
         dt: Length of one frame [s].
+        drives: What stands between command and torque of driven joints, by joint; those without one take torques.
         description: One line on the robot and the source of its parameters.
         package: "example-robot-data" or "newton" where the asset comes from that package.
         fixed_base: Whether the base is bolted to the world; otherwise the first joint is free.
@@ -140,6 +142,7 @@ class Robot(Config, frozen=True):
     joints: tuple[Joint, ...]
     actuated: dict[str, float]
     dt: float
+    drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     description: str = ""
     package: Literal["example-robot-data", "newton"] | None = None
     fixed_base: bool = True
@@ -269,8 +272,14 @@ class Robot(Config, frozen=True):
             if name not in scalar:
                 raise ValueError(f"nominal names the unknown joint {name!r}; valid: {choices(scalar)}")
             require(math.isfinite(value), f"nominal of {name!r}", value, "a finite number")
+        require_drives(self.drives, tuple(self.actuated), "drives")
         if self.gains is not None and not self.actuated:
             raise ValueError("gains drive the actuated joints, of which there are none; remove gains")
+
+    @property
+    def command(self) -> Command:
+        """What commands of the driven joints are: torques, or targets of controllers in their drives."""
+        return require_drives(self.drives, tuple(self.actuated), "drives")
 
     @property
     def spec(self) -> StateSpec:
@@ -280,6 +289,7 @@ class Robot(Config, frozen=True):
             joints=tuple(joint.spec for joint in self.joints),
             controls=tuple(self.actuated),
             dt=self.dt,
+            control_kind=self.command,
         )
 
     @property

@@ -41,6 +41,8 @@ def expand(data: Any, where: str) -> Any:
         if key in whole:
             whole[key] = expand_keys(whole[key], scalars, f"{where}: {key}")
     controls = list(whole["actuated"]) if isinstance(whole.get("actuated"), dict) else []
+    if "drives" in whole:
+        whole["drives"] = expand_keys(whole["drives"], controls, f"{where}: drives")
     names = {"q": scalars, "qd": rates, "control": controls}
     for section, fields in _RANGES.items():
         if isinstance(whole.get(section), dict):

@@ -65,7 +65,14 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
         points = (contacts_on_plane if every_contact else contact_point_layout)(model, robot).contact_points
         shapes = rounded_boxes(model, robot) if every_contact else ()
     x, y, z = map(float, np.asarray(arrays.gravity.numpy(), dtype=float).reshape(-1, 3)[0])
-    return Mechanism(links=tuple(links), gravity=(x, y, z), points=points, constraints=constraints, shapes=shapes)
+    return Mechanism(
+        links=tuple(links),
+        gravity=(x, y, z),
+        points=points,
+        constraints=constraints,
+        shapes=shapes,
+        drives=robot.drives,
+    )
 
 
 def _has_limits(robot: Robot) -> bool:

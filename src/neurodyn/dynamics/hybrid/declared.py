@@ -50,7 +50,7 @@ def declared_hybrid(
     if substeps is not None and substeps < 1:
         raise InputError(f"substeps is {substeps}; valid: at least 1")
     mechanism, fingerprint, scene = declared_mechanism(declared, contact)
-    free = select_parameters(nominal(mechanism, contact), parameters) if parameters else ()
+    free = select_parameters(nominal(mechanism, contact), parameters, mechanism.bounds()) if parameters else ()
     config = EngineConfig(substeps=declared.simulator.substeps if substeps is None else substeps, contact=contact)
     dynamics = HybridDynamics(
         declared.spec, mechanism, config, free, fingerprint, scene, declaration=locate(robot), threads=threads

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hybrid dynamics: rigid bodies with free quantities, and networks where a blueprint puts them (NeuralSim)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +18,7 @@ from neurodyn.core.parameter import Parameter
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.control import frame_torque, require_torques
+from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame
 from neurodyn.dynamics.hybrid.parameters import Parameters
@@ -33,13 +34,16 @@ FIXED_WORLDS = 64
 
 @dataclass(frozen=True)
 class HybridCarry:
-    """What a batch of worlds is in; the dynamics have no memory.
+    """What a batch of worlds is in, and what drives and networks keep.
 
     Attributes:
         environment: Gravity and ground.
+        memory: Delay lines, motors behind springs and hidden states (`multibody.memory`), shape [worlds, memory]; None
+            where nothing has happened yet, or nothing is kept.
     """
 
     environment: Environment
+    memory: Tensor | None = None
 
 
 class HybridDynamics(LearnedDynamics):
@@ -91,7 +95,8 @@ class HybridDynamics(LearnedDynamics):
         Raises:
             InputError: A quantity that is named does not exist, or the blueprint forms a cycle.
         """
-        super().__init__(spec.with_context(0), declaration)
+        reach = max([drive.reach for drive in mechanism.drives.values()], default=0.0)
+        super().__init__(spec.with_context(max(config.context, math.ceil(reach / spec.dt - 1e-9))), declaration)
         self.mechanism, self.scene, self.fingerprint = mechanism, scene, fingerprint
         gravity = tuple(f"gravity.{axis}" for axis in "xyz")
         self._gravity_is_free = any(parameter.name in gravity for parameter in parameters)
@@ -129,6 +134,11 @@ class HybridDynamics(LearnedDynamics):
         return self._engine("plane").names
 
     @property
+    def memory(self) -> int:
+        """Numbers that drives and networks keep from step to step; 0 where the state is complete."""
+        return self._engine("plane").memory
+
+    @property
     def network(self) -> str:
         """What kind of model it is."""
         return "hybrid" if self.config.blueprint.augmentations else "identified"
@@ -159,22 +169,23 @@ class HybridDynamics(LearnedDynamics):
         return self._base_com
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> HybridCarry:
-        """Return the carry of a batch of worlds.
+        """Return the carry of a batch of worlds; what drives and networks keep is what a window leaves of it.
 
         Raises:
             InputError: A ground is asked for, but the dynamics have no contact model; or another gravity, but gravity
                 is one of the free quantities.
         """
-        return HybridCarry(self.resolve_environment(environment))
+        environment = self.resolve_environment(environment)
+        return HybridCarry(environment, self._memory_after(environment, context))
 
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
         """Predict one frame."""
-        torque = frame_torque(self.spec, state, control)
-        after = self._between_buffers(carry.environment, state, torque)
+        torque = frame_command(self.spec, state, control)
+        after = None if self.memory else self._between_buffers(carry.environment, state, torque)
         if after is not None:
             return carry, Step.unchecked(state=after)
-        path = self._run(carry.environment, state, torque[:, None])
-        return carry, Step(State(path.q[:, 1], path.qd[:, 1]))
+        path, memory = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
+        return HybridCarry(carry.environment, memory), Step(State(path.q[:, 1], path.qd[:, 1]))
 
     def _between_buffers(self, environment: Environment, state: State, torque: Tensor) -> State | None:
         """Return the state one frame later, computed between fixed buffers; None where that does not fit or not pay."""
@@ -207,8 +218,17 @@ class HybridDynamics(LearnedDynamics):
         return frame if isinstance(frame, HybridFixedFrame) else None
 
     def reset(self, carry: HybridCarry, context: State | Window, mask: WorldMask) -> HybridCarry:
-        """Begin anew in some worlds; there is nothing to forget."""
-        return carry
+        """Begin anew in some worlds."""
+        if not self.memory:
+            return carry
+        fresh, known = self._memory_after(carry.environment, context), carry.memory
+        if fresh is None and known is None:
+            return carry
+        size = (len(mask), self.memory)
+        like = known if known is not None else fresh
+        assert like is not None
+        fresh, known = (like.new_zeros(size) if one is None else one for one in (fresh, known))
+        return HybridCarry(carry.environment, torch.where(mask[:, None].to(like.device), fresh, known))
 
     def rollout(
         self, context: State | Window, controls: Controls, environment: Environment | None = None
@@ -219,11 +239,12 @@ class HybridDynamics(LearnedDynamics):
         frame, and shapes with soft contacts their contacts with a heightfield in every substep.
         """
         require_torques(self.spec, controls)
-        return self._run(self.begin(context, environment).environment, present_state(context), controls)
+        carry = self.begin(context, environment)
+        return self._run(carry.environment, present_state(context), controls, memory=carry.memory)[0]
 
     def simulate(
         self,
-        state: State,
+        context: State | Window,
         controls: Controls,
         parameters: Tensor,
         weights: Tensor,
@@ -232,19 +253,21 @@ class HybridDynamics(LearnedDynamics):
         """Predict as `rollout` does, but with other parameters than the module's own.
 
         Args:
-            state: First states.
+            context: First states, or what led to them, which drives and networks remember.
             controls: Torques [N m or N], shape [worlds, T, nu].
             parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
             weights: Weights of the networks, shape [weights].
             environment: Gravity and ground.
         """
         require_torques(self.spec, controls)
-        return self._run(self.begin(state, environment).environment, state, controls, parameters, weights)
+        environment, state = self.resolve_environment(environment), present_state(context)
+        memory = self._memory_after(environment, context, parameters, weights)
+        return self._run(environment, state, controls, parameters, weights, memory)[0]
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame between fixed buffers; on planes and in free space it is compiled as a whole."""
         mode = self._mode(environment)
-        if mode != "plane":
+        if mode != "plane" or self.memory:
             return super().fixed_frame(worlds, environment, like)
         return HybridFixedFrame(self, self._engine(mode).program, worlds, environment, like)
 
@@ -293,24 +316,38 @@ class HybridDynamics(LearnedDynamics):
                 "valid: no gravity, or a model that takes it as known"
             )
 
+    def _memory_after(
+        self, environment: Environment, context: State | Window, parameters: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor | None:  # fmt: skip
+        """Return what drives and networks keep of a window, whose states are taken as measured in every frame."""
+        memory: Tensor | None = None
+        if self.memory and isinstance(context, Window):
+            for frame, torque in enumerate(context.torque.unbind(1)):
+                state = State(context.q[:, frame], context.qd[:, frame])
+                _, memory = self._run(environment, state, torque[:, None], parameters, weights, memory)
+        return memory
+
     def _run(
         self,
         environment: Environment,
         state: State,
-        controls: Controls,
+        controls: Tensor,
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
-    ) -> Trajectory:
+        memory: Tensor | None = None,
+    ) -> tuple[Trajectory, Tensor | None]:
+        """Return the roll-out, and the memory at its end."""
         if self._mode(environment) == "plane":
-            return self._launch(environment, state, controls, parameters, weights)
+            return self._launch(environment, state, controls, parameters, weights, memory)
         q, qd = [state.q], [state.qd]
         for torque in controls.unbind(1):
             for _ in range(self.config.substeps // self._substeps(environment)):
-                path = self._launch(environment, state, torque[:, None], parameters, weights)
+                path, memory = self._launch(environment, state, torque[:, None], parameters, weights, memory)
                 state = State(path.q[:, 1], path.qd[:, 1])
             q.append(state.q)
             qd.append(state.qd)
-        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), memory
 
     def _mode(self, environment: Environment) -> GroundMode:
         return ground_mode(environment.ground, prisms=self._prisms)
@@ -321,48 +358,57 @@ class HybridDynamics(LearnedDynamics):
 
     def _launch(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
-        weights: Tensor | None,
-    ) -> Trajectory:  # fmt: skip
+        weights: Tensor | None, memory: Tensor | None,
+    ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         """Run the compiled loop, over which the ground is what it is in the first state."""
         here, there = controls.device, self.compute_device
         if there is not None and torch.device(there) != here:
-            given = [None if x is None else x.to(there) for x in (parameters, weights)]
+            given = [None if x is None else x.to(there) for x in (parameters, weights, memory)]
             physical = self.physical().to(there) if parameters is None else given[0]
-            found = self._launch_here(
+            path, memory = self._launch_here(
                 environment.to(there), state.to(there), controls.to(there), physical,
-                self.weights.to(there) if weights is None else given[1],
+                self.weights.to(there) if weights is None else given[1], given[2],
             )  # fmt: skip
-            return found.to(here)
-        return self._launch_here(environment, state, controls, parameters, weights)
+            return path.to(here), None if memory is None else memory.to(here)
+        return self._launch_here(environment, state, controls, parameters, weights, memory)
 
     def _launch_here(
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
-        weights: Tensor | None,
-    ) -> Trajectory:  # fmt: skip
+        weights: Tensor | None, memory: Tensor | None,
+    ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
         worlds, frames = controls.shape[:2]
-        engine, held = self._engine_on(environment, state, frames)
+        values = self.physical() if parameters is None else parameters
+        engine, held = self._engine_on(environment, state, frames, values)
+        parts = [state.q, state.qd]
+        if engine.memory:
+            parts.append(state.q.new_zeros(worlds, engine.memory) if memory is None else memory.to(state.q))
         path = engine.program.rollout(
-            torch.cat([state.q, state.qd], dim=-1),
+            torch.cat(parts, dim=-1),
             frames=frames,
             substeps=self._substeps(environment),
             control=controls,
             held=held,
-            parameters=self._given(environment, worlds, self.physical() if parameters is None else parameters),
+            parameters=self._given(environment, worlds, values),
             weights=self.weights if weights is None else weights,
         )
-        nq = self.mechanism.nq
-        return Trajectory(path[..., :nq], path[..., nq:])
+        q, qd, kept = path.split([self.mechanism.nq, self.mechanism.nv, engine.memory], dim=-1)
+        return Trajectory(q, qd), kept[:, -1] if engine.memory else None
 
     @torch.no_grad()
     def differentiated_frame(
         self, state: State, torque: Tensor, environment: Environment | None
     ) -> tuple[State, Callable[[Tensor], tuple[Tensor, Tensor]]]:
         """Return the states after a frame, and a function that differentiates them; see `Program.frame`."""
+        if self.memory:
+            raise InputError(
+                f"hybrid model of {self.spec.robot!r}: its drives or networks have a memory, and a frame depends on "
+                "more than its state; valid: a model without, or gradients of roll-outs"
+            )
         around = self.begin(state, environment).environment
         parameters, substeps = self._given(around, state.worlds, self.physical()), self._substeps(around)
         nq, parts = self.mechanism.nq, []
         for _ in range(self.config.substeps // substeps):
-            engine, held = self._engine_on(around, state, 1)
+            engine, held = self._engine_on(around, state, 1, parameters)
             whole = torch.cat([state.q, state.qd], dim=-1)
             after, rows = engine.program.frame(
                 whole, substeps, torque[:, None], held, parameters, self.weights.detach()
@@ -371,13 +417,25 @@ class HybridDynamics(LearnedDynamics):
             parts.append(rows)
         return state, parts[0] if len(parts) == 1 else _chained(parts)
 
-    def _engine_on(self, environment: Environment, state: State, frames: int) -> tuple[Engine, Tensor | None]:
+    def _engine_on(
+        self, environment: Environment, state: State, frames: int, parameters: Tensor
+    ) -> tuple[Engine, Tensor | None]:
         """Return the engine for a ground, and the ground under the states for so many frames."""
         mode = self._mode(environment)
         if self._ground is None:
             return self._engine(mode), None
-        ground = self._ground(environment.ground, state.q, state.qd, mode)
+        ground = self._ground(environment.ground, self._unbiased(state.q, parameters), state.qd, mode)
         return self._engine(mode), ground[:, None].expand(-1, frames, -1)
+
+    def _unbiased(self, q: Tensor, parameters: Tensor) -> Tensor:
+        """Return the positions of joints whose encoders read `q`."""
+        names = [spec.name for spec in self.physical.specs]
+        for joint, drive in self.mechanism.drives.items():
+            name, row = f"actuator.{joint}.bias", self.spec.q_names.index(joint)
+            if name in names or drive.bias:
+                bias = parameters[..., names.index(name)] if name in names else drive.bias
+                q = torch.cat([q[:, :row], (q[:, row] - bias)[:, None], q[:, row + 1 :]], dim=-1)
+        return q
 
     def _given(self, environment: Environment, worlds: int, values: Tensor) -> Tensor:
         if self._gravity_is_free:
@@ -424,7 +482,10 @@ def first_weights(config: EngineConfig, seed: int) -> Tensor:
         widths = augmentation.widths
         for number, (before, after) in enumerate(pairwise(widths)):
             last = number == len(widths) - 2
-            size = (0.0 if augmentation.mode != "replace" else 1e-2) if last else before**-0.5
+            size = torch.full((after,), before**-0.5, dtype=torch.float64)
+            if last:  # what a memory takes in is drawn as in hidden layers
+                size[: len(augmentation.quantities)] = 0.0 if augmentation.mode != "replace" else 1e-2
+            sizes = torch.cat([size.repeat_interleave(before), size])
             draw = torch.rand(after * (before + 1), generator=generator, dtype=torch.float64)
-            parts.append(size * (2.0 * draw - 1.0))
+            parts.append(sizes * (2.0 * draw - 1.0))
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.dynamics.interface import State, Trajectory
+from neurodyn.dynamics.interface import Trajectory
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.learn.hybrid.finite import require_finite_path
@@ -170,9 +170,8 @@ class NetworkLearner(GradientLearner):
 
     def _roll_out(self, windows: FitWindows, weights: Tensor) -> Trajectory:
         """Forecast windows from their first states; differentiable by parameters and weights."""
-        state = State(windows.q[:, 0], windows.qd[:, 0])
         where = self._windows.environments.at(windows.ground)
-        return self._model.simulate(state, windows.control, self._model.physical(self._raw), weights, where)
+        return self._model.simulate(windows.context(), windows.control, self._model.physical(self._raw), weights, where)
 
     def _errors(self, path: Trajectory, windows: FitWindows) -> Tensor:
         """Return errors of positions and velocities over their scales, shape [W, T, 2 nv]."""

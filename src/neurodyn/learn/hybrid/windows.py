@@ -12,6 +12,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows, window_starts
+from neurodyn.dynamics.interface import State, Window
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class FitWindows:
         log: Which log each window comes from, int64, shape [W].
         logs: Names of the logs.
         places: Episode and first state of each window, shape [W, 2].
+        past: The frames before each window, from which memories of drives and networks begin; None for none.
     """
 
     q: Tensor
@@ -35,6 +37,7 @@ class FitWindows:
     log: Tensor
     logs: tuple[str, ...]
     places: np.ndarray
+    past: "FitWindows | None" = None
 
     @property
     def count(self) -> int:
@@ -51,15 +54,32 @@ class FitWindows:
         ground = None if self.ground is None else self.ground[rows]
         return replace(
             self, q=self.q[rows], qd=self.qd[rows], control=self.control[rows], ground=ground, log=self.log[rows],
-            places=self.places[rows.numpy()],
+            places=self.places[rows.numpy()], past=None if self.past is None else self.past.rows(rows),
         )  # fmt: skip
 
     def cut(self, first: int, last: int | None = None) -> "FitWindows":
-        """Return the frames from state `first` to state `last` (None: the end) of all windows."""
+        """Return the frames from state `first` to state `last` (None: the end) of all windows, without a past."""
         end = self.frames if last is None else last
-        return replace(
-            self, q=self.q[:, first : end + 1], qd=self.qd[:, first : end + 1], control=self.control[:, first:end]
-        )
+        q, qd = self.q[:, first : end + 1], self.qd[:, first : end + 1]
+        return replace(self, q=q, qd=qd, control=self.control[:, first:end], past=None)
+
+    def after(self, frames: int) -> "FitWindows":
+        """Return the windows without their first frames, which are their past."""
+        return replace(self.cut(frames), past=self.cut(0, frames)) if frames else self
+
+    def context(self, state: State | None = None, rows: Tensor | None = None) -> State | Window:
+        """Return what roll-outs begin from: first states, and the past before them where there is one.
+
+        Args:
+            state: The first states, one for each of `rows`; None for those of the windows.
+            rows: Which windows; None for all.
+        """
+        state = State(self.q[:, 0], self.qd[:, 0]) if state is None else state
+        past = self.past if rows is None or self.past is None else self.past.rows(rows)
+        if past is None:
+            return state
+        q = torch.cat([past.q[:, :-1], state.q[:, None]], 1)
+        return Window(q, torch.cat([past.qd[:, :-1], state.qd[:, None]], 1), past.control)
 
 
 def fit_windows(

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives as plain data: what stands between the command of a joint and the torque on it.
+
+A drive is a chain, every stage of which is left out where its numbers are not given:
+
+    command -> delay -> law (kind) -> saturation -> lag -> friction of the motor -> spring and backlash -> joint
+
+Its numbers are quantities by the names "actuator.JOINT.NUMBER", as "actuator.elbow.delay", by which they are
+identified, replaced by a network, or reported. `multibody.drive` has the equations.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from neurodyn.core.config import Config
+from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.registry import Registry
+
+Command = Literal["torque", "target"]
+"""What a command is: a torque [N m or N], or a position that a controller in the drive goes to [rad or m]."""
+
+UNITS = {
+    "delay": "s",
+    "gain": "1",
+    "kp": "N m/rad",
+    "kd": "N m s/rad",
+    "effort_limit": "N m",
+    "saturation_effort": "N m",
+    "velocity_limit": "rad/s",
+    "lag": "s",
+    "coulomb": "N m",
+    "viscous": "N m s/rad",
+    "stribeck": "N m",
+    "stribeck_speed": "rad/s",
+    "stiffness": "N m/rad",
+    "elastic_damping": "N m s/rad",
+    "rotor_inertia": "kg m^2",
+    "backlash": "rad",
+    "bias": "rad",
+}
+"""The numbers of a drive that have names as quantities, and their units at a joint that turns."""
+
+_SIGNED = ("bias",)
+_ABOVE_ZERO = ("effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stiffness", "rotor_inertia")
+
+
+class Drive(Config, frozen=True):
+    """The drive of one joint; all numbers are those at the joint, behind the gear.
+
+    Units are those of a joint that turns; of one that slides, N for N m and m for rad.
+
+    Attributes:
+        kind: What the command is turned into torque by: "torque" (it is one, times `gain`) or "pd"
+            (gain (kp (command - q) - kd qd)), or another one of `DRIVE_LAWS`.
+        delay: From the command to its effect [s]; k frames are k dt, fractions are allowed.
+        longest_delay: Greatest delay that the model has memory for, which bounds what is identified [s]; None for twice
+            `delay`.
+        gain: Factor on the torque of the law.
+        kp: Stiffness of a PD law [N m/rad].
+        kd: Damping of a PD law [N m s/rad].
+        effort_limit: Greatest torque of the motor [N m]; None for no limit.
+        saturation_effort: Torque of the motor at standstill, from which the torque-speed line falls [N m]; None for
+            no such line.
+        velocity_limit: Speed at which that line reaches zero [rad/s].
+        lag: Time constant with which the torque follows, of first order [s]; None for none.
+        coulomb: Coulomb friction of the motor and gear [N m]. Of a drive without spring it adds to JOINT.friction.
+        viscous: Viscous friction of the motor and gear [N m s/rad]. Without spring it adds to JOINT.damping.
+        stribeck: Static friction beyond Coulomb's [N m].
+        stribeck_speed: Speed at which that has fallen to 1/e [rad/s].
+        stiffness: Stiffness of the spring between motor and joint [N m/rad]; None for none (a rigid drive).
+        elastic_damping: Damping of that spring [N m s/rad].
+        rotor_inertia: Inertia of the motor before the spring [kg m^2]; without spring it is JOINT.armature.
+        backlash: Width of the dead zone before the spring [rad].
+        feedback: Which side of the spring the law, the torque-speed line and the encoder of the law see.
+        bias: What the encoder reads more than the joint's position [rad]. States of a model with a bias are readings.
+    """
+
+    kind: str = "torque"
+    delay: float = 0.0
+    longest_delay: float | None = None
+    gain: float = 1.0
+    kp: float | None = None
+    kd: float | None = None
+    effort_limit: float | None = None
+    saturation_effort: float | None = None
+    velocity_limit: float | None = None
+    lag: float | None = None
+    coulomb: float = 0.0
+    viscous: float = 0.0
+    stribeck: float = 0.0
+    stribeck_speed: float = 0.1
+    stiffness: float | None = None
+    elastic_damping: float = 0.0
+    rotor_inertia: float | None = None
+    backlash: float = 0.0
+    feedback: Literal["joint", "motor"] = "joint"
+    bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("longest_delay", *UNITS):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if name in _SIGNED:
+                require(math.isfinite(value), name, value, "a finite number")
+            elif name in _ABOVE_ZERO:
+                require(0 < value < math.inf, name, value, "a finite number above 0")
+            else:
+                require(0 <= value < math.inf, name, value, "a finite number of at least 0")
+        require(self.delay <= self.reach, "longest_delay", self.longest_delay, f"at least the delay, {self.delay:g} s")
+        line = (self.saturation_effort is None, self.velocity_limit is None)
+        require(line[0] == line[1], "a torque-speed line", "half given", "saturation_effort and velocity_limit")
+        spring = (self.stiffness is None, self.rotor_inertia is None)
+        require(spring[0] == spring[1], "a spring", "half given", "stiffness and rotor_inertia (of the motor) together")
+        for name in ("elastic_damping", "backlash"):
+            given = self.stiffness is None and getattr(self, name) > 0
+            require(not given, name, getattr(self, name), "0 without a spring; give stiffness and rotor_inertia")
+        require(self.feedback == "joint" or not spring[0], "feedback", self.feedback, "joint, where there is no spring")
+
+    @property
+    def reach(self) -> float:
+        """Longest delay that there is memory for [s]."""
+        return 2.0 * self.delay if self.longest_delay is None else self.longest_delay
+
+    @property
+    def elastic(self) -> bool:
+        """Whether a spring lies between motor and joint."""
+        return self.stiffness is not None
+
+    def quantities(self) -> dict[str, float]:
+        """Return the numbers that this drive has, by name without "actuator.JOINT."; those of absent stages are not."""
+        absent = set()
+        if not self.reach:
+            absent.add("delay")
+        if not self.elastic:
+            absent |= {"elastic_damping", "backlash"}
+        given = {name: getattr(self, name) for name in UNITS if name not in absent}
+        return {name: float(value) for name, value in given.items() if value is not None}
+
+
+def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
+    """Return the least and the greatest value that a number of a drive can have; None for no bound."""
+    if name in _SIGNED:
+        return None, None
+    return (1e-9 if name in _ABOVE_ZERO else 0.0), (drive.reach if name == "delay" else None)
+
+
+Number = Callable[[str], Any]
+"""From the name of a number of the drive ("kp") to its value."""
+
+
+@dataclass(frozen=True)
+class DriveLaw:
+    """What turns a command into torque.
+
+    Attributes:
+        command: What the command is.
+        torque: From the drive's numbers, the command (of a target: the position error, by the shorter way where the
+            joint turns without end), position and velocity to the torque, on floats or traced values.
+        needs: Numbers that a drive of this kind must have.
+    """
+
+    command: Command
+    torque: Callable[[Number, Any, Any, Any], Any]
+    needs: tuple[str, ...] = ()
+
+
+def _direct(number: Number, command: Any, q: Any, qd: Any) -> Any:
+    return command
+
+
+def _pd(number: Number, error: Any, q: Any, qd: Any) -> Any:
+    return number("kp") * error - number("kd") * qd
+
+
+DRIVE_LAWS: Registry[DriveLaw] = Registry("kind of drive")
+"""What turns a command into torque, by the `kind` of a drive."""
+DRIVE_LAWS.add("torque", DriveLaw("torque", _direct))
+DRIVE_LAWS.add("pd", DriveLaw("target", _pd, ("kp", "kd")))
+
+
+def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
+    """Refuse drives that cannot be, and return what commands are.
+
+    Args:
+        drives: Drives by joint.
+        controls: The driven joints; those without a drive take torques.
+        where: Where the drives are declared, for messages.
+
+    Raises:
+        InputError: A joint is not there or not driven, a kind is unknown, a number is missing, or commands of some
+            joints are torques and those of others targets.
+    """
+    for joint, drive in drives.items():
+        if joint not in controls:
+            raise InputError(f"{where}: there is no driven joint {joint!r}; valid: {choices(controls)}")
+        DRIVE_LAWS.require(drive.kind)
+        for name in DRIVE_LAWS[drive.kind].needs:
+            if getattr(drive, name) is None:
+                raise InputError(f"{where}: drive of {joint!r} is of kind {drive.kind!r} and has no {name}; give one")
+    kinds: dict[Command, str] = {"torque": "", "target": ""}
+    for joint in controls:
+        kinds[DRIVE_LAWS[drives[joint].kind].command if joint in drives else "torque"] = joint
+    if kinds["torque"] and kinds["target"]:
+        raise InputError(
+            f"{where}: commands are targets at {kinds['target']!r} and torques at {kinds['torque']!r}; valid: drives "
+            "of one sort of command for all driven joints"
+        )
+    return "target" if kinds["target"] else "torque"

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Drives: from the command of a joint to the torque on it.
+
+In every step of length h, with the delayed command $c = u(t - d)$ (`memory.delayed`), position q as the encoder reads
+it, velocity $\dot q$, and of a drive with a spring the motor's $\theta, \omega$ (else $\omega = \dot q$):
+
+$$\tau_1 = g\,\mathrm{law}(c, q, \dot q), \qquad \mathrm{law} = c \text{ or } k_p (c - q) - k_d \dot q$$
+
+$$\tau_2 = \mathrm{clip}\left(\tau_1,\ \max(s(-1 - \dot q/v), -L),\ \min(s(1 - \dot q/v), L)\right)$$
+
+$$\tau_3 \leftarrow \tau_3 + (1 - e^{-h/T}) (\tau_2 - \tau_3)$$
+
+$$\tau_4 = \tau_3 - \left(f_c + f_s e^{-(\omega/v_s)^2}\right) \tanh(\omega/v_0) - f_v \omega$$
+
+with the effort limit L, the saturation effort s, the velocity limit v (the torque-speed line of a DC motor, as in Isaac
+Lab and Newton) and the lag T. Without a spring $\tau_4$ is the torque on the joint. With one,
+
+$$\tau = k\,\mathrm{dead}_b(\theta - q) + c\,(\omega - \dot q), \qquad I \dot\omega = \tau_4 - \tau$$
+
+where the motor is integrated with the spring implicit in its own velocity. Law and torque-speed line see the joint's
+side of the spring or the motor's (`feedback`). Damping and spring act outside of the dead zone alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from neurodyn.core.drive import DRIVE_LAWS, Drive, Number
+from neurodyn.multibody.memory import Memory, delayed
+from neurodyn.multibody.passive import FRICTION_SPEED
+from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin, tanh
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A driven joint in a step.
+
+    Attributes:
+        name: Its name.
+        q: Its position as the encoder reads it.
+        qd: Its velocity.
+        continuous: Whether it turns without end.
+    """
+
+    name: str
+    q: Any
+    qd: Any
+    continuous: bool
+
+
+def drive_torque(
+    drive: Drive, joint: Joint, command: Any, quantity: Number, define: Callable[[str, Any], Any], memory: Memory,
+    step: float,
+) -> Any:  # fmt: skip
+    """Return the torque on a joint, and keep what the next step needs.
+
+    Args:
+        drive: Which stages there are.
+        joint: The joint.
+        command: Its command in this step.
+        quantity: Values of quantities by name.
+        define: Names a quantity, and returns what it is to be gone on with: "command.JOINT" is the delayed command,
+            "error.JOINT" of a target the position error.
+        memory: Memory of the step.
+        step: Length of the step [s].
+    """
+    name = f"actuator.{joint.name}"
+
+    def number(what: str) -> Any:
+        return quantity(f"{name}.{what}")
+
+    motor = _Motor(drive, joint, name, number, memory)
+    q, qd = (motor.q, motor.qd) if drive.feedback == "motor" else (joint.q, joint.qd)
+    if drive.reach:
+        # A step evaluates forces at its start, which is the middle of what its velocities say (leapfrog): so does the
+        # mean of the command reach half a step to either side.
+        line = memory.line(f"{name} command", command, int(drive.reach / step + 0.5 - 1e-9) + 2)
+        command = delayed(line, number("delay") * (1.0 / step) + 0.5)
+    command = define(f"command.{joint.name}", command)
+    law = DRIVE_LAWS[drive.kind]
+    if law.command == "target":
+        command = define(f"error.{joint.name}", _difference(command, q, continuous=joint.continuous))
+    torque = number("gain") * law.torque(number, command, q, qd)
+    torque = _saturated(drive, number, torque, qd)
+    if drive.lag is not None:
+        before = memory.recall(f"{name} lag", torque)
+        torque = before + (1.0 - exp(-step / (number("lag") + 1e-9))) * (torque - before)
+        memory.keep(f"{name} lag", torque)
+    torque = torque - _friction(drive, number, motor.qd)
+    return motor.moved(torque, step) if drive.elastic else torque
+
+
+class _Motor:
+    """The motor's side of a drive: behind a spring, or the joint itself."""
+
+    def __init__(self, drive: Drive, joint: Joint, name: str, number: Number, memory: Memory) -> None:
+        self._joint, self._name, self._number, self._memory = joint, name, number, memory
+        self.q, self.qd = joint.q, joint.qd
+        if drive.elastic:
+            self.q = memory.recall(f"{name} motor position", joint.q)
+            self.qd = memory.recall(f"{name} motor velocity", joint.qd)
+
+    def moved(self, torque: Any, step: float) -> Any:
+        """Move the motor under a torque; return that of the spring."""
+        number, joint = self._number, self._joint
+        inertia, stiffness, damping = number("rotor_inertia"), number("stiffness"), number("elastic_damping")
+        half = 0.5 * number("backlash")
+        angle = self.q - joint.q
+        twist = angle - maximum(minimum(angle, half), -half)
+        engaged = select_less(absolute(angle), half, 0.0, 1.0)
+        slope = engaged * (damping + step * stiffness)
+        relative = self.qd - joint.qd
+        # (I + h slope) (w' - qd) = I (w - qd) + h (torque - k twist), with the joint's velocity held.
+        after = (inertia * relative + step * (torque - stiffness * twist)) / (inertia + step * slope)
+        self._memory.keep(f"{self._name} motor velocity", joint.qd + after)
+        self._memory.keep(f"{self._name} motor position", self.q + step * (joint.qd + after))
+        return stiffness * twist + slope * after
+
+
+def _difference(target: Any, q: Any, *, continuous: bool) -> Any:
+    error = target - q
+    return arctan2(sin(error), cos(error)) if continuous else error
+
+
+def _saturated(drive: Drive, number: Number, torque: Any, qd: Any) -> Any:
+    if drive.effort_limit is None and drive.saturation_effort is None:
+        return torque
+    most = least = None
+    if drive.effort_limit is not None:
+        most = number("effort_limit")
+        least = -most
+    if drive.saturation_effort is not None:
+        stall, speed = number("saturation_effort"), number("velocity_limit")
+        share = qd / speed
+        if most is not None:  # beyond the corner the line would ask for more braking than the limit
+            corner = 1.0 + most / stall
+            share = maximum(minimum(share, corner), -corner)
+        falling, rising = stall * (1.0 - share), stall * (-1.0 - share)
+        most = falling if most is None else minimum(falling, most)
+        least = rising if least is None else maximum(rising, least)
+    return maximum(minimum(torque, most), least)
+
+
+def _friction(drive: Drive, number: Number, qd: Any) -> Any:
+    fast = qd / number("stribeck_speed")
+    dry = number("coulomb") + number("stribeck") * exp(-(fast * fast))
+    return dry * tanh(qd * (1.0 / FRICTION_SPEED)) + number("viscous") * qd

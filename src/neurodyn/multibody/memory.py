@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a step hands on to the next beside positions and velocities: delay lines, motors behind springs, hidden states.
+
+All of it is zero where nothing has happened yet. The first number is 0 before the first step and 1 from then on, so
+that a step knows when it is the first: then a quantity is taken to have been what it is for ever, and a motor to be
+where its joint is.
+"""
+
+from typing import Any
+
+from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum, select_less
+
+
+class Memory:
+    """The memory of a traced step, laid out in the order in which it is asked for.
+
+    Attributes:
+        names: What each number is, in order.
+    """
+
+    def __init__(self, graph: Graph, first: int) -> None:
+        """Begin a step.
+
+        Args:
+            graph: Graph of the step.
+            first: Where the memory begins in the step's state.
+        """
+        self._graph, self._first = graph, first
+        self.names: list[str] = []
+        self._after: dict[str, Scalar] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of numbers."""
+        return len(self.names)
+
+    def after(self) -> list[Scalar]:
+        """Return the memory after the step."""
+        return [self._after[name] for name in self.names]
+
+    def recall(self, name: str, otherwise: Scalar) -> Any:
+        """Return a number that the last step kept; in the first step another one."""
+        return select_less(self._started(), 0.5, otherwise, self._slot(name))
+
+    def keep(self, name: str, value: Scalar) -> None:
+        """Keep a number for the next step, under a name that was recalled."""
+        self._after[name] = value
+
+    def line(self, name: str, value: Scalar, length: int) -> list[Any]:
+        """Return a quantity now, one step ago, ..., `length - 1` steps ago."""
+        past = [self.recall(f"{name} {age} steps ago", value) for age in range(1, length)]
+        whole = [value, *past]
+        for age in range(1, length):
+            self.keep(f"{name} {age} steps ago", whole[age - 1])
+        return whole
+
+    def _started(self) -> Scalar:
+        started = self._slot("started")
+        self._after["started"] = 1.0
+        return started
+
+    def _slot(self, name: str) -> Scalar:
+        if name not in self.names:
+            self.names.append(name)
+        return self._graph.input("x", self._first + self.names.index(name))
+
+
+def delayed(line: list[Any], age: Any) -> Any:
+    r"""Return a value of a delay line at any age, by linear interpolation.
+
+    $$x(a) = \sum_j \left(c(a - j + 1) - c(a - j)\right) x_j, \qquad c(y) = \min(1, \max(y, 0))$$
+
+    Of a signal that is constant over steps this is the mean over a step of the signal delayed by a, whose slope by a is
+    taken from the right.
+
+    Args:
+        line: The values, newest first.
+        age: The age in steps, at least 0; what is beyond the line counts as its end.
+    """
+    last = len(line) - 1
+    age = minimum(age, float(last))
+    shares = [minimum(1.0, maximum(age - j, 0.0)) for j in range(last + 1)]
+    value = line[0] * (1.0 - shares[0])
+    for j in range(1, last + 1):
+        value = value + line[j] * (shares[j - 1] - shares[j])
+    return value
