@@ -11,7 +11,6 @@ from neurodyn.multibody.inverse_dynamics import link_parameters, regressor
 from tests.multibody.machines import hopper
 from tests.multibody.reference import random_mechanism, random_motion
 
-
 NAMES = ("mass", "com", "inertia")
 
 

@@ -10,13 +10,14 @@ $$\tau = Y \pi + a\,\ddot q + d\,\dot q + f \tanh(\dot q/v_0) + k\,(q - q_{rest}
 
 with weights W by joint, one over the size of its residuals. The search is in the coordinates x of `search_space`, whose
 every point is a body that can exist: masses and frictions at least zero, and where a whole inertia is free one of a
-density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth parameterization of rigid-body inertia"). An arm sees combinations of these numbers only. The second term, a prior about the nominal values with
-standard deviations s of their own size (of the centre of mass: the link's radius of gyration), decides the others.
+density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth parameterization of rigid-body inertia"). The
+torques of an arm tell combinations of these numbers only. The second term, a prior about the nominal values with
+standard deviations s of their own size (of the centre of mass: the radius of gyration), decides the others.
 
 Motion is smoothed by polynomials over a window around the middle of each frame, where the frame's mean torque acts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +28,15 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import Parameter
 from neurodyn.data.split import episodes_of
-from neurodyn.data.store import Store
+from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
+from neurodyn.identify.certainty import Certainty
+from neurodyn.identify.convergence import Convergence, End
+from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
+from neurodyn.identify.least_squares import Solution, refined
+from neurodyn.identify.parameter_search import Searched
+from neurodyn.identify.residuals import Residuals, require_finite
+from neurodyn.identify.result import TorqueErrors
 from neurodyn.identify.search_space import SearchSpace
 from neurodyn.multibody.inverse_dynamics import LINK_PARAMETERS, link_parameters, regressor
 from neurodyn.multibody.passive import FRICTION_SPEED
@@ -42,7 +50,7 @@ _REWEIGHED = 3
 _ITERATIONS = 60
 _GAIN = 1e-7
 _CORRELATION = 0.1
-"""Time over which errors of a model are alike [s]: samples closer than that are no further evidence beside the prior."""
+"""Time over which errors of a model are alike [s]: samples closer than that are no further evidence."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,15 @@ class TorqueModel:
         return np.concatenate([regressor(self.mechanism, q, qd, qdd), alone.reshape(len(q), nv, -1)], -1)
 
     def coefficients(self, values: Tensor, specs: Sequence[Parameter]) -> Tensor:
-        """Return the coefficients for values [..., n] of quantities, the others nominal; differentiable, [..., 15 links]."""
+        """Return the coefficients for values of some quantities, the others nominal; differentiable.
+
+        Args:
+            values: Shape [..., n].
+            specs: Which quantities these are.
+
+        Returns:
+            Shape [..., 15 links].
+        """
         shape = values.shape[:-1]
         quantities = {name: values.new_full(shape, value) for name, value in self.mechanism.quantities().items()}
         quantities |= {spec.name: value for spec, value in zip(specs, values.unbind(-1), strict=True)}
@@ -149,14 +165,18 @@ class TorqueFit:
     Attributes:
         values: Their values, in the order in which they were asked for, float64, shape [n].
         deviation: Standard deviation of the torques about the model, by joint [N m or N].
+        analysis: What the torques tell of each; deviations have the prior in them.
+        converged: Whether the search ended because no step gained anything more.
     """
 
     values: Tensor
     deviation: np.ndarray
+    analysis: Identifiability
+    converged: bool
 
 
 def fit_torques(
-    mechanism: Mechanism, quantities: Parameters, samples: TorqueSamples, *, prior: float = 1.0
+    mechanism: Mechanism, quantities: Parameters, samples: TorqueSamples, *, prior: float = 10.0
 ) -> TorqueFit:
     """Fit quantities to torques.
 
@@ -164,7 +184,7 @@ def fit_torques(
         mechanism: Revolute and prismatic joints.
         quantities: The free quantities: masses, centres of mass, inertias, rotor inertias, friction, springs.
         samples: Motion and torques.
-        prior: Weight of the prior; 1 takes nominal values to be right to within their size.
+        prior: Weight of the prior; 1 takes nominal values to be right to within their size, 10 to a third of it.
 
     Raises:
         InputError: A quantity does not enter torques linearly.
@@ -177,19 +197,80 @@ def fit_torques(
     scale = torque.std(0)
     share = min(1.0, samples.dt / _CORRELATION)
     weigh = prior**0.5 / _spread(mechanism, quantities, space)
-    x = space.nominal.clone()
+    x, converged = space.nominal.clone(), False
+    upper = target = np.empty(0)
     for _ in range(_REWEIGHED):
         weight = np.where(moving, share**0.5 / np.maximum(scale, 1e-9), 0.0)
         upper, target = _triangle(columns * weight[:, None], torque * weight)
-        x = _minimised(model, specs, space, upper, target, x, weigh)
+        x, converged = _minimised(model, specs, space, upper, target, x, weigh)
         error = torque - columns @ model.coefficients(space.values(x), specs).numpy()
         scale = np.sqrt(np.square(error).mean(0))
-    return TorqueFit(space.values(x), scale)
+    analysis = _analysis(model, specs, space, upper, target, x, weigh, round(len(torque) * share))
+    return TorqueFit(space.values(x), scale, analysis, converged)
+
+
+def searched_torques(
+    residuals: Residuals, mechanism: Mechanism, samples: TorqueSamples, prior: float
+) -> tuple[Searched, Certainty]:
+    """Return the end of a search by torques in the form of one by roll-outs.
+
+    Args:
+        residuals: Of roll-outs, whose channels are weighed by their errors at the solution.
+        mechanism: Revolute and prismatic joints.
+        samples: Motion and torques.
+        prior: See `fit_torques`.
+
+    Raises:
+        InputError: A roll-out with the quantities that were found is not finite.
+    """
+    fit = fit_torques(mechanism, residuals.dynamics.physical, samples, prior=prior)
+    start = residuals.start(residuals.space.of(fit.values)[None])
+    require_finite(residuals, start)
+    solution = Solution(start, residuals.cost(start), torch.ones(1), 0, torch.ones(1, dtype=torch.bool))
+    residuals, solution = refined(residuals, solution)
+    end = End(settled=fit.converged, moved=True, iterations=0)
+    nothing = fit.values.new_zeros(0, len(fit.values))
+    why = "torques and prior agree best here" if fit.converged else "iterations were used up"
+    known = Certainty(
+        fit.analysis, Convergence(fit.converged, f"inverse dynamics: {why}"), None, None,
+        f"samples {_CORRELATION:g} s apart",
+    )  # fmt: skip
+    return Searched(residuals, solution.point, end, nothing, nothing[:, 0]), known
+
+
+def torque_errors(
+    mechanism: Mechanism, store: Store, split: int, smoothing: float, specs: Sequence[Parameter], values: Tensor
+) -> TorqueErrors:
+    """Return by how much predicted torques miss those of a split, with nominal and other values of quantities.
+
+    Args:
+        mechanism: Revolute and prismatic joints.
+        store: The log.
+        split: Which episodes.
+        smoothing: Window over which positions are smoothed [s].
+        specs: The quantities.
+        values: Their values, shape [n].
+    """
+    samples, model = torque_samples(store, split, smoothing), TorqueModel(mechanism)
+    columns = model.columns(samples)
+    driven = [k for k, joint in enumerate(store.header.spec.joints) if joint.name in store.header.spec.controls]
+
+    def sizes(errors: np.ndarray) -> dict[str, float]:
+        root = np.sqrt(np.square(errors).mean(0))
+        return {store.header.spec.joints[k].name: float(root[k]) for k in driven}
+
+    nominal = values.new_tensor([spec.nominal for spec in specs])
+    missed = [samples.torque - columns @ model.coefficients(x, specs).detach().numpy() for x in (nominal, values)]
+    return TorqueErrors(
+        split=Split(split).name.lower(), logged=sizes(samples.torque), nominal=sizes(missed[0]),
+        identified=sizes(missed[1]),
+    )  # fmt: skip
 
 
 def _require_linear(names: Sequence[str]) -> None:
     for name in names:
-        if not any(f".{what}" in name for what in _FREE) or name.startswith("contact."):
+        link, what = name.split(".")[:2]
+        if link == "contact" or what not in _FREE:
             raise InputError(
                 f"parameter {name!r} cannot be found by inverse dynamics; valid: {choices(_FREE)} of links"
             )
@@ -208,6 +289,51 @@ def _spread(mechanism: Mechanism, quantities: Parameters, space: SearchSpace) ->
     return spread
 
 
+def _analysis(
+    model: TorqueModel,
+    specs: Sequence[Parameter],
+    space: SearchSpace,
+    upper: np.ndarray,
+    target: np.ndarray,
+    x: Tensor,
+    prior: Tensor,
+    samples: int,
+) -> Identifiability:
+    """Return what torques and prior tell of each quantity where they agree best.
+
+    The Jacobian is by physical values, to which the prior's deviations are carried along the coordinates.
+    """
+    matrix, values = torch.from_numpy(upper), space.values(x)
+    jacobian = matrix @ _rows(lambda at: model.coefficients(at, specs), values, model.size)
+    residual = matrix @ model.coefficients(values, specs).detach() - torch.from_numpy(target)
+    moves = _rows(space.values, x, len(x))
+    known = torch.linalg.pinv(moves)
+    gradient = moves.mT @ (jacobian.mT @ residual) + prior.square() * (x - space.nominal)
+    bound = space.held(x, gradient)
+    information = jacobian.mT @ jacobian + known.mT @ torch.diag(prior.square()) @ known
+    sizes = torch.tensor([size_of(spec) for spec in specs], dtype=torch.float64).maximum(values.abs())
+    deviations = pseudo_inverse(information, bound).diagonal().clamp_min(0.0).sqrt()
+    before = (moves.square() @ prior.clamp_min(1e-12).pow(-2)).sqrt()  # what the prior alone knows
+    combined = (deviations > torch.minimum(0.5 * before, sizes)) & ~bound
+    singular = torch.linalg.svdvals(jacobian * sizes)
+    names = tuple(spec.name for spec in specs)
+    return Identifiability(
+        names=names,
+        singular_values=tuple(singular.tolist()),
+        condition=float(singular[0] / singular[-1].clamp_min(1e-16 * singular[0])),
+        insensitive=(),
+        lost=(),
+        unseen=(),
+        combined=tuple(name for name, only in zip(names, combined, strict=True) if only),
+        bound=bound,
+        deviations=deviations,
+        white=deviations,
+        newton=torch.zeros_like(deviations),
+        degrees=max(1, samples - len(specs)),
+        variance=1.0,
+    )
+
+
 def _triangle(columns: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return R [P, P] and Q^T y [P] of weighted samples."""
     joined = np.concatenate([columns, target[..., None]], -1).reshape(-1, columns.shape[-1] + 1)
@@ -223,8 +349,8 @@ def _minimised(
     target: np.ndarray,
     x: Tensor,
     prior: Tensor,
-) -> Tensor:
-    """Return the coordinates in which torques and prior agree best, by Levenberg-Marquardt within the bounds."""
+) -> tuple[Tensor, bool]:
+    """Return where torques and prior agree best within the bounds, by Levenberg-Marquardt, and whether that is it."""
     matrix, right = torch.from_numpy(upper), torch.from_numpy(target)
 
     @torch.no_grad()
@@ -234,6 +360,7 @@ def _minimised(
 
     damping, now = 1e-3, residual(x)
     for _ in range(_ITERATIONS):
+        moved, after = x, now
         jacobian = torch.cat([matrix @ _derivative(model, specs, space, x), torch.diag(prior)])
         gradient, normal = jacobian.mT @ now, jacobian.mT @ jacobian
         free = (~space.held(x, gradient)).nonzero()[:, 0]
@@ -250,17 +377,21 @@ def _minimised(
                 break
             damping *= 10.0
         if gain <= 0:
-            break
+            return x, True
         done = gain <= _GAIN * float(now.square().sum())
         x, now, damping = moved, after, max(0.1 * damping, 1e-9)
         if done:
-            break
-    return x
+            return x, True
+    return x, False
 
 
 def _derivative(model: TorqueModel, specs: Sequence[Parameter], space: SearchSpace, x: Tensor) -> Tensor:
     """Return the derivative of the coefficients by the coordinates, shape [15 links, n]."""
-    with torch.enable_grad():  # a copy of x for each coefficient: one pass gives the gradients of all
-        rows = x.expand(model.size, -1).clone().requires_grad_(True)
-        found = model.coefficients(space.values(rows), specs)
-        return torch.autograd.grad(found.diagonal().sum(), rows)[0]
+    return _rows(lambda at: model.coefficients(space.values(at), specs), x, model.size)
+
+
+def _rows(function: Callable[[Tensor], Tensor], x: Tensor, count: int) -> Tensor:
+    """Return the derivative of a function of `count` numbers that takes several points at once, shape [count, n]."""
+    with torch.enable_grad():  # a copy of x for each number: one pass gives the gradients of all
+        points = x.expand(count, -1).clone().requires_grad_(True)
+        return torch.autograd.grad(function(points).diagonal().sum(), points)[0]

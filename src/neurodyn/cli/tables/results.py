@@ -35,8 +35,8 @@ def print_identification(result: "Identified") -> None:
     """Print parameters with intervals, and errors on held-out windows."""
     from neurodyn.report import identification
 
-    found = [identification.parameters(result), identification.ends(result), identification.runs(result)]
-    found += identification.errors(result)
+    found = [identification.parameters(result), identification.torques(result), identification.ends(result)]
+    found += [identification.runs(result), *identification.errors(result)]
     warnings = [f"warning: {text}" for text in result.warnings]
     remarks = identification.convergence(result), identification.errors_lead(result)
     print_tables(identification.lead(result), found, *remarks, *warnings)
