@@ -93,9 +93,10 @@ _FAST = ("sysid_*", "*_ilqr_*", "*_sac_*")
 _DFKI = "dfki_double_pendulum/dfki_double_pendulum.npz"
 _IBM = "ibm_double_pendulum/ibm_double_pendulum.npz"
 _ARMS = "arm_logs/arm_logs.npz"
+_EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "arms"
 LOGS = {
-    "ur10": Log("ur10", _ARMS),
-    "panda": Log("panda", _ARMS),
+    "ur10": Log(str(_EXAMPLES / "ur10"), _ARMS),
+    "panda": Log(str(_EXAMPLES / "panda"), _ARMS),
     "ibm": Log("ibm-pendulum", _IBM),
     "ibm-raw": Log("ibm-pendulum", _IBM),
     "dfki-c1": Log("dfki-c1", _DFKI, "log_measured.yaml"),
@@ -140,7 +141,7 @@ def measured(
     if kind in ("mlp", "gru"):
         asked = load_settings(robot, "small", kind, log=True)
         train(
-            robot, robot.name, log, store, out / "run",
+            robot, LOGS[log].robot, log, store, out / "run",
             msgspec.structs.replace(with_budget(asked, minutes, None, seed), clock="cpu"),
         )  # fmt: skip
         forecast = model_forecast(load(out / "run"), environments)
