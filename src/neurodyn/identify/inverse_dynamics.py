@@ -8,7 +8,7 @@ triangular matrix,
 $$\tau = Y \pi + a\,\ddot q + d\,\dot q + f \tanh(\dot q/v_0) + k\,(q - q_{rest}), \qquad
 \min_x \; |R\,\phi(x) - z|^2 + |(x - x_0)/s|^2, \qquad Q R = W [Y, \ldots]$$
 
-with weights W by joint, one over the size of its residuals. The search is in the coordinates x of `search_space`, whose
+with weights W by joint, one over the size of its residuals, and Huber's for single samples. The search is in the coordinates x of `search_space`, whose
 every point is a body that can exist: masses and frictions at least zero, and where a whole inertia is free one of a
 density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth parameterization of rigid-body inertia"). The
 torques of an arm tell combinations of these numbers only. The second term, a prior about the nominal values with
@@ -46,7 +46,11 @@ _OWN = ("armature", "damping", "friction", "stiffness", "preload")
 _INERTIA = ("xx", "yy", "zz", "xy", "xz", "yz")
 _FREE = ("mass", "com", "inertia", "armature", "damping", "friction", "stiffness")
 _DEGREE = 5
-_REWEIGHED = 3
+_REWEIGHED = 6
+_HUBER = 3.0
+"""Errors beyond so many standard deviations count linearly: stops, contacts and sudden torques are in no parameter."""
+_MEDIAN = 0.6745
+"""Median of |x| of a standard normal x."""
 _ITERATIONS = 60
 _GAIN = 1e-7
 _CORRELATION = 0.1
@@ -193,18 +197,22 @@ def fit_torques(
     _require_linear([spec.name for spec in specs])
     model = TorqueModel(mechanism)
     columns = model.columns(samples)
-    torque, moving = samples.torque, samples.torque.any(0)
+    torque = samples.torque
+    counts = torque.any(0) & _between_stops(mechanism, samples.q)[:, None]
     scale = torque.std(0)
     share = min(1.0, samples.dt / _CORRELATION)
     weigh = prior**0.5 / _spread(mechanism, quantities, space)
     x, converged = space.nominal.clone(), False
     upper = target = np.empty(0)
+    error = torque
     for _ in range(_REWEIGHED):
-        weight = np.where(moving, share**0.5 / np.maximum(scale, 1e-9), 0.0)
-        upper, target = _triangle(columns * weight[:, None], torque * weight)
+        size = np.abs(error) / np.maximum(scale, 1e-9)
+        robust = np.sqrt(np.minimum(1.0, _HUBER / np.maximum(size, 1e-9)))
+        weight = np.where(counts, share**0.5 / np.maximum(scale, 1e-9), 0.0) * robust
+        upper, target = _triangle(columns * weight[..., None], torque * weight)
         x, converged = _minimised(model, specs, space, upper, target, x, weigh)
         error = torque - columns @ model.coefficients(space.values(x), specs).numpy()
-        scale = np.sqrt(np.square(error).mean(0))
+        scale = np.median(np.abs(error), 0) / _MEDIAN
     analysis = _analysis(model, specs, space, upper, target, x, weigh, round(len(torque) * share))
     return TorqueFit(space.values(x), scale, analysis, converged)
 
@@ -224,7 +232,7 @@ def searched_torques(
         InputError: A roll-out with the quantities that were found is not finite.
     """
     fit = fit_torques(mechanism, residuals.dynamics.physical, samples, prior=prior)
-    start = residuals.start(residuals.space.of(fit.values)[None])
+    start = residuals.start(SearchSpace(residuals.dynamics.physical).of(fit.values)[None])
     require_finite(residuals, start)
     solution = Solution(start, residuals.cost(start), torch.ones(1), 0, torch.ones(1, dtype=torch.bool))
     residuals, solution = refined(residuals, solution)
@@ -265,6 +273,15 @@ def torque_errors(
         split=Split(split).name.lower(), logged=sizes(samples.torque), nominal=sizes(missed[0]),
         identified=sizes(missed[1]),
     )  # fmt: skip
+
+
+def _between_stops(mechanism: Mechanism, q: np.ndarray) -> np.ndarray:
+    """Return the samples in which no joint is beyond its limits, whose stops are not in the model, shape [N]."""
+    lower, upper = (
+        np.array([default if getattr(link, name) is None else getattr(link, name) for link in mechanism.links])
+        for name, default in (("lower", -np.inf), ("upper", np.inf))
+    )
+    return ((q >= lower) & (q <= upper)).all(1)
 
 
 def _require_linear(names: Sequence[str]) -> None:
@@ -337,7 +354,7 @@ def _analysis(
 def _triangle(columns: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return R [P, P] and Q^T y [P] of weighted samples."""
     joined = np.concatenate([columns, target[..., None]], -1).reshape(-1, columns.shape[-1] + 1)
-    upper = np.linalg.qr(joined, mode="r")
+    upper = np.asarray(np.linalg.qr(joined, mode="r"))
     return upper[:-1, :-1], upper[:-1, -1]
 
 

@@ -93,8 +93,6 @@ class HeldOutWindows(Record, frozen=True):
 class TorqueErrors(Record, frozen=True):
     """Root mean square torque of each driven joint over a split, and of what inverse dynamics miss of it [N m or N]."""
 
-    inline = ("logged", "nominal", "identified")
-
     split: str
     logged: dict[str, float]
     nominal: dict[str, float]
