@@ -139,7 +139,8 @@ def measured(
     found: dict[str, float] = {"minutes": minutes}
     begin = time.process_time()
     if kind in ("mlp", "gru"):
-        asked = load_settings(robot, "small", kind, log=True)
+        asked = load_settings(robot, "small", log=True)  # a GRU, as suits logs
+        asked = msgspec.structs.replace(asked, net=msgspec.structs.replace(asked.net, kind=kind))
         train(
             robot, LOGS[log].robot, log, store, out / "run",
             msgspec.structs.replace(with_budget(asked, minutes, None, seed), clock="cpu"),

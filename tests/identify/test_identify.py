@@ -121,7 +121,8 @@ def test_inverse_dynamics_find_the_other_arm_from_its_torques(arm, tmp_path: Pat
     values = {entry["name"]: entry["value"] for entry in found["parameters"]}
     assert values["elbow.mass"] * values["elbow.com.z"] == pytest.approx(-0.12, rel=0.1)
     assert values["shoulder.damping"] == pytest.approx(0.1, rel=0.2)
-    assert found["converged"] and found["intervals"] == "torques"
+    assert found["converged"]
+    assert found["intervals"] == "torques"
     misses = found["torque"]
     assert misses["split"] == "test"
     assert misses["identified"]["elbow"] < 0.7 * misses["nominal"]["elbow"]

@@ -8,11 +8,12 @@ triangular matrix,
 $$\tau = Y \pi + a\,\ddot q + d\,\dot q + f \tanh(\dot q/v_0) + k\,(q - q_{rest}), \qquad
 \min_x \; |R\,\phi(x) - z|^2 + |(x - x_0)/s|^2, \qquad Q R = W [Y, \ldots]$$
 
-with weights W by joint, one over the size of its residuals, and Huber's for single samples. The search is in the coordinates x of `search_space`, whose
-every point is a body that can exist: masses and frictions at least zero, and where a whole inertia is free one of a
-density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth parameterization of rigid-body inertia"). The
-torques of an arm tell combinations of these numbers only. The second term, a prior about the nominal values with
-standard deviations s of their own size (of the centre of mass: the radius of gyration), decides the others.
+with weights W by joint, one over the size of its residuals, and Huber's for single samples. The search is in the
+coordinates x of `search_space`, whose every point is a body that can exist: masses and frictions at least zero, and
+where a whole inertia is free one of a density (Wensing, Kim and Slotine 2018; Rucker and Wensing 2022, "Smooth
+parameterization of rigid-body inertia"). The torques of an arm tell combinations of these numbers only. The second
+term, a prior about the nominal values with standard deviations s of their own size (of the centre of mass: the radius
+of gyration), decides the others. Samples beyond the limits of a joint are left out.
 
 Motion is smoothed by polynomials over a window around the middle of each frame, where the frame's mean torque acts.
 """
