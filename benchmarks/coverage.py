@@ -45,7 +45,9 @@ REAL = {
     "ibm-pendulum": SHARED / "ibm_double_pendulum" / "ibm_double_pendulum.npz",
     "cube": SHARED / "cube_toss" / "cube_toss.npz",
 }
-MANY = 300
+FREE = {"cube": ("gravity.z", "points.size", "contact.friction", "contact.stiffness", "contact.damping")}
+"""Free quantities of a robot whose settings name none."""
+MANY = 600
 """Logs of the fit that is taken for the truth."""
 
 
@@ -70,9 +72,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the result")
     parser.add_argument("--only", nargs="+", choices=tuple(STUDIES), default=list(STUDIES))
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--logs", type=int, default=16, help="logs of a repeat")
-    parser.add_argument("--resamples", type=int, default=80, help="resamples of the bootstrap")
+    parser.add_argument("--logs", type=int, default=12, help="logs of a repeat")
+    parser.add_argument("--resamples", type=int, default=40, help="resamples of the bootstrap")
     parser.add_argument("--real", nargs="*", default=[], choices=tuple(REAL), help="robots with real logs")
+    parser.add_argument("--picture", type=Path, help="picture of the bootstrap's intervals")
     parser.add_argument("--keep", type=Path, help="folder for repeats that were measured")
     options = parser.parse_args()
     single_thread()
@@ -82,6 +85,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in [] if options.real else options.only:
             figures |= synthetic(name, options, folder)
+        if options.picture is not None and not options.real:
+            draw([file_of(name, options, folder) for name in options.only], options.only, folder, options.picture)
         for name in options.real:
             if REAL[name].exists():
                 figures |= halves(name, options.resamples, folder)
@@ -102,7 +107,7 @@ def synthetic(name: str, options: argparse.Namespace, folder: Path) -> dict[str,
     """Repeat a study, and return how often intervals hold the truth."""
     study = STUDIES[name]()
     truth = _truth(study, name, folder)
-    file = folder / f"{name}-{options.logs}-{options.resamples}.jsonl"
+    file = file_of(name, options, folder)
     lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     for repeat in range(len(lines), options.repeats):
         lines.append(_repeat(study, options, repeat, truth))
@@ -149,11 +154,34 @@ def _repeat(study: Study, options: argparse.Namespace, repeat: int, truth: list[
     return {
         "values": found.values.tolist(),
         "sandwich": analysis.intervals(found.values, -free, free),
-        "bootstrap": resamples.intervals(),
+        "bootstrap": resamples.intervals(found.values, -free, free),
         "curvature": float(curved.nan_to_num(1.0).max()),
         "step": float(analysis.newton.max()),
         "cpu_s": time.process_time() - begin,
     }
+
+
+def file_of(name: str, options: argparse.Namespace, folder: Path) -> Path:
+    """Return the file that keeps the repeats of a study."""
+    return folder / f"{name}-{options.logs}-{options.resamples}.jsonl"
+
+
+def draw(files: list[Path], names: list[str], folder: Path, path: Path) -> None:
+    """Draw the bootstrap's intervals of all repeats about the truth, of the last free quantity of each study."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6, 1.6 + 1.2 * len(files)), layout="constrained")
+    for axes, file, name in zip(np.ravel(figure.subplots(len(files), 1)), files, names, strict=True):
+        truth = json.loads((folder / f"{name}-truth.json").read_text())[-1]
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for repeat, line in enumerate(lines):
+            low, high = line["bootstrap"][-1]
+            axes.plot([repeat, repeat], [low, high], color="#4dabf7" if low <= truth <= high else "#f76707")
+        axes.axhline(truth, color="0.4", linewidth=0.8)
+        axes.set_ylabel(STUDIES[name]().model.physical.specs[-1].name, fontsize=8)
+        axes.tick_params(labelsize=7)
+    figure.axes[-1].set_xlabel("repeat")
+    figure.savefig(path, dpi=110)
 
 
 def halves(name: str, resamples: int, folder: Path) -> dict[str, float]:
@@ -190,7 +218,14 @@ def _half(name: str, store: Store, settings: IdentificationSettings, half: int, 
         order = {run: k for k, run in enumerate(dict.fromkeys(runs.tolist()))}
         other = train[[order[run] % 2 != half for run in runs.tolist()]]
         kept = np.setdiff1d(np.arange(len(table)), other)
-        identify(robot, replace(store, table=table[kept]), out, settings=settings)
+        ground = None if store.ground is None else store.ground[kept]
+        identify(
+            robot,
+            replace(store, table=table[kept], ground=ground),
+            out,
+            parameters=FREE.get(name, ()),
+            settings=settings,
+        )
     return json.loads(file.read_text())
 
 

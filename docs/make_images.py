@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the pictures of the README: `python docs/make_images.py RUN...`, `... --policies POLICY...`, `... --played`.
+"""Make the pictures of README and pages: `python docs/make_images.py RUN...`, or with one of the flags below.
 
 Each RUN is a run (or pretrained:NAME) of a robot with a simulator. Writes docs/images/ROBOT.gif for each: the neural
 model beside the analytic solver from the first start of seed 500, passive, on the robot's default ground.
@@ -9,6 +9,9 @@ returns as training went on.
 
 --played POLICY DYNAMICS writes docs/images/TASK.gif: a policy in those dynamics beside the simulator, from the first
 start of seed 500.
+
+--certainty writes docs/images/horizons.png: the cost of a pendulum's roll-outs over its gravity, by horizon; and
+docs/images/profiles.png: profile likelihoods of contact parameters, beside the parabolas of their intervals.
 """
 
 import sys
@@ -70,11 +73,78 @@ def played(policy: str, dynamics: str) -> None:
     print(f"{path}: {size / 1e6:.2f} MB")
 
 
+def horizons() -> None:
+    """Draw the cost of a swinging pendulum's roll-outs over its gravity, for several horizons."""
+    from dataclasses import replace
+
+    import torch
+    from matplotlib.figure import Figure
+
+    from _studies import STUDIES
+    from neurodyn.core import select_parameters
+    from neurodyn.dynamics import HybridDynamics
+    from neurodyn.identify import ResidualOptions, Residuals, estimate_noise
+    from neurodyn.multibody import EngineConfig, nominal
+
+    study = STUDIES["pendulum"]()
+    mechanism = study.model.mechanism
+    free = select_parameters(nominal(mechanism, None), ("gravity.z",))
+    model = HybridDynamics(study.model.spec, mechanism, EngineConfig(substeps=2), free)
+    windows = replace(study, model=model, robot=model, torque=0.0, windows=1, frames=200).draw(4, seed=3)
+    noise = estimate_noise(model.spec, windows)
+    residuals = Residuals(model, windows, noise, ResidualOptions(velocities=False, initial=False))
+    gravity = torch.linspace(-30.0, -2.0, 281, dtype=torch.float64)
+    x = gravity[:, None] / 9.81  # in units of its size
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for frames, colour in ((10, "#adb5bd"), (30, "#74c0fc"), (75, "#339af0"), (200, "#f76707")):
+        short = residuals.within(frames)
+        cost = short.cost(short.start(x)) / frames
+        axes.plot(-gravity, cost / cost.max(), color=colour, label=f"{frames * model.spec.dt:g} s")
+    axes.axvline(9.81, color="0.6", linestyle=":")
+    axes.set_xlabel("gravity of the model [m/s$^2$]")
+    axes.set_ylabel("cost, over its highest")
+    axes.legend(title="horizon")
+    axes.grid(alpha=0.3)
+    figure.savefig(IMAGES / "horizons.png", dpi=110)
+
+
+def profile_pictures() -> None:
+    """Draw the profile likelihoods of the contact parameters of a block that is thrown onto the ground."""
+    from matplotlib.figure import Figure
+
+    from _studies import STUDIES
+    from neurodyn.identify import ResidualOptions, Residuals, estimate_noise, fitted, identifiability, profiles
+
+    study = STUDIES["slider"]()
+    windows = study.draw(16, seed=0)
+    residuals = Residuals(study.model, windows, estimate_noise(study.model.spec, windows), ResidualOptions(huber=3.0))
+    residuals, solution = fitted(residuals, residuals.start(residuals.space.nominal[None]), 60)
+    found = profiles(residuals, solution.point, identifiability(residuals, solution.point), 13)
+    figure = Figure(figsize=(7.6, 2.8), layout="constrained")
+    for axes, (name, curve) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
+        middle = curve.values[len(curve.values) // 2]
+        half = (curve.values[-1] - middle) / 1.5
+        parabola = [curve.bound * ((value - middle) / half) ** 2 for value in curve.values]
+        axes.plot(curve.values, curve.rise, "o-", color="#4dabf7", markersize=3, label="profile")
+        axes.plot(curve.values, parabola, ":", color="#f76707", label="parabola")
+        axes.axhline(curve.bound, color="0.6", linewidth=0.8, label="end of the interval")
+        axes.set_xlabel(name)
+        axes.tick_params(labelsize=7)
+        axes.grid(alpha=0.3)
+    figure.axes[0].legend(fontsize=7)
+    figure.savefig(IMAGES / "profiles.png", dpi=110)
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     if sys.argv[1] == "--policies":
         imagined(sys.argv[2:])
+    elif sys.argv[1] == "--certainty":
+        sys.path.insert(0, str(IMAGES.parents[1] / "benchmarks"))
+        horizons()
+        profile_pictures()
     elif sys.argv[1] == "--played" and len(sys.argv) == 4:
         played(*sys.argv[2:])
     else:

@@ -245,6 +245,93 @@ def test_bad_parameters_are_refused_in_one_line(
 
 
 @pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--bootstrap", -5], "bootstrap is -5; valid: 0 for none, or at least 40 resamples"),
+        (["--bootstrap", 10], "bootstrap is 10; valid: 0 for none, or at least 40 resamples"),
+        (["--profile", -1], "profile is -1; valid: 0 for none, or 3 to 101 points"),
+        (["--starts", -2], "starts is -2; valid: at least 1"),
+        (["--horizons", 0.2, 0.1], "valid: growing horizons"),
+        (["--prior", "elbow.mass=0"], "its width is not a finite number above 0"),
+        (["--prior", "elbow.mass"], "is malformed; valid: NAME=STANDARD_DEVIATION"),
+        (["--prior", "wrist.mass=1"], "'wrist.mass' is not a free quantity"),
+        (["--search", "annealing"], "unknown search 'annealing'; valid: basin-hopping, islands"),
+        (["--optimiser", "simplex"], "levenberg-marquardt"),
+        (["--search", "islands", "--starts", 8], "islands draws between bounds"),
+    ],
+)
+def test_bad_counts_priors_and_optimisers_are_refused_in_one_line(
+    flags: list[object], message: str, log_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "run"
+    assert call("identify", ARM, "--data", log_file, "--parameters", "elbow.mass", "--out", out, *flags) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1, error
+    assert not (out / "config.yaml").exists()
+
+
+def test_a_bootstrap_of_one_window_is_refused(store: Store, tmp_path: Path):
+    alone = dataclasses.replace(store, table=store.table[[0, 4, 5]])
+    settings = changed(SETTINGS, horizon=0.55, bootstrap=50)
+    with pytest.raises(InputError, match=r"bootstrap: 1 log\(s\) with 1 window\(s\) of .* valid: at least 5"):
+        identify(given(alone, ("elbow.mass",)), tmp_path / "run", settings)
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_an_identification_says_why_it_is_believed_or_not(found: tuple[dict, Path]):
+    result, _ = found
+    assert result["converged"] is True
+    assert "standard deviations long" in result["reason"]
+    assert result["intervals"] == "sandwich"
+    assert "12 logs" not in result["blocks"]  # eight of the twelve logs are for training
+    for entry in result["runs"]:
+        assert entry["q"]["identified"] < entry["q"]["nominal"]
+        assert 0 < entry["floor"] < 3.0 * entry["q"]["identified"]
+
+
+def test_without_convergence_there_is_no_interval(store: Store, tmp_path: Path):
+    settings = changed(SETTINGS, iterations=1, reweigh=False, bootstrap=40)
+    result = identify(given(store), tmp_path / "run", settings).figures
+    assert not result.converged
+    assert "costs still fell after 1 iterations" in result.reason
+    assert all(entry.interval is None and entry.why_not == "not converged" for entry in result.parameters)
+    assert any("there are no intervals" in text for text in result.warnings)
+
+
+def test_the_seed_decides_which_windows_are_compared(store: Store, tmp_path: Path):
+    values = []
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        settings = changed(SETTINGS, horizon=0.15, seed=seed, rollouts=5, windows=20)
+        figures = identify(given(store, ("elbow.mass", "*.damping")), tmp_path / name, settings).figures
+        values.append([entry.value for entry in figures.parameters])
+    assert values[0] == values[1]
+    assert values[0] != values[2]
+
+
+def test_bootstrap_profiles_and_ends_are_in_the_table_and_the_page(log_file: Path, tmp_path: Path, capsys):
+    out, settings = tmp_path / "run", tmp_path / "settings.yaml"
+    settings.write_text("{horizon: 0.15, windows: 20, rollouts: 5, seconds: [0.1], rounds: 1, round_iterations: 3}")
+    flags = ("--bootstrap", 40, "--profile", 5, "--starts", 4, "--prior", "elbow.mass=20%", "--settings", settings)
+    words = ("identify", ARM, "--data", log_file, "--parameters", "elbow.mass", "shoulder.damping", "--out", out)
+    assert call(*words, *flags) == 0
+    text = capsys.readouterr().out
+    for part in ("Converged", "By the sandwich", "Prior", "Where searches from 4 starts ended", "whole runs"):
+        assert part in text, part
+    result = json.loads((out / "identification.json").read_text())
+    assert result["intervals"] == "bootstrap"
+    assert 36 <= result["resamples"] <= 40
+    assert set(result["profiles"]) == {"elbow.mass", "shoulder.damping"}
+    assert result["parameters"][1]["prior"] == pytest.approx(0.16)
+    page = (out / "report.html").read_text()
+    for part in ("Profile likelihood of elbow.mass", "Whole runs", "Residual of shoulder", "Where searches ended"):
+        assert part in page, part
+    resumed = ("--resume", "--json", tmp_path / "again.json")
+    assert call(*words, *flags, *resumed) == 0
+    assert json.loads((tmp_path / "again.json").read_text())["parameters"] == result["parameters"]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("augmentations: [{quantities: [torque.wrist], inputs: [qd.elbow]}]", "'torque.wrist'"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neurodyn.identify.least_squares import Solution, fitted, levenberg_marquardt
     from neurodyn.identify.noise import Noise, estimate_noise
     from neurodyn.identify.prior import Prior, prior_of
+    from neurodyn.identify.profile import profiles
     from neurodyn.identify.residuals import Point, ResidualOptions, Residuals
     from neurodyn.identify.run import identify
     from neurodyn.identify.settings import IdentificationSettings, changed, load_identification
@@ -26,7 +27,7 @@ __all__ = [
     "Noise", "Point", "Prior", "Resamples", "ResidualOptions", "Residuals", "Solution", "basin_hopping", "bootstrap",
     "changed", "curvature", "discover", "discover_run", "estimate_noise", "fitted", "forecast_errors",
     "hybrid_forecast", "identifiability", "identify", "judge", "levenberg_marquardt", "load_identification",
-    "noise_floor", "prior_of",
+    "noise_floor", "prior_of", "profiles",
 ]  # fmt: skip
 
 lazy(__name__)

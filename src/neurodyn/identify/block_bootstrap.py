@@ -2,13 +2,13 @@
 r"""Intervals by block bootstrap: the fit, repeated on logs drawn with replacement (Efron 1979; Kuensch 1989).
 
 Each resample draws as many blocks (`identify.blocks`) as there are and begins at the solution; all are searched side by
-side as worlds. Means of priors are drawn anew as well. Scales of the channels stay those of the fit. The interval of a
-parameter runs between quantiles of its resamples: those at $\Phi(\mp \sqrt{n/(n-1)}\, t_{n-1})$, n the number of
-blocks and t Student's, where plain percentiles are too narrow for few blocks (Hesterberg 2015, "What teachers should
-know about the bootstrap", The American Statistician 69, section 3.6.3).
+side as worlds. Means of priors are drawn anew as well. Scales of the channels stay those of the fit. An interval
+reaches from the fit to either side by $t_{n-1} \sqrt{n/(n-1)}$ root mean squares of the resamples on that side, n the
+number of blocks and t Student's: percentiles of a hundred resamples scatter more than their root mean square, and are
+too narrow for few blocks (Hesterberg 2015, "What teachers should know about the bootstrap", The American Statistician
+69).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ _ITERATIONS = 12
 _SETTLED = 2.5e-3
 """Gain of a step below which a resample has converged: a step of .05 standard deviations."""
 _DAMPING = 1e-5
-_BYTES = 1 << 28
+_BYTES = 1 << 25
 _FAILED = 0.1
 """Most of the resamples that may fail."""
 
@@ -58,14 +58,17 @@ class Resamples:
     @property
     def deviations(self) -> Tensor:
         """Standard deviation of each parameter, shape [n]."""
-        return self.values.std(0) * (self.blocks.count / (self.blocks.count - 1)) ** 0.5
+        return self.values.std(0) * self._widening
 
-    def intervals(self) -> list[tuple[float, float]]:
-        """Return the 95 % interval of each parameter."""
-        n = self.blocks.count
-        beyond = 0.5 * math.erfc((n / (n - 1)) ** 0.5 * student_t(n - 1) / 2.0**0.5)
-        ends = torch.tensor([beyond, 1.0 - beyond], dtype=self.values.dtype)
-        low, high = torch.quantile(self.values, ends, dim=0)
+    @property
+    def _widening(self) -> float:
+        return (self.blocks.count / (self.blocks.count - 1)) ** 0.5
+
+    def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float]]:
+        """Return the 95 % interval of each parameter about its fitted value, within its bounds."""
+        reach = student_t(self.blocks.count - 1) * self._widening
+        below, above = (_one_sided((self.values - values) * sign) for sign in (-1.0, 1.0))
+        low, high = torch.maximum(values - reach * below, lower), torch.minimum(values + reach * above, upper)
         return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
@@ -94,7 +97,7 @@ def bootstrap(
     """
     blocks, point = blocks_of(residuals.windows), point.pick(torch.tensor([0]))
     weights = _drawn(residuals, blocks, count, torch.Generator().manual_seed(derive_seed(seed, "bootstrap")))
-    # A group's Jacobian, its weighed copy and a difference of roll-outs fit into memory together.
+    # A group's Jacobian, its weighed copy and a difference of roll-outs stay near the processor together.
     columns = residuals.parameters + residuals.locals + residuals.initials
     row = 3 * 8 * residuals.windows.count * residuals.windows.frames * len(residuals.scale) * columns
     group = max(1, _BYTES // row)
@@ -110,6 +113,12 @@ def bootstrap(
         if report is not None and report(done, count):
             break
     return Resamples(torch.cat(found), done, blocks)
+
+
+def _one_sided(distance: Tensor) -> Tensor:
+    """Return the root mean square of the distances [N, n] above 0, shape [n]."""
+    there = distance > 0.0
+    return ((distance.square() * there).sum(0) / there.sum(0).clamp_min(1)).sqrt()
 
 
 def _first_step(residuals: Residuals, point: Point, normal: Normal, weights: Weights) -> Point:

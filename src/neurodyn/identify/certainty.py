@@ -61,10 +61,10 @@ class Certainty:
             prior: Standard deviations of priors by name.
             together: Their values beside networks, shape [n]; None without networks.
         """
-        sandwich = self.analysis.intervals(
-            values, _bounds(specs, "lower", -torch.inf), _bounds(specs, "upper", torch.inf)
-        )
-        drawn = None if self.resamples is None or not self.resamples.enough else self.resamples.intervals()
+        lower, upper = _bounds(specs, "lower", -torch.inf), _bounds(specs, "upper", torch.inf)
+        sandwich = self.analysis.intervals(values, lower, upper)
+        resampled = self.resamples is not None and self.resamples.enough
+        drawn = self.resamples.intervals(values, lower, upper) if self.resamples is not None and resampled else None
         found = []
         for k, spec in enumerate(specs):
             why = self._why_not(k, spec, float(values[k]))

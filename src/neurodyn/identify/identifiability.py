@@ -202,7 +202,7 @@ def warning(analysis: Identifiability) -> str | None:
     worst = f"; not seen: {unseen}" if unseen else ""
     return (
         f"ill-conditioned (condition number {analysis.condition:.1e}){worst}; values along such directions stay near "
-        "where they started: identify fewer parameters together, or give data that tell them apart"
+        "where they started: identify fewer parameters together, state a prior, or give data that tell them apart"
     )
 
 

@@ -249,8 +249,8 @@ class _Identification:
 
     def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
         """Return the end of the search for parameters, with the residuals in their last units."""
-        if going_on and has_state(self.out, _STATE):
-            saved = artifacts.read_tree(self.out / "state", _STATE)
+        saved = artifacts.read_tree(self.out / "state", _STATE) if going_on and has_state(self.out, _STATE) else {}
+        if "flags" in saved:  # runs of earlier versions do not say how their search ended: it is repeated
             residuals = residuals.with_scale(saved["scale"], Noise(*saved["noise"].chunk(2)))
             point = Point(saved["x"], saved["local"], saved["initial"])
             flags = [bool(flag) for flag in saved["flags"]]

@@ -26,7 +26,7 @@ from neurodyn.identify.settings import IdentificationSettings, Optimiser
 _WINDOWS = 48
 """Windows of a search from many starts."""
 _ENDS = 4
-"""How many of its ends are brought to an end on all windows."""
+"""How many of its ends, and the nominal values, are brought to an end on all windows."""
 _SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
 
 Progress = Callable[[str, int, float, float], bool]
@@ -131,7 +131,9 @@ def _from_many_starts(
         residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
         resume=resume, report=report,
     )  # fmt: skip
-    solution = levenberg_marquardt(residuals, residuals.start(members.x[:_ENDS]), settings.round_iterations)
+    # What one search from the nominal values would find is among the ends: many starts are never worse than one.
+    best = torch.cat([members.x[: _ENDS - 1], residuals.space.nominal[None]])
+    solution = levenberg_marquardt(residuals, residuals.start(best), 2 * settings.round_iterations)
     order = solution.cost.argsort()
     return solution.point.x[order], solution.cost[order]
 

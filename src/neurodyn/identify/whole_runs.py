@@ -4,10 +4,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
@@ -51,22 +53,22 @@ def whole_runs(
         environments: Where the runs took place.
         seed: Seed of the noise.
     """
-    windows = fit_windows(store, split, past + frames, stride=frames, most=_ALL)
-    episodes, counts = torch.from_numpy(windows.places[:, 0]).unique(return_counts=True)
-    longest = episodes[counts.argsort(descending=True, stable=True)[:_RUNS]].sort().values
     dt = store.header.spec.dt
     most = max(1, round(_SECONDS / (frames * dt)))
     found = []
-    for episode in longest.tolist():
-        rows = torch.nonzero(torch.from_numpy(windows.places[:, 0] == episode))[:most, 0]
-        run = windows.rows(rows)
+    for episode in _longest(store, episodes_of(store, split)):
+        alone = replace(
+            store, table=store.table[[episode]], ground=None if store.ground is None else store.ground[[episode]]
+        )
+        run = fit_windows(alone, None, past + frames, stride=frames, most=_ALL)
+        run = run.rows(torch.arange(min(run.count, most)))
         forecast = models["hybrid" if "hybrid" in models else "identified"]
         own = _own_motion(perfect, forecast, run, past, noise, environments, seed)
         logged, spec = run.cut(past), store.header.spec
         fits = {name: forecast(run, past) for name, forecast in models.items()}
         found.append(
             RunFit(
-                run=run.logs[int(run.log[0])], dt=dt, horizon=frames, names=list(spec.q_names),
+                run=_name(store, episode), dt=dt, horizon=frames, names=list(spec.q_names),
                 logged=_joined(logged.q[:, 1:]),
                 paths={name: _joined(path.q[:, 1:]) for name, path in fits.items()},
                 residuals={
@@ -90,6 +92,17 @@ def run_errors(fits: list[RunFit]) -> list[RunErrors]:
         )
         for fit in fits
     ]
+
+
+def _name(store: Store, episode: int) -> str:
+    run = int(store.run[episode])
+    return store.header.runs[run] if run >= 0 else f"episode {episode}"
+
+
+def _longest(store: Store, episodes: np.ndarray) -> list[int]:
+    """Return up to three of the longest episodes, in their order."""
+    order = np.argsort(-store.lengths[episodes], kind="stable")[:_RUNS]
+    return sorted(episodes[order].tolist())
 
 
 def _own_motion(

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches from several starts, islands of pygmo, horizons that grow, and profiles of what they find."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.identify.identifiability import identifiability
+from neurodyn.identify.islands import islands
+from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.parameter_search import search
+from neurodyn.identify.profile import profiles
+from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.settings import IdentificationSettings
+from tests.identify import pendulum
+
+ASKED = ("shoulder.com.z=-0.8:0.8", "elbow.com.z=-0.8:0.8", "elbow.mass=0.2:6")
+TRUTH = {"shoulder.com.z": 0.35, "elbow.com.z": 0.4, "elbow.mass": 3.0}
+SETTINGS = IdentificationSettings(horizon=1.2, initial="logged", velocities=False, rounds=2, round_iterations=6)
+
+
+@pytest.fixture(scope="module")
+def residuals() -> Residuals:
+    """Long roll-outs of a pendulum whose masses really lie on the other side of its joints."""
+    model = pendulum.dynamics(*ASKED)
+    windows = pendulum.windows(model, TRUTH, count=4, frames=60, seed=5)
+    return Residuals(model, windows, pendulum.true_noise(), ResidualOptions(velocities=False, initial=False))
+
+
+def quiet(*_: object) -> bool:
+    return False
+
+
+def near(residuals: Residuals, values: torch.Tensor) -> bool:
+    return bool(torch.allclose(values, pendulum.values(residuals.dynamics, TRUTH), rtol=0.03, atol=0.02))
+
+
+def test_growing_horizons_find_what_the_whole_horizon_does_not():
+    """Over four seconds a pendulum with another gravity is whole periods off."""
+    model = pendulum.dynamics("gravity.z=-25:-40:-1")
+    windows = pendulum.windows(model, {"gravity.z": -9.81}, count=2, frames=200, seed=5, torque=0.0)
+    long = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(velocities=False, initial=False))
+    at_once = levenberg_marquardt(long, long.start(long.space.nominal[None]), 60)
+    assert float(long.values(at_once.point.x)) < -15.0
+    settings = IdentificationSettings(
+        horizon=4.0, horizons=(0.2, 0.6, 1.5), initial="logged", velocities=False, reweigh=False
+    )
+    found = search(long, settings, 1, quiet)
+    assert float(long.values(found.point.x)) == pytest.approx(-9.81, rel=2e-3)
+    assert found.end.settled
+    assert not len(found.ends)
+
+
+@pytest.mark.parametrize("horizons", [(0.3, 0.1), (0.1, 0.1), (0.0, 0.1), (0.1, 2.0)])
+def test_horizons_that_do_not_grow_are_refused(horizons: tuple[float, ...]):
+    with pytest.raises(ValueError, match=r"horizons is .*valid: growing horizons above 0 and below 0\.5"):
+        IdentificationSettings(horizons=horizons)
+
+
+def test_contacts_are_searched_from_several_starts_unless_asked_otherwise():
+    assert IdentificationSettings().starts_of(["elbow.mass", "contact.friction"]) > 1
+    assert IdentificationSettings().starts_of(["elbow.mass", "contacts.of.a.link.mass"]) == 1
+    assert IdentificationSettings(starts=1).starts_of(["contact.friction"]) == 1
+    assert IdentificationSettings(optimiser="cma-es", initial="logged").starts_of(["contact.friction"]) == 1
+
+
+def test_the_ends_of_several_starts_are_kept(residuals: Residuals):
+    found = search(residuals, SETTINGS, 8, quiet)
+    assert 2 <= len(found.ends) <= 8
+    assert found.costs.tolist() == sorted(found.costs.tolist())
+    other = search(residuals, IdentificationSettings(**{**vars_of(SETTINGS), "seed": 1}), 8, quiet)
+    assert not torch.equal(found.ends, other.ends)
+
+
+def vars_of(settings: IdentificationSettings) -> dict[str, object]:
+    return {name: getattr(settings, name) for name in settings.__struct_fields__}
+
+
+def test_islands_find_the_truth_and_depend_on_their_seed_alone(residuals: Residuals, tmp_path: Path):
+    pytest.importorskip("pygmo")
+    one = islands(residuals, 16, 3, 12, seed=1)
+    assert near(residuals, residuals.values(one.x[0]))
+    assert one.cost.tolist() == sorted(one.cost.tolist())
+    assert (one.x >= residuals.space.lower).all()
+    assert (one.x <= residuals.space.upper).all()
+    islands(residuals, 16, 3, 12, seed=1, run=tmp_path, report=lambda rounds, _: rounds == 2)
+    resumed = islands(residuals, 16, 3, 12, seed=1, run=tmp_path, resume=True)
+    assert torch.equal(resumed.x, one.x)
+    assert not torch.equal(islands(residuals, 16, 1, 4, seed=2).x, islands(residuals, 16, 1, 4, seed=1).x)
+
+
+def test_islands_need_bounds():
+    pytest.importorskip("pygmo")
+    model = pendulum.dynamics("elbow.mass=0.2:6", "elbow.com.z")
+    unbounded = Residuals(model, pendulum.windows(model, {}, count=2), pendulum.true_noise())
+    with pytest.raises(InputError, match=r"islands draws between bounds, which elbow\.com\.z lacks; valid: NAME=LOWER"):
+        islands(unbounded, 8, 1, 1)
+
+
+def test_islands_without_pygmo_name_what_to_install(residuals: Residuals, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pygmo", None)
+    with pytest.raises(InputError, match=r"needs the package pygmo; install neurodyn\[search\]"):
+        islands(residuals, 8, 1, 1)
+
+
+def test_profiles_of_a_smooth_problem_are_parabolas():
+    model = pendulum.dynamics("elbow.mass", "shoulder.damping")
+    residuals = Residuals(model, pendulum.windows(model, {"elbow.mass": 1.2}, count=8), pendulum.true_noise())
+    point = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), 40, tolerance=1e-12).point
+    analysis = identifiability(residuals, point)
+    found = profiles(residuals, point, analysis, 5)
+    assert set(found) == {"elbow.mass", "shoulder.damping"}
+    for curve in found.values():
+        middle = curve.values[2]
+        half = (curve.values[4] - middle) / 1.5
+        expected = [curve.bound * ((value - middle) / half) ** 2 for value in curve.values]
+        assert curve.rise == pytest.approx(expected, rel=0.15, abs=0.05)
