@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from neurodyn.core.spec import Channel, JointSpec, StateSpec
 
 __all__ = [
-    "DRIVE_LAWS", "ActuatorNetwork", "Augmentation", "Blueprint", "Box", "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint",
-    "ContactPointLayout", "Cylinder", "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism",
-    "Mesh", "MismatchError", "NeurodynError", "Parameter", "Plane", "Scene", "Sphere", "StateSpec", "Terrain",
-    "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json", "select_parameters",
-    "to_dict", "write_json",
+    "DRIVE_LAWS", "ActuatorNetwork", "Augmentation", "Blueprint", "Box", "Capsule", "ChainJoint", "Channel", "Config",
+    "ContactPoint", "ContactPointLayout", "Cylinder", "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError",
+    "JointSpec", "Link", "Mechanism", "Mesh", "MismatchError", "NeurodynError", "Parameter", "Plane", "Scene", "Sphere",
+    "StateSpec", "Terrain", "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json",
+    "select_parameters", "to_dict", "write_json",
 ]  # fmt: skip
 
 lazy(__name__)

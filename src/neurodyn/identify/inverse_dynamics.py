@@ -282,7 +282,7 @@ def _between_stops(mechanism: Mechanism, q: np.ndarray) -> np.ndarray:
         np.array([default if getattr(link, name) is None else getattr(link, name) for link in mechanism.links])
         for name, default in (("lower", -np.inf), ("upper", np.inf))
     )
-    return ((q >= lower) & (q <= upper)).all(1)
+    return np.asarray(((q >= lower) & (q <= upper)).all(1))
 
 
 def _require_linear(names: Sequence[str]) -> None:
