@@ -21,12 +21,9 @@ from msgspec import UNSET
 
 from _common import require, single_thread, write_result
 from _film import calibrated
-from neurodyn.core import read_json, write_json
-from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import read_config
+from neurodyn.core import Blueprint, read_config, read_json, write_json
 from neurodyn.data import Split, Store, import_logs, read_column_map
 from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
-from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
 from neurodyn.identify.held_out import Forecast, forecast_errors, hybrid_forecast, model_forecast
@@ -153,7 +150,8 @@ def measured(
             if figures.torque is not UNSET:
                 for name, misses in (("nominal", figures.torque.nominal), ("identified", figures.torque.identified)):
                     found |= {f"torque_{name}_{joint}_nm": size for joint, size in misses.items()}
-        model = declared(robot, settings) if kind == "nominal" else HYBRID.load(out / "run")
+        model = declared(robot, settings) if kind == "nominal" else load(out / "run")
+        assert isinstance(model, HybridDynamics)
         windows = fit_windows(store, Split.TRAIN, past, most=200)
         noise = given_noise(robot.spec, settings.noise_q, settings.noise_qd, windows)
         forecast = hybrid_forecast(model, start, settings.context if start == "past" else 0, noise, environments)
