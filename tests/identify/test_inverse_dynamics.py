@@ -102,7 +102,5 @@ def test_a_polynomial_of_the_fifth_degree_is_smoothed_exactly():
 
 def test_a_quantity_in_which_torques_are_not_linear_is_refused():
     specs = select_parameters(nominal().quantities(), ("b.origin.x",))
-    with pytest.raises(
-        InputError, match=r"'b.origin.x' cannot be found by inverse dynamics; valid: armature"
-    ):
+    with pytest.raises(InputError, match=r"'b.origin.x' cannot be found by inverse dynamics; valid: armature"):
         fit_torques(nominal(), Parameters(specs), motion(0, 50))
