@@ -27,6 +27,8 @@ INTERNALS = {
     "neurodyn.learn.member_parameters", "neurodyn.learn.world_model.settings",
     "neurodyn.multibody.complementarity", "neurodyn.multibody.integration", "neurodyn.multibody.points",
     "neurodyn.multibody.trace.program", "neurodyn.nets.members", "neurodyn.nets.rotary", "neurodyn.nets.transformer",
+    "neurodyn.dynamics.recorded_environment", "neurodyn.identify.held_out", "neurodyn.identify.noise",
+    "neurodyn.identify.starts", "neurodyn.learn.hybrid.windows",
     "neurodyn.dynamics.quantities", "neurodyn.policy.evaluate", "neurodyn.control.grounds", "neurodyn.policy.network",
     "neurodyn.policy.logs", "neurodyn.policy.reward_error", "neurodyn.control.resolve", "neurodyn.policy.train",
     "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner", "neurodyn.control.returns",

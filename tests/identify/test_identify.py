@@ -112,6 +112,23 @@ def test_errors_are_reported_beside_nominal_and_fall(found: tuple[dict, Path]):
     assert found[0]["held_out"]["split"] == "test"
 
 
+def test_inverse_dynamics_find_the_other_arm_from_its_torques(arm, tmp_path: Path):
+    model = HybridDynamics(ROBOT.spec, arm, EngineConfig(), select_parameters(nominal(arm, None), [*TRUTH]))
+    truth = torch.tensor([TRUTH[spec.name] for spec in model.physical.specs], dtype=torch.float64)
+    store = log_of(model, truth, scale=0.3)  # which keeps it off its stops
+    settings = changed(SETTINGS, method="inverse-dynamics", smoothing=0.2, inertial_prior=0.1)
+    found = identify(given(store), tmp_path / "run", settings).figures.plain()
+    values = {entry["name"]: entry["value"] for entry in found["parameters"]}
+    assert values["elbow.mass"] * values["elbow.com.z"] == pytest.approx(-0.12, rel=0.1)
+    assert values["shoulder.damping"] == pytest.approx(0.1, rel=0.2)
+    assert found["converged"]
+    assert found["intervals"] == "torques"
+    misses = found["torque"]
+    assert misses["split"] == "test"
+    assert misses["identified"]["elbow"] < 0.7 * misses["nominal"]["elbow"]
+    assert found["errors"]["identified"]["0.2"]["q_mean"] < 0.3 * found["errors"]["nominal"]["0.2"]["q_mean"]
+
+
 def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict, Path]):
     result, out = found
     model = load(out)

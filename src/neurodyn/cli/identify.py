@@ -20,6 +20,7 @@ def identify(
     blueprint: str | None = None,
     minutes: float | None = None,
     seed: int | None = None,
+    method: Literal["roll-outs", "inverse-dynamics"] | None = None,
     starts: int | None = None,
     search: str | None = None,
     optimiser: Literal["levenberg-marquardt", "l-bfgs", "cma-es"] | None = None,
@@ -51,6 +52,8 @@ def identify(
             comes with the robot's declaration.
         minutes: Time budget; by default iterations and steps of the settings, so that results depend on the seed alone.
         seed: Seed of everything random: which windows of the logs are compared, starts of the search, resamples.
+        method: What is compared with the data: roll-outs with logged motion, or for bolted robots with torque sensors
+            what inverse-dynamics says of the logged motion with logged torques; networks are trained on roll-outs.
         starts: Starting points; by default 8 where quantities of contacts are free, else 1.
         search: What begins from several starts: basin-hopping, or islands (of pygmo, without derivatives).
         optimiser: What ends the search.
@@ -83,7 +86,7 @@ def identify(
     with TrainingBar(f"identifying {robot}") as bar:
         found = identify_robot(
             robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
-            starts=starts, search=search, optimiser=optimiser, horizon=horizon, horizons=horizons,
+            method=method, starts=starts, search=search, optimiser=optimiser, horizon=horizon, horizons=horizons,
             prior=parse_priors(prior) or None, bootstrap=bootstrap, profile=profile, start=start,
             beside=beside, device=device, threads=threads,
             resume=resume, progress=bar, drive=drive,

@@ -41,11 +41,21 @@ from neurodyn.identify.held_out import (
     noise_floor,
 )
 from neurodyn.identify.identifiability import identifiability, require_seen, warning
+from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.noise import Noise, given_noise
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.prior import prior_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
-from neurodyn.identify.result import Ends, HeldOutWindows, Identified, Insensitive, RunFit, Sample, SensorErrors
+from neurodyn.identify.result import (
+    Ends,
+    HeldOutWindows,
+    Identified,
+    Insensitive,
+    RunFit,
+    Sample,
+    SensorErrors,
+    TorqueErrors,
+)
 from neurodyn.identify.searches import SEARCHES
 from neurodyn.identify.sensing import Sensing
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
@@ -177,7 +187,7 @@ class _Identification:
         self.warnings = [
             f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
         ]
-        self.began = time.perf_counter()
+        self.began, self.spent_before = time.perf_counter(), self._clock()
 
     def model(self, blueprint: Blueprint | None = None) -> DrivenModel:
         """Return a model with nominal parameters, in a loop with the controller where there is one."""
@@ -203,15 +213,15 @@ class _Identification:
         if going_on:
             self._require_same_data()
         else:
-            require_finite(residuals, residuals.start(residuals.space.nominal[None]))
-            self._check_start(residuals)
+            if self.settings.method == "roll-outs":
+                require_finite(residuals, residuals.start(residuals.space.nominal[None]))
+                self._check_start(residuals)
             crc = checksum(self.problem.store)
             artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
         artifacts.write_text(self.out / "config.yaml", to_yaml(record))
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
-            searched = self._parameters(residuals, metrics, going_on)
+            searched, known = self._found(residuals, metrics, going_on)
             residuals = searched.residuals
-            known = certainty(searched, self.settings, self.out, going_on, self._working)
             values = residuals.space.values(searched.point.x)[0].detach()
             _set(identified, values)
             if self.hybrid is None:
@@ -251,6 +261,15 @@ class _Identification:
         text = warning(analysis)
         if text is not None:
             self.warnings.append(f"at the start, {text}")
+
+    def _found(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> tuple[Searched, Certainty]:
+        """Return the end of the search for parameters, and how sure they are."""
+        settings = self.settings
+        if settings.method == "inverse-dynamics":
+            samples = torque_samples(self.problem.store, Split.TRAIN, settings.smoothing)
+            return searched_torques(residuals, self.mechanism, samples, settings.inertial_prior)
+        searched = self._parameters(residuals, metrics, going_on)
+        return searched, certainty(searched, settings, self.out, going_on, self._working)
 
     def _parameters(self, residuals: Residuals, metrics: MetricsLog, going_on: bool) -> Searched:
         """Return the end of the search for parameters, with the residuals in their last units."""
@@ -296,8 +315,8 @@ class _Identification:
         )
         network, budget = settings.network, Budget(settings.network.steps)
         if settings.minutes is not None:
-            used = (time.perf_counter() - self.began) / 60.0
-            budget = Budget(minutes=max(0.05, settings.minutes - used))
+            used = (self._clock() - self.spent_before) / 60.0
+            budget = Budget(minutes=max(0.05, settings.minutes - used), clock=settings.clock)
         learner = NetworkLearner(
             model, windows, network, seed=settings.seed, save=lambda best: HYBRID.save(self.out, best.settle())
         )
@@ -343,7 +362,7 @@ class _Identification:
             parameters=parameters,
             converged=known.convergence.converged,
             reason=known.convergence.reason,
-            intervals="sandwich" if known.resamples is None else "bootstrap",
+            intervals=self._intervals(known),
             blocks=known.blocks,
             resamples=UNSET if known.resamples is None else len(known.resamples.values),
             ends=self._ends(searched),
@@ -367,7 +386,19 @@ class _Identification:
             seconds=time.perf_counter() - self.began,
             seed=self.settings.seed,
             sensors=self._sensor_errors(residuals, searched.point),
+            torque=self._torque_errors(values),
         )
+
+    def _intervals(self, known: Certainty) -> str:
+        if self.settings.method == "inverse-dynamics":
+            return "torques"
+        return "sandwich" if known.resamples is None else "bootstrap"
+
+    def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
+        if self.settings.method != "inverse-dynamics":
+            return UNSET
+        store = self.problem.store
+        return torque_errors(self.mechanism, store, held_out_split(store), self.settings.smoothing, self.specs, values)
 
     def _sensor_errors(self, residuals: Residuals, point: Point) -> dict[str, SensorErrors]:
         """Return the errors of sensors on held-out windows, from logged states."""
@@ -459,7 +490,11 @@ class _Identification:
         if minutes is None:
             return False
         share = 1.0 if self.hybrid is None else self.settings.parameter_share
-        return time.perf_counter() - self.began > 60.0 * minutes * share
+        return self._clock() - self.spent_before > 60.0 * minutes * share
+
+    def _clock(self) -> float:
+        """Return the time that a budget counts [s]."""
+        return time.process_time() if self.settings.clock == "cpu" else time.perf_counter()
 
     def _show(self, done: float, text: str) -> None:
         if self.progress is not None:

@@ -108,6 +108,15 @@ class HeldOutWindows(Record, frozen=True):
     context_frames: int
 
 
+class TorqueErrors(Record, frozen=True):
+    """Root mean square torque of each driven joint over a split, and of what inverse dynamics miss of it [N m or N]."""
+
+    split: str
+    logged: dict[str, float]
+    nominal: dict[str, float]
+    identified: dict[str, float]
+
+
 class Identified(Record, frozen=True):
     """What an identification finds.
 
@@ -117,7 +126,7 @@ class Identified(Record, frozen=True):
         parameters: The free quantities.
         converged: Whether the search has converged: whether intervals mean anything.
         reason: Why, in a line.
-        intervals: What intervals come from: "sandwich" or "bootstrap".
+        intervals: What intervals come from: "sandwich", "bootstrap", or "torques" (linear in the parameters).
         blocks: What counts as independent, for example "12 logs".
         resamples: Resamples of the bootstrap that were fitted; UNSET without one.
         ends: Where searches from several starts ended; UNSET for one start.
@@ -141,6 +150,7 @@ class Identified(Record, frozen=True):
         warnings: What a user should know.
         seconds: Wall time [s].
         seed: Seed of everything random.
+        torque: Errors of predicted torques; UNSET where these were not fitted.
     """
 
     robot: str
@@ -172,6 +182,7 @@ class Identified(Record, frozen=True):
     resamples: int | UnsetType = UNSET
     ends: Ends | UnsetType = UNSET
     profiles: dict[str, ProfileCurve] | UnsetType = UNSET
+    torque: TorqueErrors | UnsetType = UNSET
 
 
 class Sample(Record, frozen=True):

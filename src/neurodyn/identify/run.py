@@ -14,7 +14,7 @@ from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.drive_start import drive_parameters, with_drives
 from neurodyn.identify.identify import Identification, Problem, Progress
 from neurodyn.identify.identify import identify as identify_problem
-from neurodyn.identify.settings import IdentificationSettings, Optimiser, changed, load_identification
+from neurodyn.identify.settings import IdentificationSettings, Method, Optimiser, changed, load_identification
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
@@ -29,6 +29,7 @@ def identify(
     settings: IdentificationSettings | str | None = None,
     minutes: float | None = None,
     seed: int | None = None,
+    method: Method | None = None,
     starts: int | None = None,
     search: str | None = None,
     optimiser: Optimiser | None = None,
@@ -58,6 +59,7 @@ def identify(
         settings: How; None for identify.yaml beside the declaration, or the general settings.
         minutes: Time budget [min]; None for the iterations and steps of the settings.
         seed: Seed of everything random.
+        method: What is compared with the log: "roll-outs", or the torques of "inverse-dynamics".
         starts: Starting points; None for those of the settings, by default 8 where quantities of contacts are free.
         search: What begins from several starts, one of `identify.searches.SEARCHES`.
         optimiser: The local optimiser.
@@ -86,9 +88,10 @@ def identify(
     declared = robot if isinstance(robot, Robot) else load(robot)
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
     chosen = changed(
-        chosen, minutes=minutes, seed=seed, starts=starts, search=search, optimiser=optimiser, horizon=horizon,
-        horizons=None if horizons is None else tuple(horizons), prior=None if prior is None else dict(prior),
-        bootstrap=bootstrap, profile=profile, start=start, threads=threads,
+        chosen, minutes=minutes, method=method, seed=seed, starts=starts, search=search, optimiser=optimiser,
+        horizon=horizon, horizons=None if horizons is None else tuple(horizons),
+        prior=None if prior is None else dict(prior), bootstrap=bootstrap, profile=profile, start=start,
+        threads=threads,
     )  # fmt: skip
     asked = tuple(parameters) or chosen.parameters
     if drive is not None:

@@ -16,6 +16,7 @@ from neurodyn.core.sensors import Sensor
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.identify.searches import SEARCHES
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
+from neurodyn.learn.plan import Clock
 from neurodyn.learn.presets import load_preset
 from neurodyn.learn.run_folder import RunRecord
 from neurodyn.multibody.contact_model import SIZE
@@ -28,6 +29,7 @@ _MOST_POINTS = 101
 LEAST = 40
 """Fewest resamples of a bootstrap."""
 
+Method = Literal["roll-outs", "inverse-dynamics"]
 Optimiser = Literal["levenberg-marquardt", "l-bfgs", "cma-es"]
 
 
@@ -36,6 +38,12 @@ class IdentificationSettings(Config, frozen=True):
 
     Attributes:
         parameters: Quantities that are free where the caller names none; see `core.parameter.select_parameters`.
+        method: What is compared with the log: "roll-outs", or the torques of "inverse-dynamics", which is for bolted
+            robots whose torques were logged, and takes any number of inertial parameters; the latter ignores
+            what is said about windows, noise and search below.
+        smoothing: Window over which inverse dynamics smooth positions [s].
+        inertial_prior: Weight of nominal masses, centres and inertias in inverse dynamics, see
+            `identify.inverse_dynamics`; it decides what torques do not.
         horizon: Length of the roll-outs that are compared with the log [s].
         windows: Most windows of the parameter stage; they do not overlap, so that their noise is independent.
         moving: Windows whose mean joint speed is lower are left out of the fits [rad/s or m/s]; None for all windows.
@@ -79,13 +87,17 @@ class IdentificationSettings(Config, frozen=True):
         rollouts: Most held-out windows.
         parameter_share: Share of a time budget that the parameter stage may take where networks follow.
         minutes: Time budget [min]; None for iterations and steps, where everything depends on the seed alone.
+        clock: What the minutes are of: "wall" time, or "cpu" time of the process.
         threads: CPU threads; None for those of the available cores. Results do not depend on it.
         seed: Seed of everything random.
     """
 
-    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "network.steps", "network.validations", "threads")
+    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "clock", "network.steps", "network.validations", "threads")
 
     parameters: tuple[str, ...] = ()
+    method: Method = "roll-outs"
+    smoothing: float = 0.1
+    inertial_prior: float = 10.0
     horizon: float = 0.5
     windows: int = 256
     moving: float | None = None
@@ -120,11 +132,12 @@ class IdentificationSettings(Config, frozen=True):
     rollouts: int = 4000
     parameter_share: float = 0.3
     minutes: float | None = None
+    clock: Clock = "wall"
     threads: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "minutes", "huber"):
+        for name in ("horizon", "minutes", "huber", "smoothing", "inertial_prior"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}; valid: a finite number above 0")

@@ -42,6 +42,7 @@ def render_identification(result: Identified, picture: Sample, runs: Sequence[Ru
         _ends(result),
         _profiles(result),
         section("Sensors", sensors(result).html()) if result.sensors else "",
+        *([section("Torques", torques(result).html())] if result.torque is not UNSET else []),
         section("Errors on held-out windows", *tables(errors(result)), lead=errors_lead(result)),
         _runs(result, runs),
         _window(picture),
@@ -76,12 +77,28 @@ def convergence(result: Identified) -> str:
     if not result.converged:
         return f"Not converged: {result.reason}. There are no intervals."
     how = f"the sandwich covariance over {result.blocks}"
+    if result.intervals == "torques":
+        how = f"the covariance of torques and prior, {result.blocks}"
     if result.resamples is not UNSET:
         how = f"{result.resamples} resamples of {result.blocks}"
     return (
         f"Converged: {result.reason}. Intervals come from {how}, and hold for the model's own parameters, before "
         "networks are added."
     )
+
+
+def torques(result: Identified) -> Table:
+    """Return how far predicted torques are from those logged; empty where torques were not fitted."""
+    found = result.torque
+    head = ["Joint", "Logged", "Nominal misses", "Identified misses", "Of nominal"]
+    if found is UNSET:
+        return Table("Torques", head, [])
+    rows = [
+        [name, f"{size:.3g}", f"{(nominal := found.nominal[name]):.3g}", f"{(now := found.identified[name]):.3g}",
+         f"{now / max(nominal, 1e-12):.2f}"]
+        for name, size in found.logged.items()
+    ]  # fmt: skip
+    return Table(f"Torques of the {found.split} split, root mean square [N m or N]", head, rows, strong=3)
 
 
 def parameters(result: Identified) -> Table:

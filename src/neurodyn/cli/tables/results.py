@@ -36,7 +36,7 @@ def print_identification(result: "Identified") -> None:
     """Print parameters with intervals, and errors on held-out windows."""
     from neurodyn.report import identification
 
-    found = [identification.parameters(result), identification.by_log(result)]
+    found = [identification.parameters(result), identification.by_log(result), identification.torques(result)]
     found += [identification.ends(result), identification.runs(result)]
     found += [*identification.errors(result), identification.sensors(result)]
     warnings = [f"warning: {text}" for text in result.warnings]
