@@ -3,6 +3,7 @@
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.notices import notice
 from neurodyn.data.store import StoreHeader
 from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.hybrid.artifact import HYBRID
@@ -16,13 +17,19 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
 
     Args:
         settings: How the model is trained.
-        header: What its data are; they hold the mechanism of a simulated robot.
+        header: What its data are; they hold the mechanism of a simulated robot. Where their commands are targets there
+            is no base, since it would take them for torques, and a notice says so.
 
     Raises:
         InputError: The run that the base is to come from is that of another robot, or of a model that is more than
             soft constraints with identified quantities.
     """
     if settings.base is None:
+        return None, header.mechanism
+    if header.spec.control_kind == "target":
+        notice(
+            f"base {settings.base!r} takes torques, and the commands of {header.spec.robot!r} are targets: trained without"
+        )
         return None, header.mechanism
     if settings.base_from is None:
         return Base(kind=settings.base, substeps=_substeps(header)), header.mechanism
