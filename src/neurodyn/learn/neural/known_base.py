@@ -28,8 +28,8 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
         return None, header.mechanism
     if header.spec.control_kind == "target":
         notice(
-            f"base {settings.base!r} takes torques, and the commands of {header.spec.robot!r} are targets: the model has "
-            "none"
+            f"base {settings.base!r} takes torques, and the commands of {header.spec.robot!r} are targets: the model "
+            "has none"
         )
         return None, header.mechanism
     if settings.base_from is None:
