@@ -8,12 +8,13 @@ import os
 
 CHECKED = (
     "neurodyn.dynamics.analytic.model", "neurodyn.dynamics.base", "neurodyn.dynamics.control",
-    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.hybrid.model", "neurodyn.dynamics.measures",
+    "neurodyn.dynamics.coordinates", "neurodyn.dynamics.driven", "neurodyn.dynamics.hybrid.model",
+    "neurodyn.dynamics.measures",
     "neurodyn.dynamics.neural.base_prediction", "neurodyn.dynamics.neural.model", "neurodyn.dynamics.pushes",
     "neurodyn.dynamics.tangent", "neurodyn.dynamics.world_model.model", "neurodyn.geometry.base_frame",
     "neurodyn.geometry.prisms.query", "neurodyn.geometry.proximity", "neurodyn.geometry.rotation",
-    "neurodyn.multibody.contact_motion", "neurodyn.multibody.free_motion", "neurodyn.multibody.held_ground",
-    "neurodyn.multibody.pd",
+    "neurodyn.multibody.contact_motion", "neurodyn.multibody.drive_program", "neurodyn.multibody.free_motion",
+    "neurodyn.multibody.held_ground", "neurodyn.multibody.pd",
 )  # fmt: skip
 """Modules whose public functions are annotated with shapes."""
 

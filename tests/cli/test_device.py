@@ -116,6 +116,9 @@ class _Simulator:
     worlds: int
     device = torch.device("meta")
 
+    def begin(self):
+        pass
+
     def step_(self, q, qd, torque):
         assert {q.device.type, qd.device.type, torque.device.type} == {"meta"}
         return q, qd

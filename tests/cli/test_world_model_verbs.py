@@ -85,7 +85,5 @@ def test_data_of_another_rate_are_refused(trained: Path, tmp_path: Path, capsys:
     )
 
 
-def test_a_world_model_is_no_simulator(trained: Path, plant_file: Path, tmp_path: Path, capsys):
-    found = refused(capsys, "finetune", trained, "--data", plant_file, "--out", tmp_path / "f")
-    assert "holds a world model; valid here: a neural model" in found
+def test_a_world_model_is_no_simulator(trained: Path, capsys):
     assert "world model" in refused(capsys, "view", trained)
