@@ -80,7 +80,7 @@ def test_the_package_has_every_room_and_what_users_begin_with():
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", neurodyn.__version__)
 
 
-@pytest.mark.parametrize("name", ["identify.identify", "identify.discover", "policy.train", "sim.build"])
+@pytest.mark.parametrize("name", ["identify.identify", "policy.train", "sim.build"])
 def test_a_function_stays_what_it_is_when_its_module_is_imported(name: str):
     assert inspect.ismodule(importlib.import_module(f"neurodyn.{name}"))
     room, _, function = name.partition(".")

@@ -22,7 +22,7 @@ from neurodyn.nets.build import NetConfig, build_predictor
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.onnx_file import METADATA, write_onnx
 from tests.multibody import machines
-from tests.multibody.test_soft_contact import mechanism, random_states
+from tests.multibody.constraints.test_soft_contact import mechanism, random_states
 from tests.plant import make_model, make_states, make_torques
 
 ort = pytest.importorskip("onnxruntime")

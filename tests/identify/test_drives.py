@@ -15,9 +15,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.identify.drive_start import drive_parameters, with_drives
-from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
 from neurodyn.identify.noise import Noise
+from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.learn.hybrid.windows import FitWindows
 from neurodyn.multibody.engine import EngineConfig, nominal

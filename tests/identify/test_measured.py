@@ -9,8 +9,8 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.sensors import Sensor, Stream
 from neurodyn.geometry import rotation
-from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.measured import Measured, interpolated, rotation_error
+from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from tests.identify import sensed
 from tests.multibody import machines
 

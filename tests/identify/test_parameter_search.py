@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.identify.identifiability import identifiability
-from neurodyn.identify.islands import islands
-from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.intervals.identifiability import identifiability
+from neurodyn.identify.optimisers.islands import islands
+from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from neurodyn.identify.parameter_search import search
 from neurodyn.identify.profile import profiles
 from neurodyn.identify.residuals import ResidualOptions, Residuals

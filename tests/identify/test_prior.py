@@ -6,13 +6,13 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
-from neurodyn.identify.block_bootstrap import bootstrap
-from neurodyn.identify.identifiability import identifiability, require_seen
-from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.intervals.block_bootstrap import bootstrap
+from neurodyn.identify.intervals.identifiability import identifiability, require_seen
+from neurodyn.identify.optimisers.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.prior import parse_priors, prior_of
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from tests.identify import pendulum
-from tests.identify.test_least_squares import of_point_masses
+from tests.identify.optimisers.test_least_squares import of_point_masses
 
 KNOWN = {"elbow.mass": 1.0, "elbow.damping": 0.0, "shoulder.damping": 0.1}
 

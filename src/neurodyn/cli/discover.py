@@ -49,8 +49,8 @@ def discover(
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
-    from neurodyn.identify.discover import DiscoverySettings
-    from neurodyn.identify.discovery_run import discover_run
+    from neurodyn.identify.discovery.discover import DiscoverySettings
+    from neurodyn.identify.discovery.discovery_run import discover_run
     from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 

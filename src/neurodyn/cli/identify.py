@@ -106,7 +106,7 @@ def _drive_network(
     """Train an actuator network and print its errors beside those of the best parametric drive."""
     from neurodyn.cli.tables.results import print_drive_network
     from neurodyn.core.artifacts import write_json
-    from neurodyn.identify.drive_network import DriveNetworkSettings, identify_drive_network
+    from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
     from neurodyn.identify.run import open_logs
     from neurodyn.robots import load
 

@@ -9,7 +9,7 @@ offset z_j of log j. Both are known together: the variance is that of the sum.
 
 import torch
 
-from neurodyn.identify.least_squares import assemble, reduce
+from neurodyn.identify.optimisers.least_squares import assemble, reduce
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import OfLog
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.parameter import Parameter
-from neurodyn.identify.block_bootstrap import Resamples, bootstrap
-from neurodyn.identify.blocks import blocks_of
-from neurodyn.identify.convergence import Convergence, curvature, elsewhere, judge
-from neurodyn.identify.identifiability import Identifiability, identifiability
+from neurodyn.identify.intervals.block_bootstrap import Resamples, bootstrap
+from neurodyn.identify.intervals.blocks import blocks_of
+from neurodyn.identify.intervals.convergence import Convergence, curvature, elsewhere, judge
+from neurodyn.identify.intervals.identifiability import Identifiability, identifiability
 from neurodyn.identify.parameter_search import Searched
 from neurodyn.identify.profile import profiles
 from neurodyn.identify.residuals import Residuals

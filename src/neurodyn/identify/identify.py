@@ -26,11 +26,8 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
-from neurodyn.identify.basin_hopping import rounds_done
-from neurodyn.identify.block_bootstrap import require_blocks
 from neurodyn.identify.by_log import values_by_log
 from neurodyn.identify.certainty import Certainty, certainty
-from neurodyn.identify.convergence import End
 from neurodyn.identify.held_out import (
     Forecast,
     HorizonErrors,
@@ -40,9 +37,13 @@ from neurodyn.identify.held_out import (
     model_forecast,
     noise_floor,
 )
-from neurodyn.identify.identifiability import identifiability, require_seen, warning
+from neurodyn.identify.intervals.block_bootstrap import require_blocks
+from neurodyn.identify.intervals.convergence import End
+from neurodyn.identify.intervals.identifiability import identifiability, require_seen, warning
 from neurodyn.identify.inverse_dynamics import searched_torques, torque_errors, torque_samples
 from neurodyn.identify.noise import Noise, given_noise
+from neurodyn.identify.optimisers.basin_hopping import rounds_done
+from neurodyn.identify.optimisers.searches import SEARCHES
 from neurodyn.identify.parameter_search import Searched, search
 from neurodyn.identify.prior import prior_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
@@ -56,7 +57,6 @@ from neurodyn.identify.result import (
     SensorErrors,
     TorqueErrors,
 )
-from neurodyn.identify.searches import SEARCHES
 from neurodyn.identify.sensing import Sensing
 from neurodyn.identify.settings import IdentificationRecord, IdentificationSettings
 from neurodyn.identify.starts import Start, lead, start_of, started

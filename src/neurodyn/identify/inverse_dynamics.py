@@ -32,9 +32,9 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.identify.certainty import Certainty
-from neurodyn.identify.convergence import Convergence, End
-from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
-from neurodyn.identify.least_squares import Solution, refined
+from neurodyn.identify.intervals.convergence import Convergence, End
+from neurodyn.identify.intervals.identifiability import Identifiability, pseudo_inverse
+from neurodyn.identify.optimisers.least_squares import Solution, refined
 from neurodyn.identify.parameter_search import Searched
 from neurodyn.identify.residuals import Residuals, require_finite
 from neurodyn.identify.result import TorqueErrors

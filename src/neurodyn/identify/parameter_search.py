@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.identify.basin_hopping import Population
-from neurodyn.identify.cma_es import cma_es
-from neurodyn.identify.convergence import End
-from neurodyn.identify.lbfgs import lbfgs
-from neurodyn.identify.least_squares import Solver, fitted, levenberg_marquardt
+from neurodyn.identify.intervals.convergence import End
+from neurodyn.identify.optimisers.basin_hopping import Population
+from neurodyn.identify.optimisers.cma_es import cma_es
+from neurodyn.identify.optimisers.lbfgs import lbfgs
+from neurodyn.identify.optimisers.least_squares import Solver, fitted, levenberg_marquardt
+from neurodyn.identify.optimisers.searches import SEARCHES
 from neurodyn.identify.residuals import Point, Residuals
-from neurodyn.identify.searches import SEARCHES
 from neurodyn.identify.settings import IdentificationSettings, Optimiser
 
 _WINDOWS = 48

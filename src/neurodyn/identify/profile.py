@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-from neurodyn.identify.identifiability import Identifiability, student_t
-from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.intervals.identifiability import Identifiability, student_t
+from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from neurodyn.identify.residuals import Point, Residuals
 from neurodyn.identify.result import ProfileCurve
 from neurodyn.identify.search_space import SearchSpace

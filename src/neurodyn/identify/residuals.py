@@ -7,7 +7,7 @@ $$J_k = \frac{r(x + h_k e_k) - r(x - h_k e_k)}{2 h_k}, \qquad h_k = 10^{-5} \max
 
 whose perturbed sets are further worlds: P parameters cost 2 P roll-outs, where the compiled adjoint, which gives one
 row a time, would cost one for each residual (hundreds for each window), each about two roll-outs long. In float64
-entries are good to about 1e-8. Gradients of scalar losses (`identify.lbfgs`, `learn.hybrid`) come from the adjoint.
+entries are good to about 1e-8. Gradients of scalar losses (`optimisers.lbfgs`, `learn.hybrid`) come from the adjoint.
 
 Residuals are in units of their standard deviations: predicted minus logged positions (wrapped where angles turn without
 end, rotation vectors for quaternions) and velocities, and the errors of sensors (`identify.measured`). Beside the

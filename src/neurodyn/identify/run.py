@@ -11,7 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
-from neurodyn.identify.drive_start import drive_parameters, with_drives
+from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
 from neurodyn.identify.identify import Identification, Problem, Progress
 from neurodyn.identify.identify import identify as identify_problem
 from neurodyn.identify.settings import IdentificationSettings, Method, Optimiser, changed, load_identification
@@ -61,7 +61,7 @@ def identify(
         seed: Seed of everything random.
         method: What is compared with the log: "roll-outs", or the torques of "inverse-dynamics".
         starts: Starting points; None for those of the settings, by default 8 where quantities of contacts are free.
-        search: What begins from several starts, one of `identify.searches.SEARCHES`.
+        search: What begins from several starts, one of `identify.optimisers.searches.SEARCHES`.
         optimiser: The local optimiser.
         horizon: Length of the roll-outs that are compared with the data [s].
         horizons: Shorter horizons that are fitted before [s].
@@ -76,7 +76,7 @@ def identify(
         resume: Go on with a run that was killed.
         progress: Shown how far it is.
         drive: Kind of drive ("torque", "pd") of driven joints that declare none; without `parameters` its numbers are
-            free, with armature, friction and damping (`identify.drive_start`).
+            free, with armature, friction and damping (`identify.drives.drive_start`).
 
     Returns:
         The model, its parameters and their intervals, and errors on held-out windows.

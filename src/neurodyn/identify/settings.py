@@ -14,7 +14,7 @@ from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.sensors import Sensor
 from neurodyn.dynamics.hybrid.declared import simulated_contact
-from neurodyn.identify.searches import SEARCHES
+from neurodyn.identify.optimisers.searches import SEARCHES
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.plan import Clock
 from neurodyn.learn.presets import load_preset
@@ -65,7 +65,7 @@ class IdentificationSettings(Config, frozen=True):
             without derivatives: for roll-outs over several impacts, from starting states as logged.
         starts: Starting points of the search; unset for 8 where quantities of contacts are free, else 1.
         search: What begins from several starts: "basin-hopping", "islands" (of pygmo, without derivatives), or another
-            one of `identify.searches.SEARCHES`.
+            one of `identify.optimisers.searches.SEARCHES`.
         rounds: Rounds of this search.
         round_iterations: Iterations of the local optimiser, or generations of an island, in a round.
         horizons: Shorter horizons that are fitted before, each from the end of the one before it [s].

@@ -23,8 +23,8 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Environment, State, Trajectory, Window
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.identify.least_squares import levenberg_marquardt
 from neurodyn.identify.noise import Noise
+from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from neurodyn.identify.residuals import ResidualOptions, Residuals
 from neurodyn.identify.search_space import FixedSpace
 from neurodyn.identify.settings import IdentificationRecord

@@ -35,7 +35,7 @@ CONTACT_MODELS: Registry[ContactModel] = Registry(
     "contact model",
     force="neurodyn.multibody.contact_force:FORCE",
     impulse="neurodyn.multibody.complementarity:IMPULSE",
-    soft="neurodyn.multibody.soft_contact:SOFT",
+    soft="neurodyn.multibody.constraints.soft_contact:SOFT",
 )
 """Contact models by name."""
 

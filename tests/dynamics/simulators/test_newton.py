@@ -19,7 +19,7 @@ from neurodyn.dynamics import export_identified
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.simulators.identified import Identified
 from neurodyn.dynamics.simulators.newton import write_newton
-from neurodyn.identify.drive_network import driven_by
+from neurodyn.identify.drives.drive_network import driven_by
 from neurodyn.sim import newton_settings
 from neurodyn.sim.build import build, build_world
 from neurodyn.sim.mechanism import mechanism

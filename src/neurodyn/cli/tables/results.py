@@ -16,7 +16,7 @@ from neurodyn.report.page import Table
 from neurodyn.report.words import member_parts, simulated_parts, tossed_parts
 
 if TYPE_CHECKING:
-    from neurodyn.identify.drive_network import DriveNetworkResult
+    from neurodyn.identify.drives.drive_network import DriveNetworkResult
     from neurodyn.identify.result import Identified
     from neurodyn.policy.evaluate import PolicyEvaluation
 

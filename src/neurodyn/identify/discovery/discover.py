@@ -25,8 +25,8 @@ from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.tangent import position_difference
-from neurodyn.identify.candidates import default_candidates, require_single, scaled
-from neurodyn.identify.sparsity import first_layers, shrink_, strengths
+from neurodyn.identify.discovery.candidates import default_candidates, require_single, scaled
+from neurodyn.identify.discovery.sparsity import first_layers, shrink_, strengths
 from neurodyn.learn.hybrid.windows import FitWindows
 from neurodyn.learn.learner import GradientLearner, Step
 from neurodyn.learn.loop import Callback, TrainingLoop

@@ -20,9 +20,9 @@ Where no row pushes, neither direction costs more than finding that out.
 
 from functools import partial
 
-from neurodyn.multibody.constraint_layout import PER_FRICTION, PER_LIMIT, PER_POINT, Layout, Structure
-from neurodyn.multibody.constraint_onnx import add_solution
-from neurodyn.multibody.friction_cone import FORCE, STIFFNESS, cone_text, friction_slope_text
+from neurodyn.multibody.constraints.constraint_layout import PER_FRICTION, PER_LIMIT, PER_POINT, Layout, Structure
+from neurodyn.multibody.constraints.constraint_onnx import add_solution
+from neurodyn.multibody.constraints.friction_cone import FORCE, STIFFNESS, cone_text, friction_slope_text
 from neurodyn.multibody.trace import Loop
 
 _ITERATIONS = 30

@@ -3,7 +3,7 @@
 
 A perceptron sees the position error (of commands that are torques: the command) and the velocity of a joint now and a
 few periods ago (Hwangbo et al. 2019), a GRU only now; both give its torque. Validation runs choose the weights. Beside
-the network stands the best parametric drive on the same rows (`identify.drive_fit`).
+the network stands the best parametric drive on the same rows (`identify.drives.drive_fit`).
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.tangent import wrap_angle
-from neurodyn.identify.drive_fit import FittedDrive, fit_drive
+from neurodyn.identify.drives.drive_fit import FittedDrive, fit_drive
 from neurodyn.identify.settings import load_identification
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot, locate

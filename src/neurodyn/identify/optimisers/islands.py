@@ -17,10 +17,10 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
-from neurodyn.identify.basin_hopping import Population, Report, draw_starts
-from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.optimisers.basin_hopping import Population, Report, draw_starts
+from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
+from neurodyn.identify.optimisers.searches import Search
 from neurodyn.identify.residuals import Residuals, Space
-from neurodyn.identify.searches import Search
 
 ALGORITHMS = ("sade", "cmaes", "de1220", "pso")
 """Algorithms of the islands, in turn."""

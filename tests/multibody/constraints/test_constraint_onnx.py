@@ -8,7 +8,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.core.soft_constraints import SoftConstraints
 from neurodyn.multibody.trace.onnx_frame import frame_graph
-from tests.multibody.test_soft_contact import YIELDS, engine, mechanism, random_states, step
+from tests.multibody.constraints.test_soft_contact import YIELDS, engine, mechanism, random_states, step
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")

@@ -18,13 +18,13 @@ from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.interface import State
-from neurodyn.identify.drive_fit import fit_drive
-from neurodyn.identify.drive_network import DriveNetworkSettings, identify_drive_network
+from neurodyn.identify.drives.drive_fit import fit_drive
+from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
 from neurodyn.robots import load as load_robot
 
 pytest.importorskip("newton")
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "own_drive"
+FOLDER = Path(__file__).resolve().parents[3] / "examples" / "own_drive"
 ROBOT = load_robot(str(FOLDER))
 KP, KD, COULOMB, LIMIT = 30.0, 0.8, 0.4, 40.0
 FRAMES = 400

@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 import torch
 
-from neurodyn.identify.convergence import End, curvature, elsewhere, judge
-from neurodyn.identify.identifiability import identifiability
-from neurodyn.identify.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.intervals.convergence import End, curvature, elsewhere, judge
+from neurodyn.identify.intervals.identifiability import identifiability
+from neurodyn.identify.optimisers.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.residuals import Point, Residuals
 from tests.identify import pendulum
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.seeds import derive_seed
-from neurodyn.identify.least_squares import levenberg_marquardt
+from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from neurodyn.identify.residuals import Residuals, Space
 
 _STATE = "basin-hopping"

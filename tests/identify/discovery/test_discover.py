@@ -12,9 +12,9 @@ from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
-from neurodyn.identify.candidates import default_candidates, torque_sizes
-from neurodyn.identify.discover import DiscoverySettings, discover
-from neurodyn.identify.sparsity import first_layers, shrink_, strengths
+from neurodyn.identify.discovery.candidates import default_candidates, torque_sizes
+from neurodyn.identify.discovery.discover import DiscoverySettings, discover
+from neurodyn.identify.discovery.sparsity import first_layers, shrink_, strengths
 from neurodyn.learn.hybrid.windows import FitWindows
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.multibody.engine import EngineConfig

@@ -18,15 +18,15 @@ from typing import Any
 
 from neurodyn.core.mechanism import Link, Mechanism
 from neurodyn.core.soft_constraints import ConstraintParameters
-from neurodyn.multibody.constraint_layout import Group, Structure
-from neurodyn.multibody.constraint_loop import constraint_loop
+from neurodyn.multibody.constraints.constraint_layout import Group, Structure
+from neurodyn.multibody.constraints.constraint_loop import constraint_loop
+from neurodyn.multibody.constraints.impedance import Yielding, constraint_quantities, yielding
+from neurodyn.multibody.constraints.inverse_weights import InverseWeights
+from neurodyn.multibody.constraints.prism_rows import prism_rows
+from neurodyn.multibody.constraints.tangents import tangent
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Push
-from neurodyn.multibody.impedance import Yielding, constraint_quantities, yielding
-from neurodyn.multibody.inverse_weights import InverseWeights
 from neurodyn.multibody.mass_matrix import TreeInertia, factored, is_zero, solved
-from neurodyn.multibody.prism_rows import prism_rows
 from neurodyn.multibody.scope import Scope
-from neurodyn.multibody.tangents import tangent
 from neurodyn.multibody.trace import Expression, apply_loop, maximum, minimum, select_less
 from neurodyn.multibody.vectors import Vector, array, cross
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from neurodyn.core.errors import InputError
-from neurodyn.multibody.constraint_layout import PER_FRICTION, PER_LIMIT, PER_POINT, Layout, Structure
+from neurodyn.multibody.constraints.constraint_layout import PER_FRICTION, PER_LIMIT, PER_POINT, Layout, Structure
 from neurodyn.multibody.trace.onnx_nodes import OnnxNodes
 
 _ITERATIONS = 30

@@ -13,7 +13,7 @@ $$H^{-1} (\sigma^2 F + P) H^{-1} \qquad \text{and} \qquad \frac{B - 1}{B} \sum_b
 d_b = (H - F_b)^{-1} s_b$$
 
 with the variance $\sigma^2$ of the residuals, which is right for white noise, and the sandwich over the scores
-$s_b = \sum_{w \in b} J_w^T r_w$ of B blocks of windows (`identify.blocks`), which also holds where residuals within a
+$s_b = \sum_{w \in b} J_w^T r_w$ of B blocks of windows (`blocks`), which also holds where residuals within a
 block are correlated, as they are where the model is not quite that of the robot. $d_b$ is how far the fit would move
 without the block: the jackknife of Bell and McCaffrey 2002 ("Bias reduction in standard errors for linear regression
 with multi-stage samples"), where the plain sandwich, with H for all of them, is too narrow for few blocks. Intervals
@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.identify.blocks import Blocks, blocks_of
-from neurodyn.identify.least_squares import assemble, reduce
+from neurodyn.identify.intervals.blocks import Blocks, blocks_of
+from neurodyn.identify.optimisers.least_squares import assemble, reduce
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 CONFIDENCE = 0.95

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from neurodyn.core.registry import Registry
-from neurodyn.identify.basin_hopping import Population, basin_hopping
+from neurodyn.identify.optimisers.basin_hopping import Population, basin_hopping
 from neurodyn.identify.residuals import Residuals
 
 
@@ -22,5 +22,5 @@ class Search:
     require: Callable[[Residuals], object] = lambda residuals: None
 
 
-SEARCHES: Registry[Search] = Registry("search", islands="neurodyn.identify.islands:ISLANDS")
+SEARCHES: Registry[Search] = Registry("search", islands="neurodyn.identify.optimisers.islands:ISLANDS")
 SEARCHES.add("basin-hopping", Search(basin_hopping))

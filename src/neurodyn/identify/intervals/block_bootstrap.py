@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Intervals by block bootstrap: the fit, repeated on logs drawn with replacement (Efron 1979; Kuensch 1989).
 
-Each resample draws as many blocks (`identify.blocks`) as there are and begins at the solution; all are searched side by
+Each resample draws as many blocks (`blocks`) as there are and begins at the solution; all are searched side by
 side as worlds. Means of priors are drawn anew as well. Scales of the channels stay those of the fit. An interval
 reaches from the fit to either side by $t_{n-1} \sqrt{n/(n-1)}$ root mean squares of the resamples on that side, n the
 number of blocks and t Student's: percentiles of a hundred resamples scatter more than their root mean square, and are
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
-from neurodyn.identify.blocks import Blocks, blocks_of
-from neurodyn.identify.identifiability import student_t
-from neurodyn.identify.least_squares import Weights, levenberg_marquardt, moved, step
+from neurodyn.identify.intervals.blocks import Blocks, blocks_of
+from neurodyn.identify.intervals.identifiability import student_t
+from neurodyn.identify.optimisers.least_squares import Weights, levenberg_marquardt, moved, step
 from neurodyn.identify.residuals import Normal, Point, Residuals
 
 LEAST_BLOCKS = 5

@@ -17,7 +17,7 @@ from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.discover import DiscoverySettings, Report, discover
+from neurodyn.identify.discovery.discover import DiscoverySettings, Report, discover
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback

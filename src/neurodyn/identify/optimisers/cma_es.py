@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.identify.least_squares import Solution, Stop
+from neurodyn.identify.optimisers.least_squares import Solution, Stop
 from neurodyn.identify.residuals import Point, Residuals
 
 _STEP = 0.2

@@ -17,10 +17,10 @@ from typing import Any
 
 from neurodyn.core.soft_constraints import ConstraintParameters
 from neurodyn.geometry.prisms.query import NUMBERS, contact_slots
+from neurodyn.multibody.constraints.impedance import constraint_quantities, yielding
+from neurodyn.multibody.constraints.tangents import tangent
 from neurodyn.multibody.contact_model import Contacts
-from neurodyn.multibody.impedance import constraint_quantities, yielding
 from neurodyn.multibody.mass_matrix import TreeInertia
-from neurodyn.multibody.tangents import tangent
 from neurodyn.multibody.trace import Expression, mapped, maximum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import Vector, array, cross, dot

@@ -8,7 +8,7 @@ cost grows with the number of parameters.
 import numpy as np
 import torch
 
-from neurodyn.identify.least_squares import Solution, Stop
+from neurodyn.identify.optimisers.least_squares import Solution, Stop
 from neurodyn.identify.residuals import Point, Residuals
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.identify.identifiability import Identifiability, pseudo_inverse
-from neurodyn.identify.least_squares import assemble, reduce
+from neurodyn.identify.intervals.identifiability import Identifiability, pseudo_inverse
+from neurodyn.identify.optimisers.least_squares import assemble, reduce
 from neurodyn.identify.residuals import Point, Residuals
 
 SHORT = 0.25

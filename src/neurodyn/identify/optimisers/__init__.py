@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches for parameters: gradients, populations, restarts."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Soft constraints of contacts, limits and joint friction, as MuJoCo has them."""
