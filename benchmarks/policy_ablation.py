@@ -26,7 +26,7 @@ from neurodyn.control.resolve import open_dynamics
 from neurodyn.core.config import to_yaml
 from neurodyn.dynamics import load as load_dynamics
 from neurodyn.learn import read_metrics
-from neurodyn.learn.neural.settings import load_settings
+from neurodyn.learn.neural.settings import load_finetuning, load_settings
 from neurodyn.policy import PolicyEnvironment, SampledStarts, evaluate, load_policy
 from neurodyn.policy.evaluate import SEED
 from neurodyn.robots import load as load_robot
@@ -45,6 +45,7 @@ class Sizes(msgspec.Struct, frozen=True):
     Attributes:
         transitions: Random transitions.
         minutes: CPU time in which a model is trained on them [min].
+        refit_minutes: CPU time in which the online loop fits it again in a round [min].
         iterations: Updates of PPO; None for those of the task's preset.
         rounds: Rounds of the online loop.
         penalty: Weight of the disagreement of several members.
@@ -53,6 +54,7 @@ class Sizes(msgspec.Struct, frozen=True):
 
     transitions: int
     minutes: float
+    refit_minutes: float
     iterations: int | None
     rounds: int
     penalty: float
@@ -84,6 +86,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--transitions", type=int, default=300_000)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--refit-minutes", type=float, default=2.0)
     parser.add_argument("--iterations", type=int)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--penalty", type=float, default=0.0)
@@ -94,7 +97,8 @@ def main() -> None:
     asked = parser.parse_args()
     single_thread()
     sizes = Sizes(
-        asked.transitions, asked.minutes, asked.iterations, asked.rounds, asked.penalty, asked.episodes
+        asked.transitions, asked.minutes, asked.refit_minutes, asked.iterations, asked.rounds, asked.penalty,
+        asked.episodes,
     )  # fmt: skip
     figures: dict[str, float] = {}
     for part in itertools.product(asked.tasks, asked.bases, asked.members, asked.data, asked.seeds):
@@ -143,7 +147,8 @@ def measure(cell: Cell, sizes: Sizes, keep: Path, random: list[Path]) -> dict[st
         loop = folder / "loop"
         neurodyn(
             "policy", "online", cell.task, "--dynamics", first, "--out", loop, "--rounds", sizes.rounds,
-            "--seed", cell.seed, *updates, *penalty, *(["--resume"] if loop.exists() else []),
+            "--finetune", refit(task.robot, first, sizes), "--seed", cell.seed,
+            *updates, *penalty, *(["--resume"] if loop.exists() else []),
         )  # fmt: skip
         rounds = json.loads((loop / "online.json").read_text())
         policy, run = loop / "policy", Path(best_of(rounds)["model"]["run"])
@@ -179,6 +184,15 @@ def model(robot: str, cell: Cell, sizes: Sizes, keep: Path, data: Path) -> Path:
     found = load_dynamics(str(run)).encoding.config.base
     require((None if found is None else found.kind) == BASES[cell.base], f"{run} was trained with another base")
     return run
+
+
+def refit(robot: str, run: Path, sizes: Sizes) -> Path:
+    """Write how the online loop fits a model again, by CPU time, so that a busy machine changes nothing."""
+    trained = load_settings(load_robot(robot), str(run.with_suffix(".yaml")))
+    usual = load_finetuning("finetune", trained.net, load_robot(robot), trained.members)
+    file = run.with_name(f"{run.name}-refit.yaml")
+    file.write_text(to_yaml(msgspec.structs.replace(usual, minutes=sizes.refit_minutes, clock="cpu")))
+    return file
 
 
 def finished(folder: Path) -> bool:
