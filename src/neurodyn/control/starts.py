@@ -65,11 +65,10 @@ def plausible_starts(
     """
     state = task.start(count, generator)
     for _ in range(_TRIES):
-        again = bounds.outside(state.q, state.qd)[:, None]
+        again = bounds.outside(state.q, state.qd)
         if not bool(again.any()):
             return state
-        fresh = task.start(count, spare)
-        state = State(torch.where(again, fresh.q, state.q), torch.where(again, fresh.qd, state.qd))
+        state = task.start(count, spare).where(again, state)
     name, value = bounds.furthest(state.q, state.qd)
     raise InputError(
         f"starts: nearly all states that task {task.name!r} draws are outside of the robot's range or of the model's "

@@ -29,6 +29,15 @@ class State(Batched):
     qd: Float[Tensor, "worlds nv"]
     channels: Float[Tensor, "worlds nx"] | None = None
 
+    def where(self, mask: Tensor, other: "State") -> "State":
+        """Return these states where `mask` is true, shape [worlds], bool, and those of `other` elsewhere."""
+        chosen, channels = mask[:, None], other.channels if self.channels is None else self.channels
+        if self.channels is not None and other.channels is not None:
+            channels = torch.where(chosen, self.channels, other.channels)
+        return State.unchecked(
+            q=torch.where(chosen, self.q, other.q), qd=torch.where(chosen, self.qd, other.qd), channels=channels
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Control(Batched):

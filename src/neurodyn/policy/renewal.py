@@ -80,7 +80,7 @@ class StateRenewal(Renewal):
         else:
             assert self._pool is not None
             context = self._pool.rows(self._next(done, self._pool.worlds))
-        return self._dynamics.reset(carry, context, done), _mixed(done, present_state(context), state)
+        return self._dynamics.reset(carry, context, done), present_state(context).where(done, state)
 
     def _refill(self, count: int) -> None:
         self._pool = _kept(self._pool, present_state(self._starts.draw(count)))
@@ -125,7 +125,7 @@ class WarmStartPool(Renewal):
             assert self._state is not None
             chosen = self._next(done, self._state.worlds)
         assert self._state is not None
-        return self._model.graft(carry, done, self._carry, chosen), _mixed(done, self._state.rows(chosen), state)
+        return self._model.graft(carry, done, self._carry, chosen), self._state.rows(chosen).where(done, state)
 
     def _refill(self, count: int) -> None:
         context = self._starts.draw(count)
@@ -140,16 +140,6 @@ def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) 
     if dynamics.measured:
         return WarmStartPool(cast(MeasuredDynamics, dynamics), starts, worlds, ahead=ahead)
     return StateRenewal(dynamics, starts, worlds, ahead=ahead)
-
-
-def _mixed(done: Tensor, fresh: State, old: State) -> State:
-    chosen = done[:, None]
-    channels = old.channels
-    if channels is not None and fresh.channels is not None:
-        channels = torch.where(chosen, fresh.channels, channels)
-    return State.unchecked(
-        q=torch.where(chosen, fresh.q, old.q), qd=torch.where(chosen, fresh.qd, old.qd), channels=channels
-    )
 
 
 def _kept(pool: Any, fresh: Any) -> Any:

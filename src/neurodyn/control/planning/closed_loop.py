@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from msgspec import UNSET, UnsetType
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.measured_state import Noise, measured
-from neurodyn.control.planning.imagination import Spent
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import Returns, Tally
@@ -145,7 +144,7 @@ def run(
     length = task.frames if frames is None else frames
     planner.reset()
     for number in range(length):
-        began, before = time.process_time(), _copied(planner.spent)
+        began, before = time.process_time(), replace(planner.spent)
         planner.act(measured(plant.dynamics.spec, at.state, noise, generator), at.memory)
         times.append((time.process_time() - began, planner.spent.frames - before.frames,
                       planner.spent.gradients - before.gradients))  # fmt: skip
@@ -155,7 +154,7 @@ def run(
         at, step, end = loop.frame(at, pending.pop(0), generator)
         controls.append(_acted(at, planner))
         late = torch.full_like(end.failed, number + 1 >= length) & ~end.failed
-        states.append(_resting(step.state, states[-1], tally.running & ~end.implausible))
+        states.append(step.state.where(tally.running & ~end.implausible, states[-1]))
         goes_on = tally.count(
             end.reward, end.reward, dict(zip(end.names, end.parts.unbind(), strict=True)), done=end.failed | late,
             failed=end.failed, implausible=end.implausible, succeeded=task.succeeded(at.now, at.memory),
@@ -204,25 +203,11 @@ def _restarted(at: Moment, start: State, ended: Tensor, loop: TaskFrames, planne
     """Return worlds of which those that have ended stand at their start again: nobody looks, but nothing breaks."""
     if not bool(ended.any()):
         return at
-    state = _resting(start, at.state, ended)
+    state = start.where(ended, at.state)
     carry = loop.dynamics.reset(at.carry, start, ended)
     torque = None if at.torque is None else at.torque.masked_fill(ended[:, None], 0.0)
     planner.restart(ended)
     return Moment(carry, state, torque, at.memory, loop.quantities(state, None, torque))
-
-
-def _resting(state: State, rest: State, moving: Tensor) -> State:
-    mask = moving[:, None]
-    channels = state.channels
-    if channels is not None and rest.channels is not None:
-        channels = torch.where(mask, channels, rest.channels)
-    return State.unchecked(
-        q=torch.where(mask, state.q, rest.q), qd=torch.where(mask, state.qd, rest.qd), channels=channels
-    )
-
-
-def _copied(spent: Spent) -> Spent:
-    return Spent(spent.frames, spent.gradients)
 
 
 def _require_states(model: ResolvedDynamics, plant: ResolvedDynamics) -> None:

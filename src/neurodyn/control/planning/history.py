@@ -32,7 +32,8 @@ class History:
         present = self._states[-1]
         if not self._controls:
             return present
-        channels = None if present.channels is None else torch.stack([x.channels for x in self._states], 1)  # type: ignore[misc]  # pyright: ignore[reportArgumentType,reportCallIssue]
+        measured = [x.channels for x in self._states if x.channels is not None]
+        channels = torch.stack(measured, 1) if measured else None
         return Window(
             torch.stack([x.q for x in self._states], 1), torch.stack([x.qd for x in self._states], 1),
             torch.stack(list(self._controls), 1), channels,

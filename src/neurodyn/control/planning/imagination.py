@@ -128,7 +128,7 @@ class Roll:
         self._weight *= settings.discount
         self._alive = self._alive & ~end.failed
         # What has ended rests where it began: its numbers count no longer, and must stay numbers.
-        self._moment = replace(then, state=_kept(self._alive, then.state, self._first))
+        self._moment = replace(then, state=then.state.where(self._alive, self._first))
         if self._frame == settings.horizon and of._value is not None:
             seen = of._frames.task.observe(then.now, then.memory)
             gain = gain + self._weight * torch.where(self._alive, of._value(seen), 0.0)
@@ -139,13 +139,3 @@ class Roll:
 
 def _rows(memory: Memory, rows: Tensor) -> Memory:
     return Memory(**{name: values[rows] for name, values in vars(memory).items()})
-
-
-def _kept(alive: Tensor, state: State, rest: State) -> State:
-    mask = alive[:, None]
-    channels = state.channels
-    if channels is not None and rest.channels is not None:
-        channels = torch.where(mask, channels, rest.channels)
-    return State.unchecked(
-        q=torch.where(mask, state.q, rest.q), qd=torch.where(mask, state.qd, rest.qd), channels=channels
-    )
