@@ -59,5 +59,5 @@ def test_the_file_that_a_user_names_is_run(evil: Path, tmp_path: Path) -> None:
     assert not (evil / "ran").exists()
     with pytest.raises(MismatchError, match="its task is"):
         task_of(config, "cartpole-swingup", "here")
-    with pytest.raises(InputError, match="--task FILE.py:Swing"):
+    with pytest.raises(InputError, match=r"--task FILE\.py:Swing"):
         task_of(config, None, "here")

@@ -66,7 +66,8 @@ def record_policy(
         labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
     else:
         other = _open(wanted, beside or ANALYTIC, starts, device)
-        labels, shown = (dynamics, other.name), (paths[0], _paths(wanted, network, other, frames, seed, 1, elsewhere)[0])
+        beside_it = _paths(wanted, network, other, frames, seed, 1, elsewhere)
+        labels, shown = (dynamics, other.name), (paths[0], beside_it[0])
     remarks = [
         f"; {label} ends after {path.implausible * robot.dt:.3g} s in an implausible state"
         for label, path in zip(labels, shown, strict=True)

@@ -62,9 +62,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
     return page(f"{result.task}: {folder.name}", body)
 
 
-def moving(
-    folder: Path, result: PolicyEvaluation, starts: str | None = None, task: str | None = None
-) -> list[str]:
+def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, task: str | None = None) -> list[str]:
     """Return a moving picture of the policy in each of its dynamics beside the simulator, or why there is none."""
     names = [row.dynamics for row in result.results]
     others = [name for name in names if name != ANALYTIC] or names
