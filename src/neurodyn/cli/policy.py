@@ -183,7 +183,7 @@ def evaluate(
     from neurodyn.policy.evaluation import evaluate_policy
     from neurodyn.policy.report import write_policy_report
 
-    require_writable(json)
+    require_writable(json, text=True)
     result = evaluate_policy(
         policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
     )

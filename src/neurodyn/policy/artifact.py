@@ -67,12 +67,12 @@ def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
 def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> None:
     """Write a policy; each file replaces its predecessor atomically."""
     artifacts.write_tensors(folder / "policy.safetensors", network.state_dict())
-    artifacts.write_json(folder / "config.json", to_dict(config))
+    artifacts.write_sealed(folder / "config.json", to_dict(config))
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the weights of a policy by name; errors as of `artifacts.read_tensors`."""
-    return artifacts.read_tensors(folder / "policy.safetensors")
+    """Return the weights of a policy by name; errors as of `artifacts.read_weights`."""
+    return artifacts.read_weights(folder / "policy.safetensors")
 
 
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
