@@ -114,7 +114,6 @@ def test_bad_input_is_named(
         (["--minutes", "nan"], ["minutes is nan"]),
         (["--minutes", "1", "--steps", "5"], ["give one"]),
         (["--steps", "5", "--seed", "-1"], ["seed is -1"]),
-        (["--resume"], ["no training to resume"]),
     ],
     ids=str,
 )

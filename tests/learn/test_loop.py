@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core.artifacts import read_tree, write_tree
 from neurodyn.core.errors import InputError
-from neurodyn.learn.interruption import Interrupted
+from neurodyn.core.interruption import Interrupted
 from neurodyn.learn.learner import GradientLearner, Validation
 from neurodyn.learn.loop import MOST_REFUSED, Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import read_metrics

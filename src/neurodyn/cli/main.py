@@ -15,6 +15,7 @@ from typing import Any
 
 from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import stoppable
 from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
 
@@ -78,7 +79,8 @@ def run(arguments: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
-            return _dispatch(arguments)
+            with stoppable():
+                return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2

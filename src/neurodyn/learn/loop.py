@@ -11,9 +11,9 @@ from typing import Any, Self
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import KEPT, Interrupted, Interruption
 from neurodyn.core.locks import exclusive
 from neurodyn.learn.devices import threads
-from neurodyn.learn.interruption import KEPT, Interrupted, Interruption
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
