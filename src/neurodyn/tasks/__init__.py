@@ -14,6 +14,7 @@ __all__ = ["TASKS", "Memory", "Task", "load", "names"]
 TASKS: Registry[Callable[[], Task]] = Registry(
     "task",
     **{
+        "acrobot-swingup": "neurodyn.tasks.double_pendulum:AcrobotSwingUp",
         "ant-run": "neurodyn.tasks.ant:AntRun",
         "ant-spin": "neurodyn.tasks.ant:AntSpin",
         "ant-spin-track": "neurodyn.tasks.ant:AntSpinTrack",
@@ -23,6 +24,7 @@ TASKS: Registry[Callable[[], Task]] = Registry(
         "cartpole-swingup": "neurodyn.tasks.cartpole:CartpoleSwingUp",
         "franka-position": "neurodyn.tasks.franka:FrankaPosition",
         "franka-torque": "neurodyn.tasks.franka:FrankaTorque",
+        "pendubot-swingup": "neurodyn.tasks.double_pendulum:PendubotSwingUp",
         "ant-run@nerd": "neurodyn.tasks.nerd:NerdAntRun",
         "ant-spin@nerd": "neurodyn.tasks.nerd:NerdAntSpin",
         "ant-spin-track@nerd": "neurodyn.tasks.nerd:NerdAntSpinTrack",
