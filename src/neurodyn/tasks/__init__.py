@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.registry import Registry
 from neurodyn.tasks.task import Memory, Task
 
@@ -52,7 +52,7 @@ def load(name: str) -> Task:
     if ".py:" in name:
         return _own(name)
     if name not in TASKS:
-        raise InputError(f"unknown task {name!r}; valid: {choices(TASKS)}, or FILE.py:CLASS for a task of your own")
+        raise unknown("task", name, TASKS, "FILE.py:CLASS for a task of your own")
     return TASKS[name]()
 
 
