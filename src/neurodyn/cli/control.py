@@ -74,7 +74,7 @@ def control(
             raise InputError(f"{name} is {given}; valid: at least {lowest}")
     wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
     for path in (json, None if out is None else out / "report.html"):
-        require_writable(path)
+        require_writable(path, text=True)
     where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
     critic = None
     if value is not None:

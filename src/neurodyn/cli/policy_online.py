@@ -92,7 +92,7 @@ def online(
     from neurodyn.policy.online.problem import default_settings
     from neurodyn.policy.online.settings import with_flags
 
-    require_writable(json)
+    require_writable(json, text=True)
     chosen = with_flags(
         default_settings(task, dynamics, kind, settings),
         policy={"iterations": iterations, "worlds": worlds, "penalty": penalty},

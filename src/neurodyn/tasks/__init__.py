@@ -9,7 +9,7 @@ from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.registry import Registry
 from neurodyn.tasks.task import Memory, Task
 
-__all__ = ["TASKS", "Memory", "Task", "load", "names"]
+__all__ = ["TASKS", "Memory", "Task", "is_file", "load", "names"]
 
 TASKS: Registry[Callable[[], Task]] = Registry(
     "task",
@@ -40,8 +40,13 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
+def is_file(name: str) -> bool:
+    """Return whether a name is FILE.py:CLASS, whose code `load` runs: only for names that a user gives."""
+    return ".py:" in name
+
+
 def load(name: str) -> Task:
-    """Return a task.
+    """Return a task. The code of a file runs here, so that a name in an artifact must not come here unasked.
 
     Args:
         name: Name of a task, or "FILE.py:CLASS" for a subclass of `Task` in a file of yours.
@@ -49,7 +54,7 @@ def load(name: str) -> Task:
     Raises:
         InputError: There is no such task.
     """
-    if ".py:" in name:
+    if is_file(name):
         return _own(name)
     if name not in TASKS:
         raise unknown("task", name, TASKS, "FILE.py:CLASS for a task of your own")

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import to_yaml
+from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.interruption import Interrupted
@@ -71,12 +72,13 @@ def online(
     chosen = default_settings(name, dynamics, kind) if settings is None else settings
     problem = pose(wanted, dynamics, kind, chosen, data=data, policy=policy, device=device)
     folder = Path(out)
-    _begin(problem, name, folder, resume)
-    try:
-        return _Loop(problem, folder, stages, report).run()
-    except KeyboardInterrupt as stop:
-        code = getattr(stop, "code", 130)
-        raise Interrupted(f"{folder}: interrupted; the same command with --resume goes on", code) from None
+    with exclusive(folder):
+        _begin(problem, name, folder, resume)
+        try:
+            return _Loop(problem, folder, stages, report).run()
+        except KeyboardInterrupt as stop:
+            code = getattr(stop, "code", 130)
+            raise Interrupted(f"{folder}: interrupted; the same command with --resume goes on", code) from None
 
 
 def _begin(problem: Problem, name: str, out: Path, resume: bool) -> None:
