@@ -37,8 +37,8 @@ def control(
     Args:
         task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
         model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME.
-        planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), or gradient (through the
-            model).
+        planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), gradient or ilqr
+            (through the model).
         plant: Where they act: likewise.
         episodes: Number of episodes, side by side.
         frames: Length of an episode; by default the task's.

@@ -64,6 +64,7 @@ VERBS: Registry[Verb] = Registry(
         "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
         "neurodyn.cli.policy:ACTIONS",
     ),
+    doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
     export=Verb("write a model or a policy as an ONNX file", "neurodyn.cli.export:export"),
 )
 """All verbs."""

@@ -135,7 +135,7 @@ class _Loop:
         return OnlineResult(
             task=problem.task.name, kind=problem.kind, dynamics=problem.dynamics, reference=settings.reference,
             first_frames=first_frames, frames=first_frames + sum(one.frames for one in rounds), rounds=rounds,
-            best=best_of(rounds).number, settled=settled(rounds, settings.tolerance),
+            best=best_of(rounds).number, settled=settled(rounds, settings.tolerance, settings.patience),
             verdict=verdict(rounds, settings.tolerance, settings.reference),
             cpu_seconds=sum(part.cpu_seconds for part in parts),
         )  # fmt: skip
