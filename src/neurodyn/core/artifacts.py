@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from neurodyn.core.checksums import CHECKSUM, of_tensors, opened, sealed
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.locks import is_alive
+from neurodyn.core.plain_data import read_text, require_regular
 
 if TYPE_CHECKING:
     import torch
@@ -209,18 +210,17 @@ def read_json(path: Path) -> Any:
     Raises:
         InputError: The file is missing or malformed, or does not fit its checksum.
     """
+    text = read_text(path, "a JSON file")
     try:
-        data, whole = opened(json.loads(path.read_text(encoding="utf-8")))
-        if whole:
-            return data
+        data, whole = opened(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a JSON file ({error})") from None
+    if not whole:
         raise InputError(
             f'{path}: is not what was written: its checksum differs; copy it again, or remove its "{CHECKSUM}" if you '
             "changed it yourself"
         )
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); expected a JSON file") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not a JSON file ({error})") from None
+    return data
 
 
 def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
@@ -245,6 +245,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
     """
     from safetensors import SafetensorError, safe_open
 
+    require_regular(path, "a safetensors file")
     try:
         with safe_open(path, "pt") as file:
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
