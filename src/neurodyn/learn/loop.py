@@ -21,6 +21,9 @@ from neurodyn.learn.plan import Budget
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
 
+KEPT_CHECKPOINTS = 2
+"""Newest checkpoints that stay beside the best: where the last is damaged, a training goes on from the one before."""
+
 MOST_REFUSED = 20
 """Steps in a row without a finite gradient after which a training is given up."""
 
@@ -145,6 +148,7 @@ class TrainingLoop:
         self.callbacks, self.last, self.log = callbacks, Step(), None
         self._name, self._record, self._data, self._threads, self._progress = name, record, data, thread_count, progress
         self._validations, self._validate_first, self._patience = validations, validate_first, patience
+        self._improved = False  # since the last checkpoint
         self._refused = 0  # steps in a row whose gradient was not finite
         learner.enter(0)
 
@@ -217,7 +221,10 @@ class TrainingLoop:
         tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
-        artifacts.write_tree(self.folder / "state", self._name, tree)
+        artifacts.write_tree(
+            self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
+        )  # fmt: skip
+        self._improved = False
         for callback in self.callbacks:
             callback.on_save(self)
 
@@ -250,7 +257,7 @@ class TrainingLoop:
                 found = self._validate()
             self._write(found)
             self._show(found)
-            if time.perf_counter() - saved > SAVE_SECONDS:
+            if self._improved or time.perf_counter() - saved > SAVE_SECONDS:
                 self.save()
                 saved = time.perf_counter()
             for callback in self.callbacks:
@@ -289,7 +296,7 @@ class TrainingLoop:
         at, found = self.state, self.learner.validate(self.state)
         at.stale += 1
         if at.best is None or self.learner.better(found.score, at.best):
-            at.best, at.stale = found.score, 0
+            at.best, at.stale, self._improved = found.score, 0, at.step > 0
             self.learner.keep(at)
         for callback in self.callbacks:
             callback.on_validate(self, found)
