@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202, UP018
+# ruff: noqa: ANN201, ANN202, SIM110, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
 """The kernels between the arrays of a Newton model and those of a frame."""
