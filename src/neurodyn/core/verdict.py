@@ -56,7 +56,7 @@ def grade_of(verdict: str) -> str:
 
 def worst_grade(grades: Iterable[Grade]) -> Grade:
     """Return the worst of some grades; "ok" of none."""
-    return max(grades, key=_ORDER.index, default="ok")
+    return _ORDER[max(map(_ORDER.index, grades), default=0)]
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
