@@ -13,6 +13,7 @@ from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
@@ -87,8 +88,9 @@ class TrainState:
         if "over" in now:  # counted the validation before the first step
             now["measured"] -= 1
         known = {field.name for field in fields(cls)}
-        scores = {name: None if now.get(name) is None else float(now[name]) for name in _SCORES}
-        return cls(**{name: value for name, value in now.items() if name in known} | scores)
+        found: dict[str, Any] = {name: value for name, value in now.items() if name in known}
+        found |= {name: None if now.get(name) is None else float(now[name]) for name in _SCORES}
+        return cls(**found)
 
 
 class Callback:
@@ -202,9 +204,11 @@ class TrainingLoop:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
             InputError: The loss was not finite for too long.
         """
-        if self.folder is not None and self._record is not None:
-            artifacts.write_text(self.folder / "config.yaml", to_yaml(self._record))
         with ExitStack() as stack:
+            if self.folder is not None:
+                stack.enter_context(exclusive(self.folder))
+            if self.folder is not None and self._record is not None:
+                artifacts.write_text(self.folder / "config.yaml", to_yaml(self._record))
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
             self.log = log

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Warp compiles these functions, with types that it infers and that neither checker knows.
-# ruff: noqa: ANN201, ANN202, SIM110, UP018
+# ruff: noqa: ANN201, ANN202, UP018
 # pyright: basic, reportOperatorIssue=false, reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false, reportReturnType=false, reportAttributeAccessIssue=false
 """The kernels between the arrays of a Newton model and those of a frame."""
@@ -16,10 +16,10 @@ WRENCH = wp.constant(4)
 @wp.func
 def _felt(torque: wp.array2d[float], world: int):
     """Return whether the torques of a world were taken: those that were refused are no fault of the model's."""
+    felt = bool(True)
     for i in range(torque.shape[1]):
-        if wp.isnan(torque[world, i]):
-            return False
-    return True
+        felt = felt and not wp.isnan(torque[world, i])
+    return felt
 
 
 @wp.kernel(enable_backward=False, module="unique")
