@@ -4,6 +4,8 @@
 from functools import singledispatch
 from html import escape
 
+from msgspec import UNSET
+
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, OfLog, Simulated, Tossed
 from neurodyn.report import forecast, log
@@ -35,7 +37,8 @@ def headline(material: Material) -> str:
     entries = _cards(result, material)
     if _finite(result) < 1:
         entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
-    return cards(entries)
+    told = "" if result.verdict is UNSET else paragraph(escape(f"Verdict: {result.verdict}"))
+    return told + cards(entries)
 
 
 def in_a_sentence(result: Evaluation) -> str:

@@ -97,6 +97,14 @@ class NetworkLearner(GradientLearner):
         else:
             self._batch = train.rows(torch.randint(train.count, (count,), generator=self._generator))
 
+    def windows(self) -> int:
+        """Return how many windows the batch has."""
+        return self._batch.count
+
+    def take(self, rows: Tensor) -> None:
+        """Replace the batch by some of its windows."""
+        self._batch = self._batch.rows(rows)
+
     def loss(self) -> Tensor:
         """Return the error of the roll-outs plus the penalty."""
         weights = self._flat()
