@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A quadruped walks by convex MPC, and by a network that learned from it, from the same starts under the same commands.
 
-    python examples/walking.py
-    python examples/walking.py --robot anymal-c --plant analytic --seconds 10 --network anymal-forces
+python examples/walking.py
+python examples/walking.py --robot anymal-c --plant analytic --seconds 10 --network anymal-forces
 """
 
 import argparse

@@ -49,8 +49,8 @@ def control(
             quadruped, as a1, or the path of its declaration.
         model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder of
             `neurodyn imitate`.
-        planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), or gradient (through the
-            model); for quadrupeds mpc (needs the extra `control`) or imitation.
+        planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), gradient or ilqr
+            (through the model); for quadrupeds mpc (needs the extra `control`) or imitation.
         plant: Where they act: likewise.
         episodes: Number of episodes, side by side.
         frames: Length of an episode; by default the task's.
@@ -111,7 +111,7 @@ def control(
         raise InputError(f"--planner {planner} needs --model: analytic, hybrid, a run directory, or pretrained:NAME")
     wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
     for path in (json, None if out is None else out / "report.html"):
-        require_writable(path)
+        require_writable(path, text=True)
     where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
     critic = None
     if value is not None:

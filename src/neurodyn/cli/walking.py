@@ -43,7 +43,7 @@ def walk_robot(
         )
     if not 0 < seconds < float("inf"):
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    require_writable(json, None if out is None else out / "report.html")
+    require_writable(json, None if out is None else out / "report.html", text=True)
     where = walking_plant(load(name), plant, ground)
     controller, law, chosen = walker(where, gait=gait, settings=settings, imitation=model)
     commands = Commands.drawn(episodes, seconds, seed) if command is None else Commands.steady(command, episodes)

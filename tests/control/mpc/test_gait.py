@@ -51,4 +51,6 @@ def test_a_swing_begins_and_ends_where_it_should_at_rest():
     assert place[:, 2].max() == pytest.approx(0.15)
     h = 0.2 / 2000
     assert np.gradient(place, h, axis=0)[5:-5] == pytest.approx(velocity[5:-5], abs=2e-3)
-    assert np.gradient(velocity, h, axis=0)[5:-5] == pytest.approx(acceleration[5:-5], abs=1.0)  # its derivative jumps at the apex
+    assert np.gradient(velocity, h, axis=0)[5:-5] == pytest.approx(
+        acceleration[5:-5], abs=1.0
+    )  # its derivative jumps at the apex

@@ -14,7 +14,7 @@ from neurodyn.control.mpc.gait import GAITS
 from neurodyn.control.mpc.quadruped import LEGS, Quadruped
 from neurodyn.control.mpc.settings import MpcSettings
 from neurodyn.control.mpc.situation import FEATURES, Situation
-from neurodyn.core.artifacts import atomic_folder, read_json, read_tensors, write_json, write_tensors
+from neurodyn.core.artifacts import atomic_folder, read_json, read_weights, write_sealed, write_tensors
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.nets.normaliser import Normaliser
@@ -154,7 +154,7 @@ def save_imitation(folder: Path, network: ForceNetwork, config: ImitationConfig,
     """
     with atomic_folder(folder) as partial:
         write_tensors(partial / WEIGHTS, dict(network.state_dict()))
-        write_json(partial / CONFIG, to_dict(config))
+        write_sealed(partial / CONFIG, to_dict(config))
         if onnx:
             export_imitation(partial / ONNX, network, config)
 
@@ -199,7 +199,7 @@ def load_imitation(folder: str | Path, quadruped: Quadruped, robot: str, *, onnx
         return ImitatedForces(OnnxSession(folder / ONNX), config, greatest)
     network = ForceNetwork(1.0, config.widths)
     try:
-        network.load_state_dict(read_tensors(folder / WEIGHTS))
+        network.load_state_dict(read_weights(folder / WEIGHTS))
     except (RuntimeError, KeyError) as error:
         raise InputError(f"{folder / WEIGHTS}: does not hold the network of {CONFIG}; save it again") from error
     return ImitatedForces(Matrices(network.eval()), config, greatest)

@@ -177,7 +177,7 @@ def identify_drive_network(
         model.training_range = training_range(store)
         HYBRID.save(out, model)
     artifacts.write_tensors(out / "actuator_network.safetensors", weights)
-    artifacts.write_json(out / "actuator_network.json", to_dict(described))
+    artifacts.write_sealed(out / "actuator_network.json", to_dict(described))
     artifacts.write_json(out / "drive.json", result.plain())
     return result
 
