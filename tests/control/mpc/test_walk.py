@@ -85,7 +85,7 @@ def test_commands_follow_ramps():
 
 
 def test_a_network_imitates_and_walks(a1, tmp_path):
-    short = ImitationSettings(transitions=600, rounds=1, round_transitions=200, seconds=1.0, epochs=60, batch=64)
+    short = ImitationSettings(transitions=600, rounds=1, round_transitions=200, seconds=1.0, epochs=20, batch=64)
     network, law = imitate(a1, settings=short)
     here = at(a1.quadruped, 20)
     weight = a1.quadruped.mass * a1.quadruped.gravity

@@ -94,9 +94,8 @@ def walking_robot(robot: Robot) -> Robot:
     if parts == 1:
         return robot
     substeps = max(2, round(robot.simulator.substeps / parts))
-    return msgspec.structs.replace(
-        robot, dt=robot.dt / parts, simulator=msgspec.structs.replace(robot.simulator, substeps=substeps)
-    )
+    simulator = msgspec.structs.replace(robot.simulator, substeps=substeps, mass_matrix_interval=1)
+    return msgspec.structs.replace(robot, dt=robot.dt / parts, simulator=simulator)
 
 
 def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None) -> WalkingPlant:
@@ -114,6 +113,8 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
     from neurodyn.dynamics.artifact import load
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
 
+    if not robot.spec.floating:
+        raise InputError(f"robot {robot.name!r}: has no floating base; valid: a quadruped")
     shorter = walking_robot(robot)
     where = scenario(robot, ground, words=())
     if where.scene is None or not where.scene.shapes:

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Quadruped:
         """Radii of the feet [m], shape [4]."""
         return np.array([leg.radius for leg in self.legs])
 
-    @property
+    @cached_property
     def gravity(self) -> float:
         """Size of gravity [m/s^2]."""
         return float(np.linalg.norm(self.mechanism.gravity))
