@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 from _common import require, single_thread, write_result
 from neurodyn import robots
 from neurodyn.control import Commands, MpcSettings, WalkingPlant, walk, walker, walking_plant

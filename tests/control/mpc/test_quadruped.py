@@ -65,7 +65,7 @@ def test_leg_weights_hold_the_legs_still(a1):
 
 
 def test_what_is_no_quadruped_is_refused(a1):
-    with pytest.raises(InputError, match="robot 'cartpole'.* has no"):
+    with pytest.raises(InputError, match="'cartpole': has no floating base"):
         walking_plant(load("cartpole"))
     bare = msgspec.structs.replace(a1.quadruped.mechanism, points=())
     robot = a1.robot

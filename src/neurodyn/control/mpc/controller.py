@@ -68,7 +68,7 @@ class QuadrupedController:
         self._fresh = self._fresh | mask
 
     def act(self, state: State, command: np.ndarray) -> Control:
-        """Return the torques of a frame.
+        """Return the torques of a frame; zero in worlds whose state is not finite.
 
         Args:
             state: Measured states of all worlds.
@@ -94,6 +94,7 @@ class QuadrupedController:
         foot = np.where(stands[..., None], pushes, pulls)
         torque = np.einsum("wlij,wli->wlj", reading.jacobian, foot) + reading.weight
         torque = np.clip(torque, -self.quadruped.effort, self.quadruped.effort)
+        torque[~np.isfinite(torque).all((1, 2))] = 0.0
         self._frame = self._frame + 1
         self._count += 1
         return Control(torque=self._controls(torque, state.q))

@@ -4,12 +4,14 @@
 from pathlib import Path
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from neurodyn.control.mpc.plant import WalkingPlant
 from neurodyn.control.mpc.walk import WalkPath, WalkResult
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import Trajectory
+from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.recording import Recording
@@ -26,7 +28,7 @@ def walk_verdict(result: WalkResult) -> str:
         share = result.fallbacks / max(1, result.decisions)
         return f"{result.fallbacks:,} of {result.decisions:,} decisions ({share:.1%}) found no forces: the last went on"
     fell = "no falls" if not result.falls else f"falls in {result.falls} of {result.episodes} episodes"
-    return f"follows velocities to {result.velocity_error:.2g} m/s; {fell}"
+    return f"follows velocities to {_shown(result.velocity_error)} m/s; {fell}"
 
 
 def walk_tables(result: WalkResult) -> list[Table]:
@@ -35,8 +37,8 @@ def walk_tables(result: WalkResult) -> list[Table]:
         Table(
             f"{result.robot}: {result.gait} by {result.law} in {result.plant}, ground {result.ground}",
             ["Velocity error [m/s]", "momentary", "worst episode", "Yaw rate error [rad/s]", "Falls", "Episodes"],
-            [[f"{result.velocity_error:.3g}", f"{result.momentary_error:.3g}", f"{result.worst_velocity_error:.3g}",
-              f"{result.yaw_rate_error:.3g}", str(result.falls), f"{result.episodes} of {result.seconds:g} s"]],
+            [[*map(_shown, (result.velocity_error, result.momentary_error, result.worst_velocity_error,
+                            result.yaw_rate_error)), str(result.falls), f"{result.episodes} of {result.seconds:g} s"]],
         ),
         Table(
             "A decision on forces, for one world",
@@ -81,7 +83,7 @@ def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walke
         f"<header><h1>{result.robot}: {result.gait} by {result.law}</h1></header>",
         paragraph(lead),
         cards([
-            (f"{result.velocity_error:.2g} m/s", "velocity error", f"of commands up to {asked:.2g} m/s"),
+            (f"{_shown(result.velocity_error)} m/s", "velocity error", f"of commands up to {asked:.2g} m/s"),
             (f"{result.falls}", "falls", f"in {result.episodes} episodes of {result.seconds:g} s"),
             (f"{result.decision_ms:.2g} ms", "a decision on forces", f"{result.fallbacks:,} without forces"),
         ]),
@@ -89,6 +91,10 @@ def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walke
         section("In motion", _film(plant, result, walked), lead="Two episodes; not chosen by how well they went."),
     ]  # fmt: skip
     write_text(path, page(f"{result.robot}: {result.gait}", body))
+
+
+def _shown(error: float | UnsetType) -> str:
+    return MISSING if error is UNSET else f"{error:.2g}"
 
 
 def _film(plant: WalkingPlant, result: WalkResult, path: WalkPath) -> str:

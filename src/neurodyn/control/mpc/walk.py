@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from msgspec import UNSET, UnsetType
 
 from neurodyn.control.mpc.commands import Commands
 from neurodyn.control.mpc.controller import QuadrupedController
@@ -30,15 +31,15 @@ class WalkResult(Record, frozen=True):
         episodes: Number of episodes.
         seconds: Length of an episode [s].
         falls: Episodes that ended in a fall.
-        velocity_error: Size of the difference between the velocity of the centre of mass over a gait cycle, heading
-            frame, and what is commanded over that time; mean over time and episodes, falls excluded from when they
-            happen on [m/s].
-        momentary_error: The same without the mean over a cycle [m/s].
-        yaw_rate_error: Mean difference of yaw rates over a gait cycle [rad/s].
-        worst_velocity_error: Greatest `velocity_error` of an episode [m/s].
         decision_ms: CPU time of a decision on forces for one world, mean [ms].
         decisions: Decisions, over all worlds.
         fallbacks: Those of them in which no forces were found, and the last ones went on.
+        velocity_error: Size of the difference between the velocity of the centre of mass over a gait cycle, heading
+            frame, and what is commanded over that time; mean over time and episodes, falls excluded from when they
+            happen on [m/s]; UNSET, as all errors, where every episode falls at once.
+        momentary_error: The same without the mean over a cycle [m/s].
+        yaw_rate_error: Mean difference of yaw rates over a gait cycle [rad/s].
+        worst_velocity_error: Greatest `velocity_error` of an episode [m/s].
     """
 
     robot: str
@@ -50,13 +51,13 @@ class WalkResult(Record, frozen=True):
     episodes: int
     seconds: float
     falls: int
-    velocity_error: float
-    momentary_error: float
-    yaw_rate_error: float
-    worst_velocity_error: float
     decision_ms: float
     decisions: int
     fallbacks: int
+    velocity_error: float | UnsetType = UNSET
+    momentary_error: float | UnsetType = UNSET
+    yaw_rate_error: float | UnsetType = UNSET
+    worst_velocity_error: float | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,8 @@ def walk(
     return result, path
 
 
-def tracking_errors(path: WalkPath, settling: int, cycle: int) -> dict[str, float]:
-    """Return how far velocities are from those commanded, by name as in `WalkResult`; NaN where nothing counts.
+def tracking_errors(path: WalkPath, settling: int, cycle: int) -> dict[str, float | UnsetType]:
+    """Return how far velocities are from those commanded, by name as in `WalkResult`; UNSET where nothing counts.
 
     Args:
         path: What happened.
@@ -175,13 +176,13 @@ def tracking_errors(path: WalkPath, settling: int, cycle: int) -> dict[str, floa
     whole = counts[:, cycle - 1 :]
     size = np.linalg.norm(over_cycle[..., :2], axis=-1)
 
-    def mean(values: np.ndarray, where: np.ndarray) -> float:
-        return float(values[where].mean()) if where.any() else float("nan")
+    def mean(values: np.ndarray, where: np.ndarray) -> float | UnsetType:
+        return float(values[where].mean()) if where.any() else UNSET
 
-    by_world = [mean(size[world], whole[world]) for world in range(len(size)) if whole[world].any()]
+    by_world = [float(one[there].mean()) for one, there in zip(size, whole, strict=True) if there.any()]
     return {
         "velocity_error": mean(size, whole),
         "momentary_error": mean(np.linalg.norm(off[..., :2], axis=-1), counts),
         "yaw_rate_error": mean(np.abs(over_cycle[..., 2]), whole),
-        "worst_velocity_error": max(by_world, default=float("nan")),
+        "worst_velocity_error": max(by_world, default=UNSET),
     }
