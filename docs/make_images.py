@@ -26,7 +26,7 @@ MOST_BYTES = {"cartpole": 1_500_000}
 """Greatest size of a picture; 500 kB where nothing is said."""
 PLAYED = 5.0
 """Length of the film of a policy [s]."""
-WALKED = 6.0
+WALKED = 4.0
 """Length of the film of a quadruped [s]."""
 
 
@@ -83,8 +83,7 @@ def walking(network: str) -> None:
     from dataclasses import replace
 
     from neurodyn import robots
-    from neurodyn.control import Commands, walk, walker, walking_plant
-    from neurodyn.control.mpc.report import walk_film
+    from neurodyn.control import Commands, walk, walk_film, walker, walking_plant
     from neurodyn.report import readme_gif
 
     plant, films = walking_plant(robots.load("a1"), "hybrid", "steps"), []

@@ -8,9 +8,11 @@ from neurodyn.core.lazy import lazy
 if TYPE_CHECKING:
     from neurodyn.control.mpc.commands import Commands
     from neurodyn.control.mpc.controller import QuadrupedController
+    from neurodyn.control.mpc.gait import GAITS, Gait
     from neurodyn.control.mpc.imitate import ImitationSettings, imitate
     from neurodyn.control.mpc.imitation import save_imitation
     from neurodyn.control.mpc.plant import WalkingPlant, walking_plant
+    from neurodyn.control.mpc.report import walk_film
     from neurodyn.control.mpc.settings import MpcSettings
     from neurodyn.control.mpc.walk import WalkResult, walk
     from neurodyn.control.mpc.walker import walker
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from neurodyn.control.starts import LoggedStarts, SampledStarts
 
 __all__ = [
+    "GAITS",
     "Commands",
+    "Gait",
     "ImitationSettings",
     "LoggedStarts",
     "MpcSettings",
@@ -30,6 +34,7 @@ __all__ = [
     "imitate",
     "save_imitation",
     "walk",
+    "walk_film",
     "walker",
     "walking_plant",
 ]

@@ -58,6 +58,10 @@ def feasible(forces: np.ndarray, contact: np.ndarray, friction: float, greatest:
         friction: Coefficient of friction.
         greatest: Greatest vertical force [N].
     """
-    vertical = np.clip(forces[..., 2:], 0.0, greatest)
-    across = np.clip(forces[..., :2], -friction * vertical, friction * vertical)
-    return np.where(contact[..., None], np.concatenate([across, vertical], -1), 0.0)
+    found = forces * contact[..., None]
+    across, vertical = found[..., :2], found[..., 2:]
+    # In place and without np.clip, which takes longer than the network that needs it.
+    np.minimum(np.maximum(vertical, 0.0, out=vertical), greatest, out=vertical)
+    most = friction * vertical
+    np.minimum(np.maximum(across, -most, out=across), most, out=across)
+    return found

@@ -56,8 +56,8 @@ class Situation:
         found[:, 0:2], found[:, 2], found[:, 3] = self.tilt, self.yaw, self.height
         found[:, 4:7], found[:, 7:10], found[:, 10:13] = self.spin, self.velocity, self.command
         found[:, 13:25] = self.feet.reshape(self.worlds, 12)
-        found[:, 25:29] = self.contact
-        found[:, 29:33] = self.gait.left(self.phase)
+        found[:, 25:29] = contact = self.contact
+        found[:, 29:33] = (np.where(contact, self.gait.duty, 1.0) - self.phase) * self.gait.period
         found[:, 33:37], found[:, 37:41] = np.sin(angle), np.cos(angle)
         return found
 
