@@ -123,7 +123,7 @@ def _caches() -> Iterator[Finding]:
 
     warp.config.log_level = warp.LOG_ERROR  # it would say at length what the lines above do
     warp.init()
-    folder = Path(warp.config.kernel_cache_dir)
+    folder = Path(str(warp.config.kernel_cache_dir))
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
     writable = os.access(folder, os.W_OK)
     yield Finding(

@@ -16,10 +16,10 @@ WRENCH = wp.constant(4)
 @wp.func
 def _felt(torque: wp.array2d[float], world: int):
     """Return whether the torques of a world were taken: those that were refused are no fault of the model's."""
+    felt = bool(True)
     for i in range(torque.shape[1]):
-        if wp.isnan(torque[world, i]):
-            return False
-    return True
+        felt = felt and not wp.isnan(torque[world, i])
+    return felt
 
 
 @wp.kernel(enable_backward=False, module="unique")
