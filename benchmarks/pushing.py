@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--blueprint", type=Path, help="networks of the hybrid model; the robot's own without it")
     parser.add_argument("--settings", help="settings of identification; the robot's own without it")
-    parser.add_argument("--minutes", type=float, default=1.0, help="time of a neural model")
+    parser.add_argument("--minutes", type=float, default=1.0, help="CPU time of a neural model")
     parser.add_argument("--test", action="store_true", help="measure on test pushes too")
     parser.add_argument("--floor", action="store_true", help="compare pushes that are equal but for a symmetry")
     parser.add_argument("--keep", type=Path, help="folder of runs; one that is there is not fitted again")

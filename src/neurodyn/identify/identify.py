@@ -15,7 +15,6 @@ from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
-from neurodyn.core.drive import DRIVE_LAWS
 from neurodyn.core.errors import InputError
 from neurodyn.core.versions import package_versions
 from neurodyn.data.split import held_out_split
@@ -172,7 +171,7 @@ class _Identification:
             raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
         self.start: Start = start_of(problem.store, settings.start)
         networks = (problem.blueprint or Blueprint()).augmentations
-        acting = any(not DRIVE_LAWS[drive.kind].leads for drive in self.mechanism.drives.values())
+        acting = any(not drive.leads for drive in self.mechanism.drives.values())
         remembers = acting or any(one.remembers for one in networks)
         self.context = settings.context if self.start == "past" else 0
         self.history = settings.history if remembers else 0
