@@ -99,8 +99,9 @@ def finals(model: Dynamics | None, store: Store, split: Split) -> dict[str, floa
         q, qd, control = (torch.from_numpy(np.array(x)).double() for x in run_of(store, episode))
         end = q[0]
         if model is not None:
+            kind = next(model.parameters()).dtype  # networks compute in single precision
             with torch.no_grad():
-                end = model.rollout(State(q[:1], qd[:1]), control[None]).q[0, -1]
+                end = model.rollout(State(q[:1].to(kind), qd[:1].to(kind)), control[None].to(kind)).q[0, -1]
             require(bool(end.isfinite().all()), "a roll-out is not finite")
         off = (end - q[-1])[2:]
         places.append(1e3 * float(off[:2].norm()))

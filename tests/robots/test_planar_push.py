@@ -69,7 +69,7 @@ def test_shapes_and_support_have_the_size_of_the_block(name):
 
 def test_what_acts_by_torques_cannot_lead_a_joint():
     robot = load("planar-push")
-    with pytest.raises(InputError, match="commanded velocities, which only the hybrid engine knows"):
+    with pytest.raises(InputError, match="commanded velocity, which only the hybrid engine knows"):
         DriveProgram(robot.drives, robot.spec, 0.001)
 
 

@@ -197,6 +197,20 @@ DRIVE_LAWS.add("pd", DriveLaw("target", _pd, ("kp", "kd")))
 DRIVE_LAWS.add("velocity", DriveLaw("velocity", _none))
 
 
+def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
+    """Refuse drives that no simulator of forces knows.
+
+    Raises:
+        InputError: A joint is on a prescribed path.
+    """
+    leading = [name for name, drive in drives.items() if drive.leads]
+    if leading:
+        raise InputError(
+            f"robot {robot!r}: {leading[0]!r} has a commanded velocity, which only the hybrid engine knows; valid: "
+            "hybrid dynamics, or drives that take torques or targets"
+        )
+
+
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
     """Refuse drives that cannot be, and return what commands are.
 
