@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
-from neurodyn.core.drive import DRIVE_LAWS, require_drives
+from neurodyn.core.drive import require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
@@ -123,7 +123,7 @@ class Engine:
         self._dt = spec.dt / config.substeps
         self._nominal = nominal(mechanism, config.contact)
         self._leading = tuple(
-            name for name in spec.controls if name in mechanism.drives and DRIVE_LAWS[mechanism.drives[name].kind].leads
+            name for name in spec.controls if name in mechanism.drives and mechanism.drives[name].leads
         )
         self._nominal |= {f"{name}.armature": _HEAVY for name in self._leading}
         self._advanced = INTEGRATORS[config.integrator or EULER]
@@ -260,6 +260,8 @@ class Engine:
         """Return the positions of joints from what their encoders read; with sign -1 the other way."""
         q = list(readings)
         for name in self.mechanism.drives:
+            if name in self._leading:
+                continue
             row = self._spec.q_names.index(name)
             q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
@@ -278,8 +280,8 @@ class Engine:
         """Return the torques of the drives on the driven joints."""
         spec, driven = self._spec, []
         for name, dof, command in zip(spec.controls, spec.control_dofs, control, strict=True):
-            value = command
-            if name in self.mechanism.drives:
+            value = 0.0 if name in self._leading else command
+            if name in self.mechanism.drives and name not in self._leading:
                 row = spec.q_names.index(name)
                 joint = Joint(name, readings[row], qd[dof], spec.continuous[row])
                 drive = self.mechanism.drives[name]
