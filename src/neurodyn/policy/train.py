@@ -22,6 +22,7 @@ from neurodyn.control.compatibility import require_fit
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import Starts
+from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.learner import Learner, Step, Validation
@@ -307,13 +308,14 @@ def train_policy(
         task=task.name, dynamics=where.name, settings=settings, starts=starts, versions=versions,
         base=UNSET if initial is None else str(initial),
     )  # fmt: skip
-    going_on = check_run(out, record, resume)
-    loop = TrainingLoop(
-        PolicyLearner(out, task, where, settings, reference, initial=initial, starts=training_starts),
-        Budget(settings.iterations, settings.minutes), out,
-        record=record, validations=settings.evaluations, validate_first=False,
-        thread_count=settings.threads or torch.get_num_threads(), callbacks=callbacks, progress=progress,
-    )  # fmt: skip
-    if going_on:
-        loop.resume()
-    return loop.run()
+    with exclusive(out):
+        going_on = check_run(out, record, resume)
+        loop = TrainingLoop(
+            PolicyLearner(out, task, where, settings, reference, initial=initial, starts=training_starts),
+            Budget(settings.iterations, settings.minutes), out,
+            record=record, validations=settings.evaluations, validate_first=False,
+            thread_count=settings.threads or torch.get_num_threads(), callbacks=callbacks, progress=progress,
+        )  # fmt: skip
+        if going_on:
+            loop.resume()
+        return loop.run()
