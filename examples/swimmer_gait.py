@@ -87,13 +87,13 @@ def film(path: Path, swum: dict[str, Tensor]) -> None:
         along = LENGTH * torch.stack([-angles.sin(), angles.cos()], -1)
         joints = torch.cat([q[0, :, None, :2], q[0, :, None, :2] + along.cumsum(1)], 1)
         where.set(xlim=(-1.2, 0.6), ylim=(-0.17, 0.17), aspect="equal", yticks=[], title=name)
-        lines.append((where.plot([], [], "-o", lw=4, ms=5)[0], -joints[..., 1].flip(1), joints[..., 0].flip(1)))
-    axes[-1].set_xlabel("m")
+        lines.append((where.plot([], [], "-o", lw=4, ms=5)[0], joints[..., 1], joints[..., 0]))
+    axes[-1].set_xlabel("y [m]")
     figure.tight_layout()
 
     def draw(frame: int) -> list:
         for line, x, y in lines:
-            line.set_data(-x[frame].numpy(), y[frame].numpy())
+            line.set_data(x[frame].numpy(), y[frame].numpy())
         return [line for line, *_ in lines]
 
     FuncAnimation(figure, draw, range(0, len(lines[0][1]), 4)).save(path, PillowWriter(25), dpi=80)
