@@ -65,6 +65,7 @@ VERBS: Registry[Verb] = Registry(
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
+    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.walking:imitate"),
     policy=Verb(
         "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
         "neurodyn.cli.policy:ACTIONS",

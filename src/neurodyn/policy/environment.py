@@ -16,6 +16,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
+from neurodyn.control.fault_watch import FaultWatch
 from neurodyn.control.starts import Starts
 from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.core.errors import InputError
@@ -152,6 +153,7 @@ class PolicyEnvironment(VecEnv):
         self._starts, self._scale = starts, reward_scale
         self._frames = TaskFrames(task, dynamics, environment)
         self._penalised = penalty > 0
+        self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
         state = present_state(context)
         self.device = state.q.device
@@ -313,6 +315,8 @@ class PolicyEnvironment(VecEnv):
         then, step, end = self._frames.frame(before, actions, self._generator)
         self._now, memory = then.now, then.memory
         length = at.length + 1
+        if not self._always_renews:  # reading would stall a GPU
+            self._watch.see(before, then, step, end, length)
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
         penalised, uncertain = self._less_penalty(end.reward, step, end.implausible)

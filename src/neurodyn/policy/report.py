@@ -65,6 +65,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
     body = [
         header(f"A policy for {result.task}"),
         paragraph(lead),
+        paragraph(f"Verdict: {result.verdict}"),
         cards(_headline(result)),
         section("Returns", *(table.html() for table in returns(result) if table.rows)),
         _training(read_metrics(folder)),

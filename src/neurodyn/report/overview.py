@@ -3,6 +3,8 @@
 
 from functools import singledispatch
 
+from msgspec import UNSET
+
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, OfLog, Simulated, Tossed
 from neurodyn.report import forecast, log
@@ -30,7 +32,8 @@ def headline(material: Material) -> str:
     entries = _cards(result, material)
     if _finite(result) < 1:
         entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
-    return cards(entries)
+    told = "" if result.verdict is UNSET else paragraph(f"Verdict: {result.verdict}")
+    return told + cards(entries)
 
 
 def in_a_sentence(result: Evaluation) -> str:
