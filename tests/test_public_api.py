@@ -34,6 +34,8 @@ INTERNALS = {
     "neurodyn.policy.logs", "neurodyn.policy.reward_error", "neurodyn.control.resolve", "neurodyn.policy.train",
     "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner", "neurodyn.control.returns",
     "neurodyn.control.starts", "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model",
+    "neurodyn.cli.main", "neurodyn.core.errors", "neurodyn.data.store", "neurodyn.dynamics.guard",
+    "neurodyn.evaluate.records", "neurodyn.sim.sampling",
     "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.store_header",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""
