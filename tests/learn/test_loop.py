@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core.artifacts import read_tree, write_tree
 from neurodyn.core.errors import InputError
-from neurodyn.learn.interruption import Interrupted
+from neurodyn.core.interruption import Interrupted
 from neurodyn.learn.learner import GradientLearner, Validation
 from neurodyn.learn.loop import MOST_REFUSED, Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import read_metrics
@@ -123,7 +123,10 @@ def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
 
     seen = Seen()
     TrainingLoop(One(), Budget(4), tmp_path, validations=2, callbacks=[seen]).run()
-    assert seen.found == ["validation", "step 1", "validation", "step 2", "step 3", "validation", "step 4", "save"]
+    assert seen.found == [
+        "validation", "step 1", "validation", "save", "step 2", "step 3", "validation", "save", "step 4", "save",
+    ]  # fmt: skip
+    assert read_tree(tmp_path / "state", "training", best=True)["position"]["step"] == 4
 
 
 @pytest.mark.parametrize("step", [1, 10, 17, 30])

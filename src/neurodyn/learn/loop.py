@@ -13,17 +13,20 @@ from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import KEPT, Interrupted, Interruption
 from neurodyn.core.locks import exclusive
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
-from neurodyn.learn.interruption import KEPT, Interrupted, Interruption
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
+
+KEPT_CHECKPOINTS = 2
+"""Newest checkpoints that stay beside the best: where the last is damaged, a training goes on from the one before."""
 
 MOST_REFUSED = 20
 """Steps in a row without a finite gradient after which a training is given up."""
@@ -160,6 +163,7 @@ class TrainingLoop:
         self._name, self._record, self._data, self._threads, self._progress = name, record, data, thread_count, progress
         self._validations, self._validate_first, self._patience = validations, validate_first, patience
         self._watch = Watch()
+        self._improved = False  # since the last checkpoint
         self._refused = 0  # steps in a row whose gradient was not finite
         learner.enter(0)
 
@@ -240,7 +244,10 @@ class TrainingLoop:
         tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
-        artifacts.write_tree(self.folder / "state", self._name, tree)
+        artifacts.write_tree(
+            self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
+        )  # fmt: skip
+        self._improved = False
         for callback in self.callbacks:
             callback.on_save(self)
 
@@ -274,7 +281,7 @@ class TrainingLoop:
                 found = self._validate()
             self._write(found)
             self._show(found)
-            if time.perf_counter() - saved > SAVE_SECONDS:
+            if self._improved or time.perf_counter() - saved > SAVE_SECONDS:
                 self.save()
                 saved = time.perf_counter()
             for callback in self.callbacks:
@@ -337,7 +344,7 @@ class TrainingLoop:
         at.stale, at.last = at.stale + 1, found.score
         at.first = found.score if at.first is None else at.first
         if at.best is None or self.learner.better(found.score, at.best):
-            at.best, at.stale, at.best_step = found.score, 0, at.step
+            at.best, at.stale, at.best_step, self._improved = found.score, 0, at.step, at.step > 0
             self.learner.keep(at)
         for callback in self.callbacks:
             callback.on_validate(self, found)

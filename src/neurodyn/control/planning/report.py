@@ -13,7 +13,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import MOST_FAILED, Verdict
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, folded, moving_picture, page, paragraph, section
+from neurodyn.report.page import Table, cards, code, folded, header, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.recording import Recording
 from neurodyn.tasks import Task
@@ -38,7 +38,7 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
         f"{result.plant}. {verdict(result)}."
     )
     body = [
-        f"<header><h1>{result.task}: planned by {result.planner}</h1></header>",
+        header(f"{result.task}: planned by {result.planner}"),
         paragraph(lead),
         cards(_headline(result)),
         section("Figures", *(table.html() for table in control_tables(result) if table.rows)),

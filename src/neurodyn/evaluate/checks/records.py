@@ -64,7 +64,7 @@ class RobotCheck(Result, frozen=True):
     frames: int
     seed: int
     dt: float
-    simulator: dict[str, str | int | None]
+    simulator: dict[str, str | int | dict[str, float] | None]
     checks: dict[str, CheckResult] = msgspec.field(default_factory=dict)
 
     @property

@@ -190,7 +190,7 @@ class NetworkLearner(GradientLearner):
 def split_weights(blueprint: Blueprint, weights: Tensor) -> list[Tensor]:
     """Return the matrices and biases of all networks, in their order, as views."""
     parts, first = [], 0
-    for augmentation in blueprint.augmentations:
+    for augmentation in blueprint.owners:
         for before, after in pairwise(augmentation.widths):
             parts.append(weights.detach()[first : first + after * before].view(after, before))
             first += after * before
