@@ -3,8 +3,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/long_runs.py [RUN ...] [--worlds 1000] [--frames 10000] [--markdown FILE]
 
-Bounds are those of the guard: limits of joints and half their range, what a robot declares, what its energy allows, the
-range of the training data and half of it; a contact point may be 25 cm deep. Every frame is compared. Without RUN all
+Bounds are what a robot declares, limits of joints and half their range, and velocities that its energy allows where it
+declares none; a contact point may be 25 cm deep. Every frame is compared. Without RUN all
 models of simulators that ship with the package are measured.
 """
 
