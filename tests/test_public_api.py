@@ -35,6 +35,8 @@ INTERNALS = {
     "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner", "neurodyn.control.returns",
     "neurodyn.control.mpc.quadratic_program", "neurodyn.control.mpc.rigid_body", "neurodyn.control.mpc.situation",
     "neurodyn.control.starts", "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model",
+    "neurodyn.cli.main", "neurodyn.core.errors", "neurodyn.data.store", "neurodyn.dynamics.guard",
+    "neurodyn.evaluate.records", "neurodyn.sim.sampling",
     "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.store_header",
 }  # fmt: skip
 """Modules that benchmarks time or check by themselves."""

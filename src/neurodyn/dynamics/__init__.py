@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.controllers import LAWS
     from neurodyn.dynamics.driven import driven
     from neurodyn.dynamics.export import export_model
+    from neurodyn.dynamics.guard import DivergedError, Fault, watching
     from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.hybrid.model import HybridDynamics
     from neurodyn.dynamics.hybrid.observation import Mounted, Observation
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control", "Dynamics",
-    "Environment", "Exported", "HybridDynamics", "Kind", "LearnedDynamics", "Linearisation", "Mounted",
-    "NeuralDynamics", "Observation", "Quantities", "RecordedEnvironments", "State", "Step", "Trajectory", "Window",
-    "WorldModel", "declared_hybrid", "driven", "export_identified", "export_model", "joint_distance", "linearise",
-    "load", "position_difference",
+    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control",
+    "DivergedError", "Dynamics", "Environment", "Exported", "Fault", "HybridDynamics", "Kind", "LearnedDynamics",
+    "Linearisation", "Mounted", "NeuralDynamics", "Observation", "Quantities", "RecordedEnvironments", "State", "Step",
+    "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven", "export_identified", "export_model",
+    "joint_distance", "linearise", "load", "position_difference", "watching",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -41,6 +41,9 @@ KEPT = 32
 MOST = 16
 """Faults whose states are written, so that a model that breaks down everywhere does not fill a disk."""
 
+_FEW = 1 << 14
+"""Numbers below which the calls of torch cost more than the passes over memory."""
+
 TRAINING_MARGIN = 0.5
 """How far beyond the range of its training data a model is believed, as a share of that range, to either side.
 
@@ -222,6 +225,8 @@ def _all_within(bounds: PlausibleBounds, path: Trajectory) -> bool:
     states = path.q.shape[1]
     if not len(path.q) or not states:
         return True
+    if path.q.numel() < _FEW:
+        return not bool(bounds.outside(path.q.detach(), path.qd.detach(), path.channels).any())
     lower, upper = bounds.limits(path.q, 0 if path.channels is None else path.channels.shape[-1])
     begin, within = 0, []
     for part in (path.q, path.qd, path.channels):

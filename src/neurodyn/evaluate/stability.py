@@ -15,7 +15,7 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.seeds import generator
-from neurodyn.dynamics.guard import Fault, guard_bounds, state_fault
+from neurodyn.dynamics.guard import Fault, state_fault
 from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.evaluate.engine import Drive
 from neurodyn.evaluate.records import LongRun, Stability
@@ -177,12 +177,11 @@ def _greatest(values: Tensor) -> float | None:
 
 
 def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
-    """Return the bounds of the model, with velocities that physics allows where the robot declares none."""
+    """Return the bounds of the robot, with velocities that its energy allows where it declares none."""
     from neurodyn.sim.bounds import plausible_bounds
     from neurodyn.sim.build import build
 
-    known = plausible_bounds(robot, build(robot, worlds=1)).of_spec(model.spec)
-    return known.tightened(guard_bounds(model, robot).qd, ())
+    return plausible_bounds(robot, build(robot, worlds=1)).of_spec(model.spec)
 
 
 def _proximity(robot: Robot, where: Scenario) -> "ProximityQuery | None":
