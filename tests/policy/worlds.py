@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from neurodyn.control.starts import Starts
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.interface import Control, State, Step, Window, present_state
@@ -90,7 +91,7 @@ class Hold(Task):
         return quantities["joint_position"][:, 0].abs() > 2.0
 
 
-class Fixed:
+class Fixed(Starts):
     """Starts at given places, one after the other."""
 
     def __init__(self, places: list[float]) -> None:

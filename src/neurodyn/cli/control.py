@@ -136,8 +136,9 @@ def control(
         write_json(out / "result.json", result.plain())
         write_control_report(out / "report.html", wanted, result, path)
         print(f"report: {out / 'report.html'}")
-    if verdict(result).startswith("unusable"):
-        raise InputError(verdict(result))
+    found = verdict(result)
+    if found.grade == "fails":
+        raise InputError(f"verdict: {found}")
 
 
 def _warn_of_horizon(run: str, horizon: int) -> None:

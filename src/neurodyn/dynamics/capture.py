@@ -152,7 +152,7 @@ def _like(tree: Any) -> list[tuple[torch.Size, torch.dtype]]:
     return [(tensor.shape, tensor.dtype) for tensor in _tensors(tree)]
 
 
-def _parts(tree: Any) -> list[tuple[Any, Any]] | None:
+def parts_of(tree: Any) -> list[tuple[Any, Any]] | None:
     """Return the parts of a node by name or number; None of a leaf."""
     if isinstance(tree, tuple | list):
         return list(enumerate(tree))
@@ -168,7 +168,7 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
     if isinstance(tree, Tensor):
         yield tree
         return
-    for _, part in _parts(tree) or ():
+    for _, part in parts_of(tree) or ():
         yield from _tensors(part)
 
 
@@ -176,7 +176,7 @@ def _constants(tree: Any) -> list[Any]:
     """Return what stands beside the tensors of a tree."""
     if isinstance(tree, Tensor):
         return []
-    parts = _parts(tree)
+    parts = parts_of(tree)
     return [tree] if parts is None else [leaf for _, part in parts for leaf in _constants(part)]
 
 
@@ -184,10 +184,14 @@ def _rebuilt(tree: Any, tensors: Iterator[Tensor]) -> Any:
     """Return a tree with other tensors, taken in its order."""
     if isinstance(tree, Tensor):
         return next(tensors)
-    parts = _parts(tree)
+    parts = parts_of(tree)
     if parts is None:
         return tree
-    values = {name: _rebuilt(part, tensors) for name, part in parts}
+    return with_parts(tree, {name: _rebuilt(part, tensors) for name, part in parts})
+
+
+def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
+    """Return a node of a tree with other parts, which have the names of its own."""
     if isinstance(tree, dict):
         return values
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):

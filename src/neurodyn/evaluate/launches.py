@@ -62,6 +62,13 @@ class EmptyWindows:
         """Take what the state consists of, and how many frames a history has."""
         self._spec = spec
 
+    def state(self) -> dict[str, Any]:
+        """Return where the draws stand: nowhere."""
+        return {}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+
     def draw(self, count: int) -> Window:
         """Return so many histories."""
         spec, frames = self._spec, self._spec.context

@@ -14,6 +14,7 @@ from torch import Tensor
 from neurodyn.control.starts import Starts, widened
 from neurodyn.dynamics.capture import copied, write
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
+from neurodyn.dynamics.saved_tree import restored_tree, saved_tree
 
 WARM_STARTS = 128
 """Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""
@@ -47,6 +48,13 @@ class Renewal(ABC):
         if self._frames % REFILL == 0:
             self._refill(self._count)
         self._frames += 1
+
+    def state(self) -> dict[str, Any]:
+        """Return starts that are left, on a CPU: as of `dynamics.saved_tree`."""
+        return {}
+
+    def load(self, saved: dict[str, Any]) -> None:  # noqa: B027 - most have none
+        """Go on from what `state` gave."""
 
     @abstractmethod
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
@@ -112,6 +120,20 @@ class WarmStartPool(Renewal):
         self._count = count or (WARM_STARTS if self._counts else self._count)
         self._state: State | None = None
         self._left = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the starts that are left."""
+        if self._state is None:
+            return {}
+        return {"left": self._left, "carry": saved_tree(self._carry), "state": saved_tree(self._state)}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        if saved:
+            self._refill(self._count)  # for their form
+            self._carry = restored_tree(self._carry, saved["carry"])
+            self._state = restored_tree(self._state, saved["state"])
+            self._left = saved["left"]
 
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
         """Start anew where `done` is true."""

@@ -8,6 +8,7 @@ to. The best policy *in the dynamics that it is trained in* is kept: the referen
 
 import contextlib
 import io
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import Starts
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.verdict import Verdict, of_returns
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
@@ -40,6 +42,9 @@ from neurodyn.policy.ppo import LEAST_RATE
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.warm_start import critic_updates, warm_start
 from neurodyn.tasks import Task
+
+LEAST_UPDATES = 10
+"""Updates below which a training that a time budget ends has hardly begun."""
 
 _EVALUATION = 900
 """Seed of the starts from which policies are compared while they train."""
@@ -103,7 +108,7 @@ class PolicyLearner(Learner):
         torch.manual_seed(derive_seed(seed, "policy"))
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
             self.runner = OnPolicyRunner(self._world, settings.runner(), None, str(self._world.device))
-        self._losses = _Losses()
+        self._losses, self._real = _Losses(), None
         self.runner.logger = cast(Any, self._losses)
         self._config = policy_config(task, settings.network)
         # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
@@ -116,6 +121,14 @@ class PolicyLearner(Learner):
         network = config.build()
         network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
         return network.to(self._world.device).requires_grad_(False)
+
+    least_steps = LEAST_UPDATES
+
+    def verdicts(self, at: TrainState) -> list[Verdict]:
+        """Judge the last return in the dynamics that it was trained in beside that in the reference."""
+        if self._reference is None or self._real is None or at.last is None:
+            return []
+        return [of_returns(at.last, self._real, self._reference.name)]
 
     def begin(self, at: TrainState) -> None:
         """Start from an earlier policy or from what the log shows, where that is asked for and there is one."""
@@ -148,7 +161,8 @@ class PolicyLearner(Learner):
             self._world.set_penalty(self._rule.update(self._uncertain))
         if settings.keep_every is not None and (at.step + 1) % settings.keep_every == 0:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
-        return Step(rate=self.runner.alg.learning_rate)
+        finite = all(math.isfinite(value) for value in self._losses.losses.values())
+        return Step(rate=self.runner.alg.learning_rate, taken=finite)
 
     def _release(self, at: TrainState) -> None:
         """Let the policy learn, too; under a rule for lambda the first is kept until another is as certain."""
@@ -172,7 +186,7 @@ class PolicyLearner(Learner):
             values["uncertainty_training"] = self._uncertainty(played)
             self._certain = self._rule.certain(values["uncertainty_training"])
         if self._reference is not None:
-            values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
+            self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
         return Validation(score, values)
 
     def better(self, score: float, best: float) -> bool:
@@ -195,13 +209,20 @@ class PolicyLearner(Learner):
             save_policy(self._out, self._config, self.network)
 
     def state(self) -> dict[str, Any]:
-        """Return the learner's and torch's random state."""
-        saved = {"learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty}
+        """Return the learner, the worlds it learns in (on a CPU), and torch's random state."""
+        saved = {
+            "learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty,
+            "rate": self.runner.alg.learning_rate, "worlds": self._world.saved(), "uncertain": self._uncertain,
+        }  # fmt: skip
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`; episodes begin anew."""
+        """Go on from `state`; on a GPU, and from checkpoints of older versions, episodes begin anew."""
         self.runner.alg.load(saved["learner"], None, True)
+        self.runner.alg.learning_rate = saved.get("rate", self.runner.alg.learning_rate)
+        self._uncertain = saved.get("uncertain", 0.0)
+        if saved.get("worlds") is not None:
+            self._world.load(saved["worlds"])
         torch.set_rng_state(saved["random"].cpu())
         if self._rule is not None:
             self._rule.load(saved["rule"])
