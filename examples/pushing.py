@@ -97,9 +97,9 @@ def draw(path: Path, models: dict[str, HybridDynamics]) -> None:
     square = np.array(models["real"].mechanism.body_contacts[0].second.vertices)
     colours = {"real": "#343a40", "nominal": "#ff922b", "identified": "#4dabf7"}
     blocks = {name: Polygon(square, fill=False, edgecolor=colours[name], label=name, linewidth=1.5) for name in paths}
-    tip = axes.add_patch(Circle((0, 0), 0.00475, color="#868e96"))
-    for block in blocks.values():
-        axes.add_patch(block)
+    tip = Circle((0, 0), 0.00475, color="#868e96")
+    for patch in (tip, *blocks.values()):
+        axes.add_patch(patch)
     axes.legend(loc="upper right", fontsize=7)
 
     def show(frame: int) -> None:
