@@ -8,14 +8,15 @@ import torch
 from neurodyn.core import artifacts
 from neurodyn.learn.loop import TrainState
 from neurodyn.policy.artifact import policy_config
-from neurodyn.policy.train import PolicyLearner, train_policy
+from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.train import train_policy
 from neurodyn.policy.warm_start import CRITIC_UPDATES, critic_updates
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 
 
 def begun(folder, tmp_path):
-    learner = PolicyLearner(tmp_path / "second", Hold(), here(), TINY, initial=folder)
+    learner = PpoLearner(tmp_path / "second", Hold(), here(), TINY, initial=folder)
     learner.begin(TrainState())
     return learner
 

@@ -100,3 +100,9 @@ class Fixed:
         rows = [self.places[(self.at + i) % len(self.places)] for i in range(count)]
         self.at += count
         return State(torch.tensor(rows)[:, None], torch.zeros(count, 1))
+
+    def saved(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def restore(self, saved: dict[str, int]) -> None:
+        self.at = saved["at"]

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,14 @@ class Starts(Protocol):
 
     def draw(self, count: int) -> State | Window:
         """Return `count` starts; always of the same kind."""
+        ...
+
+    def saved(self) -> dict[str, Any]:
+        """Return where the draws are, for a file."""
+        ...
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from `saved`."""
         ...
 
 
@@ -53,6 +61,15 @@ class SampledStarts:
     def draw(self, count: int) -> State:
         """Return `count` states; errors as of `plausible_starts`."""
         return plausible_starts(self._task, count, self._bounds, self._generator, self._spare).to(self._device)
+
+    def saved(self) -> dict[str, Any]:
+        """Return where the draws are."""
+        return {"generator": self._generator.get_state(), "spare": self._spare.get_state()}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from `saved`."""
+        self._generator.set_state(saved["generator"])
+        self._spare.set_state(saved["spare"])
 
 
 def plausible_starts(
@@ -137,6 +154,14 @@ class LoggedStarts:
             "starts: nearly all windows of the log end where an episode of the task does; give --starts another log"
         )
 
+    def saved(self) -> dict[str, Any]:
+        """Return where the draws are."""
+        return self._sampler.state_dict()
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from `saved`."""
+        self._sampler.load_state_dict(saved)
+
 
 class MixedStarts:
     """States of two sources in shares: those that a task draws, say, and states of logs."""
@@ -162,6 +187,18 @@ class MixedStarts:
             if number
         ]
         return State(torch.cat([part.q for part in parts]), torch.cat([part.qd for part in parts]))
+
+    def saved(self) -> dict[str, Any]:
+        """Return where the draws are."""
+        return {
+            "first": self._first.saved(), "second": self._second.saved(), "generator": self._generator.get_state(),
+        }  # fmt: skip
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from `saved`."""
+        self._first.restore(saved["first"])
+        self._second.restore(saved["second"])
+        self._generator.set_state(saved["generator"])
 
 
 def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:

@@ -6,7 +6,7 @@ tensors. A graph knows tensors by their addresses, so the state stays in memory 
 outputs are copied out. What is no tensor must not change from step to step.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -129,6 +129,21 @@ def copied(tree: Any) -> Any:
     if tensors:
         torch._foreach_copy_(fresh, tensors)  # pyright: ignore[reportPrivateImportUsage]
     return _rebuilt(tree, iter(fresh))
+
+
+def detached(tree: Any) -> Any:
+    """Return a tree without gradients, on the same memory."""
+    return _rebuilt(tree, (tensor.detach() for tensor in _tensors(tree)))
+
+
+def flattened(tree: Any) -> list[Tensor]:
+    """Return the tensors of a tree in its order, for a file; `refilled` puts them back."""
+    return list(_tensors(tree))
+
+
+def refilled(tree: Any, tensors: Iterable[Tensor]) -> Any:
+    """Return a tree of the same form with other tensors, taken in its order."""
+    return _rebuilt(tree, iter(tensors))
 
 
 def write(target: Any, source: Any) -> None:

@@ -73,6 +73,13 @@ class EmptyWindows:
             rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
         )
 
+    def saved(self) -> dict[str, Any]:
+        """Return nothing: all draws are the same."""
+        return {}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on."""
+
 
 def count_launches(work: Callable[[], object], device: str = "meta") -> LaunchCount:
     """Call something once, and count what it launches on a device.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.control.starts import Starts, widened
 from neurodyn.dynamics.capture import copied, write
-from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
+from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, Window, present_state
 
 WARM_STARTS = 128
 """Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""
@@ -38,6 +38,7 @@ class Renewal(ABC):
         self._count = max(WARM_STARTS, worlds // _SHARE)
         self._counts = not ahead
         self._frames = 0
+        self._drawn: tuple[int, dict[str, Any]] | None = None
         self.turn = torch.zeros(1, dtype=torch.long, device=device)
 
     def prepare(self) -> None:
@@ -47,6 +48,23 @@ class Renewal(ABC):
         if self._frames % REFILL == 0:
             self._refill(self._count)
         self._frames += 1
+
+    def saved(self) -> dict[str, Any]:
+        """Return what renewal goes on from, for a file: starts in advance by where their draw began."""
+        count, starts = self._drawn or (0, {})
+        return {"turn": self.turn, "frames": self._frames, "count": count, "starts": starts}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from `saved`; the starts are to be restored after it."""
+        if saved["count"]:
+            self._starts.restore(saved["starts"])
+            self._refill(saved["count"])
+        self.turn, self._frames = saved["turn"].to(self.turn.device), saved["frames"]
+
+    def _draw(self, count: int) -> State | Window:
+        """Return starts in advance."""
+        self._drawn = count, self._starts.saved()
+        return self._starts.draw(count)
 
     @abstractmethod
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
@@ -83,7 +101,7 @@ class StateRenewal(Renewal):
         return self._dynamics.reset(carry, context, done), present_state(context).where(done, state)
 
     def _refill(self, count: int) -> None:
-        self._pool = _kept(self._pool, present_state(self._starts.draw(count)))
+        self._pool = _kept(self._pool, present_state(self._draw(count)))
 
 
 class WarmStartPool(Renewal):
@@ -128,11 +146,20 @@ class WarmStartPool(Renewal):
         return self._model.graft(carry, done, self._carry, chosen), self._state.rows(chosen).where(done, state)
 
     def _refill(self, count: int) -> None:
-        context = self._starts.draw(count)
+        context = self._draw(count)
         fresh = self._model.begin(context), present_state(context)
         known = None if self._state is None or self._counts else (self._carry, self._state)
         self._carry, self._state = _kept(known, fresh)
         self._left = count
+
+    def saved(self) -> dict[str, Any]:
+        """Return what renewal goes on from, and how many starts are left."""
+        return super().saved() | {"left": self._left}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from `saved`."""
+        super().restore(saved)
+        self._left = saved["left"]
 
 
 def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) -> Renewal:

@@ -3,22 +3,25 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from rsl_rl.models import MLPModel
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.artifact import load_policy, require_task
-from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.settings import TrainingSettings
 from neurodyn.tasks import Task
+
+S = TypeVar("S", bound=TrainingSettings)
 
 CRITIC_UPDATES = 10
 """Updates in which a policy that came without its critic stays as it is, and only a new critic learns."""
 
 
-def begun_with(task: Task, policy: str | Path, settings: PolicySettings) -> tuple[Path, PolicySettings]:
+def begun_with(task: Task, policy: str | Path, settings: S) -> tuple[Path, S]:
     """Return the folder of a policy that a training begins with, and settings with its network, which imitate nothing.
 
     Raises:
@@ -37,19 +40,26 @@ def critic_updates(folder: Path | None) -> int:
     return 0 if folder is None or has_state(folder) else CRITIC_UPDATES
 
 
-def warm_start(learner: Any, folder: Path) -> None:
-    """Give rsl_rl's PPO a policy to go on from.
+def warm_start(actor: MLPModel, critic: MLPModel, folder: Path) -> dict[str, Any]:
+    """Give an algorithm's models a policy to go on from.
 
     Args:
-        learner: The PPO; its networks are those of the policy.
-        folder: Folder of the policy. Where its training left a checkpoint, critic, exploration noise and optimiser are
-            taken over with it; else the actor alone, and the critic begins anew.
+        actor: The policy's model; its network is that of the policy.
+        critic: The critic's model.
+        folder: Folder of the policy. Where its training left a checkpoint, critic and exploration noise are taken over,
+            whatever the algorithm was; else the actor alone, and the critic begins anew.
+
+    Returns:
+        What the algorithm left beside them, as its optimiser; empty where there is nothing.
     """
     if has_state(folder):
-        learner.load(artifacts.read_tree(folder / "state", "training")["learner"], None, True)
-        return
+        saved = artifacts.read_tree(folder / "state", "training")["learner"]
+        actor.load_state_dict(saved.pop("actor_state_dict"))
+        critic.load_state_dict(saved.pop("critic_state_dict"))
+        return saved
     _, network = load_policy(folder)
-    actor: Mapping[str, Any] = learner.actor.state_dict()
-    network.give(actor, float(getattr(learner.actor.obs_normalizer, "eps", 0.0)))
-    seen = {name: value for name, value in actor.items() if name.startswith("obs_normalizer.")}
-    learner.critic.load_state_dict({**learner.critic.state_dict(), **seen})
+    state: Mapping[str, Any] = actor.state_dict()
+    network.give(state, float(getattr(actor.obs_normalizer, "eps", 0.0)))
+    seen = {name: value for name, value in state.items() if name.startswith("obs_normalizer.")}
+    critic.load_state_dict({**critic.state_dict(), **seen})
+    return {}
