@@ -116,6 +116,9 @@ class TestWarmStart:
         learner.begin(TrainState())
         self.same(learner, first)
         assert learner.step(0.0, TrainState()).rate <= 4 * LEAST_RATE
+        other = PpoLearner(tmp_path / "third", Hold(), here(), msgspec.structs.replace(PPO, gamma=0.9), initial=first)
+        other.begin(TrainState())
+        assert other.step(0.0, TrainState()).rate == PPO.rate  # a new critic learns first, and fast
 
     def test_shac_from_ppo(self, tmp_path):
         first = tmp_path / "first"
@@ -125,6 +128,19 @@ class TestWarmStart:
         self.same(learner, first)
         seen = torch.randn(5, 3)
         torch.testing.assert_close(learner.value(seen), learner.critic({"policy": seen})[:, 0])
+
+    def test_a_critic_of_another_discount_is_not_taken_over(self, tmp_path):
+        first = tmp_path / "first"
+        train_policy(Hold(), here(), first, PPO)
+        learner = ShacLearner(tmp_path / "second", Hold(), here(), msgspec.structs.replace(TINY, gamma=0.9),
+                              initial=first)  # fmt: skip
+        fresh = learner.critic.mlp[0].weight.clone()
+        learner.begin(TrainState())
+        self.same(learner, first)
+        assert torch.equal(learner.critic.mlp[0].weight, fresh)
+        before = learner.actor.mlp[0].weight.clone()
+        learner.step(0.0, TrainState())
+        assert torch.equal(learner.actor.mlp[0].weight, before)
 
     def same(self, learner, folder):
         last = artifacts.read_tree(folder / "state", "training")["learner"]
@@ -177,10 +193,9 @@ def test_presets_are_those_of_the_algorithm(name):
     for task in ("cartpole-swingup", "ant-run"):
         settings = load_settings(task, kind=kind)
         assert type(settings) is kind
-        # As PPO's, so that either goes on with the other's policy and critic.
+        # As PPO's, so that either goes on with the other's policy.
         ppo = load_settings(task)
-        for field in ("gamma", "reward_scale"):
-            assert getattr(settings, field) == getattr(ppo, field)
+        assert settings.reward_scale == ppo.reward_scale
         assert settings.network.hidden == ppo.network.hidden
 
 

@@ -14,14 +14,14 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import Starts
 from neurodyn.learn.learner import Step
-from neurodyn.learn.loop import TrainState, has_state
+from neurodyn.learn.loop import TrainState
 from neurodyn.policy.artifact import read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.learner import PolicyLearner
 from neurodyn.policy.penalty import AUTO, certainty_rule
 from neurodyn.policy.ppo.update import LEAST_RATE
 from neurodyn.policy.settings import PolicySettings
-from neurodyn.policy.warm_start import critic_updates, warm_start
+from neurodyn.policy.warm_start import brings_critic, critic_updates, warm_start
 from neurodyn.tasks import Task
 
 
@@ -91,17 +91,17 @@ class PpoLearner(PolicyLearner):
     def _take_over(self, folder: Path) -> None:
         """Go on with a policy; with the optimiser, too, where PPO trained it."""
         alg = self.runner.alg
-        rest = warm_start(alg.actor, alg.critic, folder)
+        rest = warm_start(alg.actor, alg.critic, folder, self._settings)
         if "optimizer_state_dict" in rest:
             alg.optimizer.load_state_dict(rest["optimizer_state_dict"])
             alg.learning_rate = alg.optimizer.param_groups[0]["lr"]
-        elif has_state(folder) and self._settings.schedule == "adaptive":
+        elif brings_critic(folder, self._settings) and self._settings.schedule == "adaptive":
             alg.learning_rate = LEAST_RATE  # what another algorithm trained is not undone by the first steps
 
     def step(self, done: float, at: TrainState) -> Step:
         """Roll out and update; what was imitated or given stays until the critic knows what it is worth."""
         settings = self._settings
-        updates = critic_updates(self._initial)
+        updates = critic_updates(self._initial, settings)
         if settings.clone is not None and self._where.log is not None:
             updates = settings.clone.critic
         held = at.step < updates

@@ -81,7 +81,7 @@ class ShacLearner(PolicyLearner):
         if at.step:
             return
         if self._initial is not None:
-            warm_start(self._actor, self.critic, self._initial)
+            warm_start(self._actor, self.critic, self._initial, self._settings)
             self._target.load_state_dict(self.critic.mlp.state_dict())
         # Otherwise all would be as old as each other, and time out in the same frame.
         longest = int(self._world.max_episode_length)
@@ -103,7 +103,7 @@ class ShacLearner(PolicyLearner):
         self._median, self._frames = self._watch.median, self._frames + frames * settings.worlds
         norm = nn.utils.clip_grad_norm_(self._actor.parameters(), settings.gradient)
         taken, loss = bool(norm.isfinite()), float(window.loss.detach())
-        if taken and at.step >= critic_updates(self._initial):
+        if taken and at.step >= critic_updates(self._initial, settings):
             self._optimiser.step()
         self.losses = {"policy": loss, "gradient": float(norm), "value": self._fit(window)}
         self.keep_now_and_then(at)
