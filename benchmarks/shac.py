@@ -66,8 +66,8 @@ def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, floa
     settings = msgspec.structs.replace(preset, seed=seed, evaluation_worlds=_EPISODES)
     with tempfile.TemporaryDirectory() as scratch:
         learner = algorithm.build()(Path(scratch), task, where, settings)
-    updates = settings.iterations
-    require(updates is not None, "the settings have no number of updates")
+    updates = settings.iterations or 0
+    require(updates > 0, "the settings have no number of updates")
     warm(algorithm.build(), task, where, settings)
     spent, next_play, reached, best, kept = 0.0, arguments.every, float("inf"), float("-inf"), learner.network
     frames = 0
