@@ -13,12 +13,14 @@ _film.py), `ibm-raw` is the log as it is. Logs that are not there are left out.
 import argparse
 import itertools
 import time
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 from msgspec import UNSET
 
+import _schmidt_lipson
 from _common import require, single_thread, write_result
 from _film import calibrated
 from neurodyn.core import Blueprint, read_config, read_json, write_json
@@ -78,11 +80,23 @@ def main() -> None:
 
 
 class Log(msgspec.Struct, frozen=True):
-    """A log: its robot, its file below the folder of logs, and the column map if it is not the robot's."""
+    """A log.
+
+    Attributes:
+        robot: Name or folder of its robot.
+        file: Its file below the folder of logs.
+        columns: The column map, if it is not the robot's.
+        settings: Settings of the identification beside the robot, if they are not `identify.yaml`.
+        seconds: Horizons; windows are as long as the longest.
+        prepare: Writes the file that is imported from the one of the log, if that is another.
+    """
 
     robot: str
     file: str
     columns: str | None = None
+    settings: str | None = None
+    seconds: tuple[float, ...] = SECONDS
+    prepare: Callable[[Path, Path], object] | None = None
 
 
 _FAST = ("sysid_*", "*_ilqr_*", "*_sac_*")
@@ -90,11 +104,15 @@ _FAST = ("sysid_*", "*_ilqr_*", "*_sac_*")
 _DFKI = "dfki_double_pendulum/dfki_double_pendulum.npz"
 _IBM = "ibm_double_pendulum/ibm_double_pendulum.npz"
 _ARMS = "arm_logs/arm_logs.npz"
-_EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "arms"
+_EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 LOGS = {
-    "ur10": Log(str(_EXAMPLES / "ur10"), _ARMS),
-    "panda": Log(str(_EXAMPLES / "panda"), _ARMS),
-    "ibm": Log("ibm-pendulum", _IBM),
+    "ur10": Log(str(_EXAMPLES / "arms" / "ur10"), _ARMS),
+    "panda": Log(str(_EXAMPLES / "arms" / "panda"), _ARMS),
+    "cube": Log("cube", "cube_toss/cube_toss.npz", settings="identify-soft.yaml", seconds=(0.1, 0.25, 0.5)),
+    "schmidt-lipson": Log(
+        str(_EXAMPLES / "schmidt_lipson"), "schmidt_lipson/schmidt_lipson.npz", prepare=_schmidt_lipson.unpack
+    ),
+    "ibm": Log("ibm-pendulum", _IBM, prepare=calibrated),
     "ibm-raw": Log("ibm-pendulum", _IBM),
     "dfki-c1": Log("dfki-c1", _DFKI, "log_measured.yaml"),
     "dfki-c0": Log("dfki-c0", _DFKI, "log_measured.yaml"),
@@ -109,9 +127,9 @@ def opened(log: str, data: Path, keep: Path) -> tuple[Robot, Store]:
     keep.mkdir(parents=True, exist_ok=True)
     kept = keep / f"{log}.h5"
     if not kept.is_file():
-        if log == "ibm":
-            file = keep / "ibm-calibrated.npz"
-            print("offsets of the markers [1/5 pixel]", calibrated(data / entry.file, file).round(2))
+        if entry.prepare is not None:
+            file = keep / f"{log}.npz"
+            entry.prepare(data / entry.file, file)
         columns = robot.log_path if entry.columns is None else Path(robot.folder) / entry.columns
         assert columns is not None
         import_logs([file], read_column_map(columns), robot.spec, kept)
@@ -130,7 +148,9 @@ def measured(
 ) -> dict[str, float]:
     """Fit a cell and return its errors by split and horizon, what it spent, and errors of torques."""
     robot, store = opened(log, data, keep)
-    settings = changed(load_identification(robot), seed=seed, minutes=minutes, clock="cpu", threads=1)
+    named = LOGS[log].settings
+    file = None if named is None else str(Path(robot.folder) / named)
+    settings = changed(load_identification(robot, file), seed=seed, minutes=minutes, clock="cpu", threads=1)
     environments, start = RecordedEnvironments(store), start_of(store, settings.start)
     past = max(PAST, settings.context)
     found: dict[str, float] = {"minutes": minutes}
@@ -157,7 +177,7 @@ def measured(
         forecast = hybrid_forecast(model, start, settings.context if start == "past" else 0, noise, environments)
     found["cpu_s"] = time.process_time() - begin
     for split, most in WINDOWS.items():
-        found |= errors(forecast, store, split, past, most)
+        found |= errors(forecast, store, split, past, most, LOGS[log].seconds)
     return found
 
 
@@ -171,17 +191,21 @@ def _blueprint(robot: Robot, name: str) -> Blueprint:
     return read_config(Path(robot.folder) / "blueprint.yaml" if name == "robot" else Path(name), Blueprint)
 
 
-def errors(forecast: Forecast, store: Store, split: Split, past: int, most: int) -> dict[str, float]:
-    """Return mean absolute errors of positions by horizon over windows of a split, and the share that is finite."""
+def errors(
+    forecast: Forecast, store: Store, split: Split, past: int, most: int, horizons: tuple[float, ...]
+) -> dict[str, float]:
+    """Return mean absolute errors of positions by horizon [s] over windows of a split, and the share that is finite."""
     spec = store.header.spec
     longest = int(store.lengths[store.episodes(split)].max())
-    seconds = tuple(s for s in SECONDS if past + round(s / spec.dt) < longest)
+    seconds = tuple(s for s in horizons if past + round(s / spec.dt) < longest)
     windows = fit_windows(store, split, past + round(seconds[-1] / spec.dt), most=most)
     name = split.name.lower()
     found: dict[str, float] = {}
     for mark, entry in forecast_errors({"it": forecast}, spec, windows, past, seconds).by_model["it"].items():
-        if entry.errors.q_mean is not None:
+        if entry.errors.q_mean is not None and all(joint.scalar for joint in spec.joints):
             found[f"{name}_{mark}s"] = entry.errors.q_mean
+        elif entry.errors.q_mean is not None:  # metres and radians have no mean
+            found |= {f"{name}_{mark}s_{what}": error for what, error in entry.errors.q.items()}
         found[f"{name}_{mark}s_finite"] = entry.finite_fraction
     return found
 

@@ -2,7 +2,7 @@
 """A task of your own: turn the joints of an arm to where a command says, and hold them there.
 
     neurodyn policy train examples/own_task/hold.py:Hold --dynamics analytic --out runs/hold
-    neurodyn policy play runs/hold --out hold.html
+    neurodyn policy play runs/hold --task examples/own_task/hold.py:Hold --out hold.html
 
 A task reads named quantities and knows no dynamics, so the same file trains in a simulator, in a neural model and in a
 world model of the robot.

@@ -74,7 +74,10 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["import", "LOG", "--reader", "dfki-z9", "--out", "OUT"], "unknown reader 'dfki-z9'; valid: cube, dfki-a0"),
+        (
+            ["import", "LOG", "--reader", "dfki-z9", "--out", "OUT"],
+            "unknown reader 'dfki-z9' (did you mean 'dfki-c1'?); valid: cube, dfki-a0",
+        ),
         (["import", "LOG", "--reader", "cartpole", "--out", "OUT"], "declares no column map"),
         (["import", "LOG", "--reader", "MAP", "--robot", "nobody", "--out", "OUT"], "unknown robot 'nobody'"),
         (["import", "none.csv", "--reader", "MAP", "--out", "OUT"], "none.csv: cannot be read"),

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.control.frame_end import TRAINING_MARGIN, episode_bounds
+from neurodyn.control.frame_end import episode_bounds
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
@@ -15,6 +15,7 @@ from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import TrainingRange, training_range
 from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.guard import TRAINING_MARGIN
 from neurodyn.dynamics.interface import State
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import play

@@ -2,14 +2,18 @@
 """Files that outlive a process: whole or not at all, and never paired wrongly."""
 
 import math
+import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
@@ -239,3 +243,80 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/out: cannot be written"), artifacts.atomic_folder(tmp_path / "file/out"):
         pass
+
+
+def test_links_are_followed_and_special_files_are_left_alone(tmp_path: Path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "link.json").symlink_to(tmp_path / "deep" / "real.json")
+    artifacts.write_json(tmp_path / "link.json", {"x": 1})
+    artifacts.write_json(tmp_path / "link.json", {"x": 2})
+    assert (tmp_path / "link.json").is_symlink()
+    assert artifacts.read_json(tmp_path / "deep" / "real.json") == {"x": 2}
+    (tmp_path / "folder").symlink_to(tmp_path / "deep")
+    with artifacts.atomic_folder(tmp_path / "folder") as partial:
+        (partial / "a").touch()
+    assert (tmp_path / "folder").is_symlink()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a"]
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path / "pipe", "a pipe"), (Path("/dev/null"), "a device"), (Path("/dev/full"), "a device")):
+        for refused in (artifacts.require_writable, lambda path: artifacts.write_json(path, {})):
+            with pytest.raises(InputError, match=f"is {kind} and cannot be written"):
+                refused(path)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_text_alone_goes_to_standard_output(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    artifacts.require_writable(Path("-"), text=True)
+    with pytest.raises(InputError, match="only text"):
+        artifacts.require_writable(Path("-"))
+    script = "from pathlib import Path; from neurodyn.core.artifacts import write_json; write_json(Path('-'), [1])"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+    assert capfd.readouterr().out == "[\n  1\n]\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f"a.json.{dead.pid}-0.part").write_text("half")
+    (tmp_path / f"a.json.{os.getppid()}-0.part").write_text("of a writer that is at work")
+    artifacts.write_json(tmp_path / "a.json", {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", f"a.json.{os.getppid()}-0.part"]
+
+
+def test_flipped_bits_of_weights_and_of_sealed_files_are_found(tmp_path: Path):
+    draw, weights, sealed = np.random.default_rng(0), tmp_path / "w.safetensors", tmp_path / "config.json"
+    for path in (weights, sealed):
+        artifacts.write_tensors(weights, {"a": torch.randn(30, 20), "none": torch.empty(0), "b": torch.arange(5)})
+        artifacts.write_sealed(sealed, {"dt": 0.01, "names": ("a", "b"), "nested": {"x": [1.5, None]}})
+        read = artifacts.read_tensors if path == weights else artifacts.read_json
+        whole, before = path.read_bytes(), read(path)
+        for _ in range(100):
+            damaged = bytearray(whole)
+            place = draw.integers(0, 8 * len(whole))
+            damaged[place // 8] ^= 1 << (place % 8)
+            path.write_bytes(damaged)
+            try:
+                found = read(path)
+            except InputError:
+                continue
+            # White space, or a letter of the checksum's own name: a key that no configuration knows.
+            assert same({name: found[name] for name in before}, before)
+    artifacts.write_sealed(sealed, {"dt": 0.01})
+    sealed.write_text(sealed.read_text().replace("0.01", "0.02"))
+    with pytest.raises(InputError, match='remove its "checksum" if you changed it yourself'):
+        artifacts.read_json(sealed)
+
+
+def test_files_without_checksums_are_read(tmp_path: Path):
+    save_file({"a": torch.ones(3)}, tmp_path / "old.safetensors")
+    assert torch.equal(artifacts.read_weights(tmp_path / "old.safetensors")["a"], torch.ones(3))
+    artifacts.write_json(tmp_path / "old.json", {"x": 1})
+    assert artifacts.read_json(tmp_path / "old.json") == {"x": 1}
+
+
+def test_weights_that_are_not_numbers_are_refused(tmp_path: Path):
+    artifacts.write_tensors(tmp_path / "w.safetensors", {"layer": torch.tensor([1.0, math.nan])})
+    with pytest.raises(InputError, match="'layer' holds numbers that are not finite"):
+        artifacts.read_weights(tmp_path / "w.safetensors")

@@ -41,7 +41,10 @@ def test_cartpole_has_the_published_ranges():
 
 
 def test_unknown_robot_lists_the_valid_ones():
-    with pytest.raises(InputError, match="unknown robot 'cartpool'; valid: ant, anymal-c, cartpole, cube, dfki-a0"):
+    with pytest.raises(
+        InputError,
+        match=r"unknown robot 'cartpool' \(did you mean 'cartpole'\?\); valid: ant, anymal-c, cartpole, cube, dfki-a0",
+    ):
         robots.load("cartpool")
 
 

@@ -82,6 +82,37 @@ class TestCartpole:
         assert control.torque.tolist() == [[-750.0]]
 
 
+class TestDoublePendulum:
+    task = tasks.load("pendubot-swingup")
+
+    def state(self, shoulder=0.0, elbow=0.0, first=0.0, second=0.0):
+        return given(joint_position=[shoulder, elbow], joint_velocity=[first, second])
+
+    def test_the_height_of_the_tip_is_rewarded(self):
+        assert rewarded(self.task, self.state()) == pytest.approx(-1.0)
+        assert rewarded(self.task, self.state(math.pi)) == pytest.approx(1.0)
+        # The upper link stands, the lower one hangs: .2 m less .3 m of .5 m.
+        assert rewarded(self.task, self.state(math.pi, math.pi)) == pytest.approx(-0.2)
+        assert rewarded(self.task, self.state(math.pi, first=3.0, second=-4.0)) == pytest.approx(1 - 0.005 * 25)
+
+    def test_one_drive_is_idle(self):
+        half = torch.tensor([[0.5]])
+        assert self.task.control(half, self.state(), None).torque.tolist() == [[3.0, 0.0]]
+        assert tasks.load("acrobot-swingup").control(half, self.state(), None).torque.tolist() == [[0.0, 3.0]]
+
+    @pytest.mark.parametrize(
+        ("state", "stands"),
+        [({"shoulder": math.pi}, True), ({"shoulder": -3.0, "elbow": 6.2}, True), ({"shoulder": 0.0}, False),
+         ({"shoulder": math.pi, "elbow": 0.3}, False), ({"shoulder": math.pi, "second": 1.1}, False)],
+    )  # fmt: skip
+    def test_success(self, state, stands):
+        assert self.task.succeeded(self.state(**state), None).tolist() == [stands]
+
+    def test_it_ends_where_a_joint_is_too_fast(self):
+        assert ended(self.task, self.state(second=-30.1))
+        assert not ended(self.task, self.state(first=29.9))
+
+
 class TestAnt:
     def state(self, height=1.0, turn=UPRIGHT, linear=(0.0, 0.0, 0.0), angular=(0.0, 0.0, 0.0)):
         return given(

@@ -44,7 +44,7 @@ def check(
     from neurodyn.evaluate import check as measure
     from neurodyn.report import write_check
 
-    require_writable(json, report)
+    require_writable(json, report, text=True)
     console = terminal(stderr=True)
     with console.status("check") as status:
         result = measure(

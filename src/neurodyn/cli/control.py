@@ -37,8 +37,8 @@ def control(
     Args:
         task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
         model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME.
-        planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), or gradient (through the
-            model).
+        planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), gradient or ilqr
+            (through the model).
         plant: Where they act: likewise.
         episodes: Number of episodes, side by side.
         frames: Length of an episode; by default the task's.
@@ -74,7 +74,7 @@ def control(
             raise InputError(f"{name} is {given}; valid: at least {lowest}")
     wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
     for path in (json, None if out is None else out / "report.html"):
-        require_writable(path)
+        require_writable(path, text=True)
     where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
     critic = None
     if value is not None:

@@ -54,7 +54,7 @@ def discover(
     from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
-    require_writable(json)
+    require_writable(json, text=True)
     declared = load(robot)
     chosen = DiscoverySettings() if settings is None else read_config(settings, DiscoverySettings)
     if seed is not None:

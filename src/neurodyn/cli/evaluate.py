@@ -54,7 +54,7 @@ def evaluate(
     from neurodyn.evaluate import evaluate as measure
     from neurodyn.report import report_path, write_report
 
-    require_writable(json, report)
+    require_writable(json, report, text=True)
     asked = {
         "horizon": horizon, "rollouts": rollouts, "seed": None if seed == 500 else seed, "data": data, "split": split,
         "ground": ground, "stability": stability or None, "beside": beside or None,

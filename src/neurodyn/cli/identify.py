@@ -79,7 +79,7 @@ def identify(
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
 
-    require_writable(json)
+    require_writable(json, text=True)
     if drive in ("network", "gru"):
         _drive_network(robot, data, drive, out, seed, json)
         return

@@ -59,7 +59,8 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
     from neurodyn.robots import load
 
     path = column_map or Path(f"{log.resolve().name}.map.yaml")
-    require_writable(json, None if path.exists() else path)
+    require_writable(json, text=True)
+    require_writable(None if path.exists() else path)
     report = inspect_log(log, None if robot is None else load(robot).spec, robot)
     print_log(report.found)
     if path.exists():

@@ -9,10 +9,11 @@ import io
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
@@ -62,6 +63,7 @@ VERBS: Registry[Verb] = Registry(
         "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
         "neurodyn.cli.policy:ACTIONS",
     ),
+    doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
     export=Verb("write a model or a policy as an ONNX file", "neurodyn.cli.export:export"),
 )
 """All verbs."""
@@ -125,11 +127,36 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
-    _parse(called, command, arguments[1:])()
+    _require_plain(arguments[1:])
+    bound = _parse(called, command, arguments[1:])
+    with _tables_beside(bound):
+        bound()
     return 0
 
 
-def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> Callable[[], Any]:
+def _require_plain(arguments: list[str]) -> None:
+    """Refuse arguments that no file, name or number can be.
+
+    Raises:
+        InputError: One is empty, or has a character that ends texts.
+    """
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        if not argument or "\0" in argument:
+            what = "empty" if not argument else "not a text"
+            raise InputError(f"{before or 'an argument'} is {what}; valid: a name, number or path")
+
+
+@contextlib.contextmanager
+def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
+    """Where a result goes to standard output (--json -), print everything else to standard error."""
+    if STANDARD_OUTPUT not in bound.keywords.values():
+        yield
+        return
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def _parse(function: Callable[..., None], command: str, arguments: list[str]) -> "functools.partial[Any]":
     """Parse the arguments of a verb without running it.
 
     Raises:
@@ -138,7 +165,7 @@ def _parse(function: Callable[..., None], command: str, arguments: list[str]) ->
     import tyro
 
     @functools.wraps(function)
-    def bind(*args: Any, **kwargs: Any) -> Callable[[], Any]:
+    def bind(*args: Any, **kwargs: Any) -> "functools.partial[Any]":
         return functools.partial(function, *args, **kwargs)
 
     # The parser reads the signature; what it calls only binds, so that errors of the verb itself stay apart.

@@ -113,6 +113,7 @@ def play(
     starts: str | None = None,
     ground: str | None = None,
     device: Device = "cpu",
+    task: str | None = None,
 ) -> None:
     """Record what a policy does in some dynamics, beside others from the same start.
 
@@ -128,6 +129,7 @@ def play(
             draws, in models without a memory; by default the model's own log.
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
+        task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
     """
     from neurodyn.core.errors import InputError
     from neurodyn.policy.optional_dependencies import require_learner
@@ -144,8 +146,9 @@ def play(
             f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
     recording = record_policy(
-        policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device
-    )
+        policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device,
+        task=task,
+    )  # fmt: skip
     write_recording(recording, path, kind)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
 
@@ -161,6 +164,7 @@ def evaluate(
     ground: str | None = None,
     device: Device = "cpu",
     json: Path | None = None,
+    task: str | None = None,
 ) -> None:
     """Measure the return of policies in dynamics, and how far these are apart.
 
@@ -174,6 +178,7 @@ def evaluate(
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
+        task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
     """
     from neurodyn.cli.tables.results import print_policy
     from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
@@ -183,9 +188,9 @@ def evaluate(
     from neurodyn.policy.evaluation import evaluate_policy
     from neurodyn.policy.report import write_policy_report
 
-    require_writable(json)
+    require_writable(json, text=True)
     result = evaluate_policy(
-        policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device
+        policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
     )
     print_policy(result)
     if json is not None:
@@ -193,7 +198,7 @@ def evaluate(
         print(f"figures: {json}")
     (policy, *more) = policies
     if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
-        print(f"report: {write_policy_report(Path(policy), result, starts=starts)}")
+        print(f"report: {write_policy_report(Path(policy), result, starts=starts, task=task)}")
 
 
 def _default_output(policy: str, suffix: str) -> Path:

@@ -41,7 +41,8 @@ def log(
         coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
         measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
             joints, and of a floating base height, orientation and velocities.
-        task: Name of the task, where "random" is the only policy.
+        task: Name of the task, where "random" is the only policy; FILE.py:CLASS for policies of a task of your own,
+            whose code runs only if you name it.
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.core.artifacts import require_writable
@@ -52,7 +53,7 @@ def log(
 
     require_learner()
     from neurodyn.control.resolve import open_dynamics
-    from neurodyn.policy.artifact import load_policy
+    from neurodyn.policy.artifact import load_policy, task_of
     from neurodyn.policy.logs import RANDOM, Behaviour, record_log, row_layout
     from neurodyn.tasks import load
 
@@ -64,12 +65,14 @@ def log(
         raise InputError("--coordinates and --measured exclude each other; valid: one of them, or neither")
     require_writable(out, csv)
     networks = {name: load_policy(name) for name in policies if name != RANDOM}
-    tasks = {config.task for config, _ in networks.values()} | ({task} if task else set())
-    if not tasks:
+    configs = {name: config for name, (config, _) in networks.items()}
+    tasks = {config.task for config in configs.values()}
+    if not tasks and task is None:
         raise InputError(f"--task is missing; {RANDOM!r} alone does not say which task it acts in; give --task TASK")
-    if len(tasks) != 1:
+    if len(tasks) > 1:
         raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
-    wanted = load(tasks.pop())
+    named = [task_of(config, task, name) for name, config in configs.items()]
+    wanted = named[0] if named else load(str(task))
     layout = None if csv is None else row_layout(wanted)
     behaviours = [Behaviour(name, networks[name][1] if name in networks else None) for name in policies]
     written = coordinates if coordinates or measured else None

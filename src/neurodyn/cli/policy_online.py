@@ -39,6 +39,7 @@ def online(
     further: float | None = None,
     penalty: float | Literal["auto"] | None = None,
     tolerance: float | None = None,
+    patience: int | None = None,
     seed: int | None = None,
     device: Device = "cpu",
     resume: bool = False,
@@ -46,7 +47,7 @@ def online(
 ) -> None:
     """Train a policy in a model, log it in the simulator, fit the model to all data so far, and again.
 
-    Stops when the returns in model and simulator agree and the last round brought no progress.
+    Stops when the returns in model and simulator agree and the last rounds brought no progress.
 
     Args:
         task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
@@ -77,9 +78,10 @@ def online(
         penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward; auto to let the model
             choose it. By default that of the task's settings.
         tolerance: Relative difference of the returns within which they agree; by default .05.
+        patience: Rounds without progress, the last of which agrees, after which it stops; by default 2.
         seed: Seed of everything random.
         device: Where models and policies are trained: cpu, cuda, cuda:1 ...
-        resume: Go on with a loop that was stopped; more --rounds may be given.
+        resume: Go on with a loop that was stopped; more --rounds or --patience may be given.
         json: File for the result as JSON, as OUT/online.json.
     """
     from neurodyn.core.artifacts import require_writable, write_json
@@ -90,13 +92,14 @@ def online(
     from neurodyn.policy.online.problem import default_settings
     from neurodyn.policy.online.settings import with_flags
 
-    require_writable(json)
+    require_writable(json, text=True)
     chosen = with_flags(
         default_settings(task, dynamics, kind, settings),
         policy={"iterations": iterations, "worlds": worlds, "penalty": penalty},
         reference=reference, rounds=rounds, frames=frames, log_frames=log_frames, noise=noise, rollout=rollout,
         random_share=random_share, parameters=parameters or None, size=size, finetune=finetune,
-        members=members, model_minutes=model_minutes, further=further, tolerance=tolerance, seed=seed,
+        members=members, model_minutes=model_minutes, further=further, tolerance=tolerance, patience=patience,
+        seed=seed,
     )  # fmt: skip
     with _Stages() as stages:
         result = learn_online(

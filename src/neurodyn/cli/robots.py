@@ -74,7 +74,7 @@ def _show(name: str, json: Path | None) -> None:
     from neurodyn.dynamics.hybrid.named import list_quantities
     from neurodyn.robots import load
 
-    require_writable(json)
+    require_writable(json, text=True)
     declared = load(name)
     found = list_quantities(declared_hybrid(declared))
     console = terminal(highlight=False)

@@ -11,32 +11,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.data.training_range import TrainingRange
+from neurodyn.dynamics.guard import guard_bounds
 from neurodyn.dynamics.interface import Dynamics, Step
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model.termination import LIKELY
-from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
-from neurodyn.robots.sections import Interval
+from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Memory, Task
-
-TRAINING_MARGIN = 0.5
-"""How far beyond the range of its training data a model is believed, as a share of that range, to either side.
-
-A policy may drive a robot faster than the data did, and a model must be allowed to say so; one that has broken down
-goes on to any speed. In `pretrained:cartpole`, whose data reach 15 m/s and 36 rad/s, nothing is cut: random actions and
-swing-up stay within 9 m/s and 11 rad/s.
-"""
 
 
 def episode_bounds(task: Task, dynamics: Dynamics) -> PlausibleBounds:
-    """Return the states of some dynamics outside of which an episode of a task fails.
-
-    Those are the bounds of the robot, and for models also the range of velocities and channels of their training data,
-    widened by `TRAINING_MARGIN`. In models of logs they apply to what the log measures.
-    """
-    bounds = declared_bounds(task.declaration()).of_spec(dynamics.spec)
-    known: TrainingRange | None = dynamics.training_range
-    return bounds if known is None else bounds.tightened(_widened(known.qd), _widened(known.channels))
+    """Return the states of some dynamics outside of which an episode of a task fails: those of the guard."""
+    return guard_bounds(dynamics, task.declaration())
 
 
 @dataclass(frozen=True)
@@ -78,7 +63,3 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         failed = failed | (step.termination > LIKELY)
     parts = parts.masked_fill(implausible, 0.0)
     return FrameEnd(reward.masked_fill(implausible, task.implausible_reward), tuple(terms), parts, failed, implausible)
-
-
-def _widened(ranges: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    return tuple((low - TRAINING_MARGIN * (high - low), high + TRAINING_MARGIN * (high - low)) for low, high in ranges)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from neurodyn.core.actuator_network import ActuatorNetwork
     from neurodyn.core.artifacts import pretrained_names, read_json, write_json
     from neurodyn.core.blueprint import Augmentation, Blueprint
+    from neurodyn.core.body_contacts import BodyContact, BodyShape, Support
     from neurodyn.core.config import Config, from_dict, read_config, to_dict
     from neurodyn.core.contact_points import ChainJoint, ContactPoint, ContactPointLayout
     from neurodyn.core.controllers import GAINS, Controller
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from neurodyn.core.spec import Channel, JointSpec, StateSpec
 
 __all__ = [
-    "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "ActuatorNetwork", "Augmentation", "Blueprint", "Box", "Capsule",
-    "ChainJoint", "Channel", "Config", "ContactPoint", "ContactPointLayout", "Controller", "Cylinder", "Drive",
-    "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism", "Mesh", "MismatchError",
-    "NeurodynError", "Parameter", "Part", "Plane", "Scene", "Sensor", "Sphere", "StateSpec", "Stream", "Terrain",
-    "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json", "select_parameters",
-    "to_dict", "write_json",
+    "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "ActuatorNetwork", "Augmentation", "Blueprint", "BodyContact", "BodyShape",
+    "Box", "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint", "ContactPointLayout", "Controller", "Cylinder",
+    "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism", "Mesh",
+    "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Scene", "Sensor", "Sphere", "StateSpec", "Stream",
+    "Support", "Terrain", "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json",
+    "select_parameters", "to_dict", "write_json",
 ]  # fmt: skip
 
 lazy(__name__)

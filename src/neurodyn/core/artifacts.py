@@ -5,18 +5,28 @@ Every file is written under another name and then renamed, so that a killed proc
 file or the new one, never half of one.
 """
 
+import errno
+import glob
+import itertools
 import json
 import os
 import shutil
+import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neurodyn.core.checksums import CHECKSUM, of_tensors, opened, sealed
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.locks import is_alive
 
 if TYPE_CHECKING:
     import torch
+
+STANDARD_OUTPUT = Path("-")
+"""Path that a user gives for standard output; the command line then prints everything else to standard error."""
 
 PRETRAINED = "pretrained:"
 PRETRAINED_POLICY = "pretrained-policy:"
@@ -24,26 +34,30 @@ _PRETRAINED_ROOT = Path(__file__).resolve().parent.parent / "pretrained"
 _POLICY_ROOT = _PRETRAINED_ROOT.with_name("pretrained_policies")
 _TENSOR = "__tensor__"
 _AXES = "axes"
+_COUNT = itertools.count()
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a path to write to; on success it takes the place of `path`, on failure it vanishes.
 
+    A link is followed: the file that it leads to is replaced. What was written survives a power cut.
+
     Raises:
-        InputError: The file cannot be written (no space left, no permission, not a folder).
+        InputError: The file cannot be written (no space left, no permission, not a folder), or is no regular file.
     """
-    partial = path.with_name(path.name + ".part")
+    target = regular_file(path)
+    partial = _partial(target)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(target)
         yield partial
-        os.replace(partial, path)
+        synchronise(partial)
+        os.replace(partial, target)
+        synchronise(target.parent)
     except OSError as error:
         _remove(partial)
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"{path}: cannot be written ({reason}); give a path with space and permission to write"
-        ) from error
+        raise unwritable(path, error) from error
     except BaseException:
         _remove(partial)
         raise
@@ -53,37 +67,100 @@ def atomic(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder to write into; on success it takes the place of `path`, on failure it vanishes.
 
-    A folder that is there already is replaced.
+    A folder that is there already is replaced; where `path` is a link, the folder that it leads to.
 
     Raises:
         InputError: The folder cannot be written.
     """
-    partial = path.with_name(path.name + ".part")
+    target = Path(os.path.realpath(path))
+    partial = _partial(target)
     try:
-        shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
+        _remove_stale(target)
         yield partial
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(partial, path)
+        for file in (partial, *partial.rglob("*")):
+            synchronise(file)
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(partial, target)
+        synchronise(target.parent)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"{path}: cannot be written ({reason}); give a path with space and permission to write"
-        ) from error
+        _remove(partial)
+        raise unwritable(path, error) from error
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
         raise
 
 
+def regular_file(path: Path) -> Path:
+    """Return the file that a path leads to, links followed, if it is a regular file or not there.
+
+    Raises:
+        InputError: It is a folder, a device, a pipe or a socket.
+    """
+    if path == STANDARD_OUTPUT:
+        raise InputError("-: only text goes to standard output; give the path of a file")
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    try:
+        mode = target.stat().st_mode
+    except (OSError, ValueError):  # not there, or said by whatever writes it
+        return target
+    if not stat.S_ISREG(mode):
+        kind = next((word for test, word in _KINDS if test(mode)), "no regular file")
+        raise InputError(f"{path}: is {kind} and cannot be written; give the path of a file, or - for text")
+    return target
+
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+)  # fmt: skip
+
+
+def synchronise(path: Path) -> None:
+    """Have the system write a file, or the names in a folder, to the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:  # file systems that cannot
+            raise
+    finally:
+        os.close(file)
+
+
+def unwritable(path: Path, error: Exception) -> InputError:
+    """Return the error of a file that the system does not let us write."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write")
+
+
+def _partial(target: Path) -> Path:
+    """Return a name beside a file that no other writer has."""
+    return target.with_name(f"{target.name}.{os.getpid()}-{next(_COUNT)}.part")
+
+
+def _remove_stale(target: Path) -> None:
+    """Remove what writers of this file left when they were killed."""
+    for path in target.parent.glob(f"{glob.escape(target.name)}.*-*.part"):
+        number = path.name.removeprefix(f"{target.name}.").partition("-")[0]
+        if number.isdecimal() and not is_alive(int(number)):
+            _remove(path)
+
+
 def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):  # what cannot be removed was never made
         path.unlink()
 
 
-def require_writable(*paths: Path | None) -> None:
+def require_writable(*paths: Path | None, text: bool = False) -> None:
     """Check that files can be written, before work is done whose result would be lost; nothing is left behind.
+
+    Args:
+        paths: The files; None for those that nobody asked for.
+        text: Whether they are texts, which may go to standard output.
 
     Raises:
         InputError: A folder cannot be made or written to, or a folder lies where a file should.
@@ -91,8 +168,9 @@ def require_writable(*paths: Path | None) -> None:
     for path in paths:
         if path is None:
             continue
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder; give the path of a file")
+        if path == STANDARD_OUTPUT and text:
+            continue
+        path = regular_file(path)
         trial, made = path.with_name(path.name + ".probe"), [folder for folder in path.parents if not folder.exists()]
         try:
             with atomic(trial) as partial:
@@ -107,7 +185,10 @@ def require_writable(*paths: Path | None) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file atomically; to standard output where the path is `-`."""
+    if path == STANDARD_OUTPUT:
+        print(text, end="", file=sys.__stdout__, flush=True)
+        return
     with atomic(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -117,14 +198,25 @@ def write_json(path: Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
+def write_sealed(path: Path, data: dict[str, Any]) -> None:
+    """Write plain data as a JSON file with a checksum of its own, which `read_json` compares, atomically."""
+    write_json(path, sealed(json.loads(json.dumps(data, allow_nan=False))))
+
+
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
+    """Read a JSON file, without the checksum that `write_sealed` added.
 
     Raises:
-        InputError: The file is missing or malformed.
+        InputError: The file is missing or malformed, or does not fit its checksum.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data, whole = opened(json.loads(path.read_text(encoding="utf-8")))
+        if whole:
+            return data
+        raise InputError(
+            f'{path}: is not what was written: its checksum differs; copy it again, or remove its "{CHECKSUM}" if you '
+            "changed it yourself"
+        )
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); expected a JSON file") from None
     except ValueError as error:
@@ -138,7 +230,8 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
 
     with atomic(path) as partial:
         try:
-            save_file({name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}, partial)
+            own = {name: tensor.detach().contiguous().cpu().clone() for name, tensor in tensors.items()}
+            save_file(own, partial, metadata={CHECKSUM: of_tensors(own)})
         except SafetensorError as error:  # so it calls a full disk
             raise OSError(str(error)) from None
         partial.chmod(0o644)  # it writes for the owner alone, and runs are shared
@@ -148,17 +241,34 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
     """Read a safetensors file.
 
     Raises:
-        InputError: The file is missing, truncated, or no safetensors file.
+        InputError: The file is missing, truncated, no safetensors file, or not what was written.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError, safe_open
 
     try:
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+        wanted = (metadata or {}).get(CHECKSUM)  # files of older versions have none
+        if wanted is not None and wanted != of_tensors(tensors):
+            raise InputError(f"{path}: is not what was written: its checksum differs; copy it again")
+        return tensors
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"{path}: not a readable safetensors file ({error}); expected one written by neurodyn"
         ) from None
+
+
+def read_weights(path: Path) -> "dict[str, torch.Tensor]":
+    """Read the weights of a model.
+
+    Raises:
+        InputError: As of `read_tensors`; or a weight is not a number.
+    """
+    tensors = read_tensors(path)
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.isnan().any():
+            raise InputError(f"{path}: {name!r} holds numbers that are not finite (NaN); train the model again")
+    return tensors
 
 
 def write_tree(folder: Path, name: str, tree: Any) -> None:
@@ -171,7 +281,7 @@ def write_tree(folder: Path, name: str, tree: Any) -> None:
     structure = _take_tensors(tree, "", tensors)
     generation = _generation(folder, name) + 1 if (folder / f"{name}.json").exists() else 1
     write_tensors(folder / f"{name}-{generation}.safetensors", tensors)
-    write_json(folder / f"{name}.json", {"generation": generation, "tree": structure})
+    write_sealed(folder / f"{name}.json", {"generation": generation, "tree": structure})
     for stale in folder.glob(f"{name}-*.safetensors"):
         if stale.name != f"{name}-{generation}.safetensors":
             stale.unlink(missing_ok=True)

@@ -18,8 +18,9 @@ from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.registry import Registry
 
-Command = Literal["torque", "target"]
-"""What a command is: a torque [N m or N], or a position that a controller in the drive goes to [rad or m]."""
+Command = Literal["torque", "target", "velocity"]
+"""What a command is: a torque [N m or N], a position that a controller in the drive goes to [rad or m], or a velocity
+that the joint has whatever acts on it [rad/s or m/s]."""
 
 UNITS = {
     "delay": "s",
@@ -52,8 +53,9 @@ class Drive(Config, frozen=True):
     Units are those of a joint that turns; of one that slides, N for N m and m for rad.
 
     Attributes:
-        kind: What the command is turned into torque by: "torque" (it is one, times `gain`) or "pd"
-            (gain (kp (command - q) - kd qd)), or another one of `DRIVE_LAWS`.
+        kind: What the command is turned into torque by: "torque" (it is one, times `gain`), "pd"
+            (gain (kp (command - q) - kd qd)), "velocity" (the joint has the commanded one whatever acts on it, and no
+            other number: what is on a prescribed path), or another one of `DRIVE_LAWS`.
         delay: From the command to its effect [s]; k frames are k dt, fractions are allowed.
         longest_delay: Greatest delay that the model has memory for, which bounds what is identified [s]; None for twice
             `delay`.
@@ -147,6 +149,8 @@ def bounds(name: str, drive: Drive) -> tuple[float | None, float | None]:
     return (1e-9 if name in _ABOVE_ZERO else 0.0), (drive.reach if name == "delay" else None)
 
 
+_PLURALS = {"torque": "torques", "target": "targets", "velocity": "velocities"}
+
 Number = Callable[[str], Any]
 """From the name of a number of the drive ("kp") to its value."""
 
@@ -166,6 +170,11 @@ class DriveLaw:
     torque: Callable[[Number, Any, Any, Any], Any]
     needs: tuple[str, ...] = ()
 
+    @property
+    def leads(self) -> bool:
+        """Whether the joint moves as commanded, so that there is no torque: it is on a prescribed path."""
+        return self.command == "velocity"
+
 
 def _direct(number: Number, command: Any, q: Any, qd: Any) -> Any:
     return command
@@ -175,10 +184,15 @@ def _pd(number: Number, error: Any, q: Any, qd: Any) -> Any:
     return number("kp") * error - number("kd") * qd
 
 
+def _none(number: Number, command: Any, q: Any, qd: Any) -> Any:
+    return 0.0
+
+
 DRIVE_LAWS: Registry[DriveLaw] = Registry("kind of drive")
 """What turns a command into torque, by the `kind` of a drive."""
 DRIVE_LAWS.add("torque", DriveLaw("torque", _direct))
 DRIVE_LAWS.add("pd", DriveLaw("target", _pd, ("kp", "kd")))
+DRIVE_LAWS.add("velocity", DriveLaw("velocity", _none))
 
 
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
@@ -197,15 +211,18 @@ def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where
         if joint not in controls:
             raise InputError(f"{where}: there is no driven joint {joint!r}; valid: {choices(controls)}")
         DRIVE_LAWS.require(drive.kind)
+        if DRIVE_LAWS[drive.kind].leads and drive != Drive(kind=drive.kind, gain=drive.gain):
+            raise InputError(
+                f"{where}: drive of {joint!r} is of kind {drive.kind!r}, which the joint follows exactly; valid: no "
+                "other numbers"
+            )
         for name in DRIVE_LAWS[drive.kind].needs:
             if getattr(drive, name) is None:
                 raise InputError(f"{where}: drive of {joint!r} is of kind {drive.kind!r} and has no {name}; give one")
-    kinds: dict[Command, str] = {"torque": "", "target": ""}
+    kinds: dict[Command, str] = {}
     for joint in controls:
         kinds[DRIVE_LAWS[drives[joint].kind].command if joint in drives else "torque"] = joint
-    if kinds["torque"] and kinds["target"]:
-        raise InputError(
-            f"{where}: commands are targets at {kinds['target']!r} and torques at {kinds['torque']!r}; valid: drives "
-            "of one sort of command for all driven joints"
-        )
-    return "target" if kinds["target"] else "torque"
+    if len(kinds) > 1:
+        each = " and ".join(f"{_PLURALS[kind]} at {joint!r}" for kind, joint in sorted(kinds.items()))
+        raise InputError(f"{where}: commands are {each}; valid: drives of one sort of command for all driven joints")
+    return next(iter(kinds)) if kinds else "torque"

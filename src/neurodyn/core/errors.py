@@ -2,6 +2,11 @@
 """Errors that a user can mend, apart from faults of ours."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import PurePath
+
+_FILES = (".yaml", ".yml", ".toml", ".json", ".py", ".urdf", ".xml", ".h5", ".npz", ".csv")
+"""Suffixes of names that are meant as files."""
 
 
 class NeurodynError(Exception):
@@ -27,6 +32,24 @@ def choices(names: Iterable[str]) -> str:
     """Return valid names as an enumeration for the end of an error message."""
     listed = ", ".join(sorted(names))
     return listed or "(none)"
+
+
+def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> InputError:
+    """Return the error of a name that is not there: a missing file is called so, a typing error gets a suggestion.
+
+    Args:
+        what: What the name is of, as "robot".
+        name: The name.
+        valid: The names that there are.
+        also: What else would be valid, as "the path of a settings file"; with it a name that looks like a path is one.
+    """
+    valid = sorted(valid)
+    more = f", or {also}" if also else ""
+    if also and (PurePath(name).suffix.lower() in _FILES or "/" in name):
+        return InputError(f"{name}: no such file; valid for a {what}: {choices(valid)}{more}")
+    near = get_close_matches(name, valid, n=1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return InputError(f"unknown {what} {name!r}{meant}; valid: {choices(valid)}{more}")
 
 
 def require(ok: bool, what: str, value: object, valid: str) -> None:

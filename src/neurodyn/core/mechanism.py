@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from neurodyn.core.body_contacts import BodyContact, Support, require_bodies
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.contact_shapes import RoundedBox
@@ -99,6 +100,8 @@ class Mechanism(Config, frozen=True):
         shapes: Shapes that can touch a ground, where soft contacts are those of shapes; empty where there are others
             than spheres, capsules and boxes.
         drives: What stands between command and torque, by joint; joints without a drive take torques.
+        body_contacts: Pairs of bodies that can touch each other.
+        supports: Bodies that slide on a horizontal plane.
     """
 
     links: tuple[Link, ...]
@@ -107,6 +110,8 @@ class Mechanism(Config, frozen=True):
     constraints: SoftConstraints = SoftConstraints()
     shapes: tuple[RoundedBox, ...] = ()
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
+    body_contacts: tuple[BodyContact, ...] = ()
+    supports: tuple[Support, ...] = ()
 
     def __post_init__(self) -> None:
         for index, link in enumerate(self.links):
@@ -129,6 +134,7 @@ class Mechanism(Config, frozen=True):
         scalar = [link.joint.name for link in self.links if link.joint.scalar]
         for name in self.drives:
             require(name in scalar, "drives: a joint", repr(name), f"one of {', '.join(scalar) or '(none)'}")
+        require_bodies(self.body_contacts, self.supports, self.names)
         require(all(map(math.isfinite, self.gravity)), "gravity", list(self.gravity), "finite numbers [m/s^2]")
 
     @property
@@ -175,6 +181,8 @@ class Mechanism(Config, frozen=True):
         add("gravity", "xyz", self.gravity)
         for name, drive in self.drives.items():
             values |= {f"actuator.{name}.{what}": value for what, value in drive.quantities().items()}
+        for support in self.supports:
+            values |= {f"support.{support.name}.{what}": value for what, value in support.quantities().items()}
         return values
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
@@ -216,4 +224,11 @@ class Mechanism(Config, frozen=True):
         for name, drive in self.drives.items():
             numbers = {what: named[f"actuator.{name}.{what}"] for what in drive.quantities()}
             drives[name] = msgspec.structs.replace(drive, longest_delay=drive.reach, **numbers)
-        return msgspec.structs.replace(self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives)
+        supports = []
+        for support in self.supports:
+            begin = f"support.{support.name}"
+            given = {what: named[f"{begin}.{what}"] for what in support.quantities() if "." not in what}
+            supports.append(msgspec.structs.replace(support, centre=vector(f"{begin}.centre", "xy"), **given))
+        return msgspec.structs.replace(
+            self, links=tuple(links), gravity=vector("gravity", "xyz"), drives=drives, supports=tuple(supports)
+        )

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, unknown
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ class Registry(Mapping[str, T], Generic[T]):
             InputError: There is no such thing; the message lists the valid names.
         """
         if name not in self:
-            raise InputError(f"unknown {self.what} {name!r}; valid: {choices(self)}")
+            raise unknown(self.what, name, self)
 
     def __getitem__(self, name: str) -> T:
         """Return the thing of a name.

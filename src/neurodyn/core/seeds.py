@@ -8,6 +8,12 @@ import numpy as np
 from neurodyn.core.errors import InputError
 
 
+def require_seed(seed: int) -> None:
+    """Refuse a seed that some generator does not take, with an InputError."""
+    if not 0 <= seed < 1 << 63:
+        raise InputError(f"seed is {seed}; valid: a whole number of at least 0 and below 2^63")
+
+
 def derive_seed(seed: int, *names: str | int) -> int:
     """Return the seed of a named stream; streams of different names are independent.
 
@@ -16,10 +22,9 @@ def derive_seed(seed: int, *names: str | int) -> int:
         names: What the stream is for, for example ("generate", batch); numbers are at least 0.
 
     Raises:
-        InputError: The seed is negative.
+        InputError: As of `require_seed`.
     """
-    if seed < 0:
-        raise InputError(f"seed is {seed}; valid: a whole number of at least 0")
+    require_seed(seed)
     # SeedSequence takes missing words for zeros: one is added so that ("a", 0) is another stream than ("a",).
     words = [zlib.crc32(name.encode()) if isinstance(name, str) else name + 1 for name in names]
     return int(np.random.SeedSequence([seed, *words]).generate_state(1, dtype=np.uint64)[0] >> np.uint64(1))

@@ -101,7 +101,7 @@ class StateSpec(Config, frozen=True):
         channels: Measured numbers beside the generalised coordinates, in order.
         contacts: Bodies of which it is known whether they touch something, in order.
         control_kind: What a control is: a "torque" [N m or N], or the "target" of a position controller [rad or m]
-            whose gains are part of what was measured.
+            whose gains are part of what was measured, or the "velocity" of a joint on a prescribed path.
     """
 
     robot: str
@@ -111,7 +111,7 @@ class StateSpec(Config, frozen=True):
     context: int = 0
     channels: tuple[Channel, ...] = ()
     contacts: tuple[str, ...] = ()
-    control_kind: Literal["torque", "target"] = "torque"
+    control_kind: Literal["torque", "target", "velocity"] = "torque"
 
     @property
     def q_names(self) -> tuple[str, ...]:
@@ -136,6 +136,8 @@ class StateSpec(Config, frozen=True):
     @property
     def control_units(self) -> tuple[str, ...]:
         """Units of the controls: of torques and forces, or of positions where controls are targets, shape [nu]."""
+        if self.control_kind == "velocity":
+            return tuple(self.qd_units[dof] for dof in self.control_dofs)
         if self.control_kind == "target":
             return tuple(self.q_units[self.q_names.index(name)] for name in self.controls)
         efforts = {joint.name: COORDINATES[joint.kind].effort_unit for joint in self.joints}

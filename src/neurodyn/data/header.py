@@ -6,6 +6,7 @@ names, units, dt, seed, versions), which any HDF5 viewer shows.
 """
 
 import json
+import zlib
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -25,6 +26,9 @@ from neurodyn.core.sensors import Stream, stream_columns
 from neurodyn.core.spec import StateSpec
 
 FORMAT = "neurodyn trajectories"
+_CRC = "crc32"
+_ELSEWHERE = (h5py.ExternalLink, h5py.SoftLink)
+_OWN = "expected a store that holds its own data"
 SCHEMA_VERSION = 1
 
 EPISODE = np.dtype(
@@ -142,7 +146,7 @@ def write_header(file: h5py.File, header: StoreHeader) -> None:
     """
     spec = header.spec
     text = json.dumps(_plain(header)).encode()
-    file.create_dataset("header", data=np.frombuffer(text, dtype=np.uint8))
+    file.create_dataset("header", data=np.frombuffer(text, dtype=np.uint8)).attrs[_CRC] = zlib.crc32(text)
     attributes = {
         "format": FORMAT,
         "schema_version": header.schema_version,
@@ -189,8 +193,15 @@ def read_header(file: h5py.File, where: str) -> StoreHeader:
     if schema != SCHEMA_VERSION:
         raise InputError(f"{where}: has schema version {schema}; this version of neurodyn reads {SCHEMA_VERSION}")
     old = file.attrs.get("header")  # where version 0.1 had it
-    text = bytes(dataset(file, "header")[()]).decode() if old is None else _text(old)
+    text = _checked_text(dataset(file, "header"), where) if old is None else _text(old)
     return from_dict(json.loads(text), StoreHeader, f"{where} (header)")
+
+
+def _checked_text(header: h5py.Dataset, where: str) -> str:
+    text, wanted = bytes(header[()]), header.attrs.get(_CRC)  # older stores have no checksum
+    if wanted is not None and zlib.crc32(text) != int(wanted):
+        raise InputError(f"{where}: damaged store: its header changed; copy it again from where it is whole")
+    return text.decode()
 
 
 def _text(value: Any) -> str:
@@ -203,7 +214,11 @@ def dataset(file: h5py.File, name: str) -> h5py.Dataset:
     Raises:
         InputError: The file has none of that name.
     """
+    if isinstance(file.get(name, getlink=True), _ELSEWHERE):
+        raise InputError(f"{file.filename}: {name!r} is a link to elsewhere, which is not followed; {_OWN}")
     values = file.get(name)
+    if isinstance(values, h5py.Dataset) and (values.external or values.is_virtual):
+        raise InputError(f"{file.filename}: {name!r} lies in another file, which is not read; {_OWN}")
     if not isinstance(values, h5py.Dataset):
         raise InputError(f"{file.filename}: damaged store: it has no dataset {name!r}; write it again")
     return values

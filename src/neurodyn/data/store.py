@@ -14,6 +14,7 @@ import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.sensors import stream_columns
+from neurodyn.data.checksums import Checksums
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header
 from neurodyn.data.stored_rows import IN_MEMORY, Rows, StoredRows, blocks, read_rows, rows_dataset
 from neurodyn.data.writer import GROUND, MEASURED, REWARD, StoreWriter, check_ground, open_store_file, widths
@@ -63,14 +64,17 @@ class Store:
             with open_store_file(path) as file:
                 header = read_header(file, str(path))
                 _, rows, episodes = (int(n) for n in dataset(file, "committed")[()])
+                sums = Checksums.of(file, str(path))
                 table = dataset(file, "episodes")[:episodes]
                 stored = StoredRows(path, header.spec, rows)
                 fits = stored.nbytes <= memory
-                frames = read_rows(file, header.spec, 0, rows) if fits else stored
+                frames = read_rows(file, header.spec, 0, rows, sums) if fits else stored
                 ground = None if header.scene is None else _read_rows(file, GROUND, episodes, 7)
                 reward = _read_rows(file, REWARD, rows) if REWARD in file else None
                 columns = len(stream_columns(header.streams))
                 measured = _read_rows(file, MEASURED, rows, columns) if columns else None
+                if sums is not None:
+                    _verify(sums, {"episodes": table, GROUND: ground}, {REWARD: reward, MEASURED: measured})
         except InputError:
             raise
         except Exception as error:  # HDF5 reports damage as whatever kind of exception it meets first
@@ -221,3 +225,12 @@ class Store:
 
 def _read_rows(file: h5py.File, name: str, rows: int, *width: int) -> np.ndarray:
     return rows_dataset(file, name, rows, *width)[:rows]
+
+
+def _verify(sums: Checksums, per_episode: dict[str, np.ndarray | None], per_row: dict[str, np.ndarray | None]) -> None:
+    for name, values in per_episode.items():
+        if values is not None:
+            sums.verify_episodes(name, values)
+    for name, values in per_row.items():
+        if values is not None:
+            sums.verify(name, 0, values)

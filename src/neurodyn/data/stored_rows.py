@@ -12,6 +12,7 @@ import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.checksums import Checksums
 from neurodyn.data.header import dataset
 from neurodyn.data.writer import open_store_file, widths
 
@@ -51,9 +52,19 @@ class StoredRows:
         """
         begin, end, _ = rows.indices(len(self))
         try:
-            return read_rows(self._file, self._spec, begin, max(begin, end))
+            return self._read(begin, max(begin, end))
         except (OSError, RuntimeError) as error:
             raise InputError(f"{self._path}: cannot be read any more ({error}); write it again") from None
+
+    def _read(self, begin: int, end: int) -> np.ndarray:
+        """Read some rows; what has not been read yet is verified, piece by piece."""
+        sums = self._checksums
+        if sums is None or begin == end or sums.known(begin, end):
+            return read_rows(self._file, self._spec, begin, end)
+        first, last = sums.around(begin, end)
+        found = read_rows(self._file, self._spec, first, last, sums)
+        sums.note(first, last)
+        return found[begin - first : end - first]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = self._whole
@@ -69,6 +80,10 @@ class StoredRows:
     @cached_property
     def _file(self) -> h5py.File:
         return open_store_file(self._path)
+
+    @cached_property
+    def _checksums(self) -> Checksums | None:
+        return Checksums.of(self._file, str(self._path))
 
 
 Rows = np.ndarray | StoredRows
@@ -112,17 +127,27 @@ def take(rows: Rows, starts: np.ndarray, count: int = 1) -> np.ndarray:
     return found
 
 
-def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int) -> np.ndarray:
+def read_rows(file: h5py.File, spec: StateSpec, begin: int, end: int, checksums: Checksums | None = None) -> np.ndarray:
     """Read rows of an open file, positions, velocities, controls, channels and contacts side by side.
 
+    Args:
+        file: The file.
+        spec: Its columns.
+        begin: Number of the first row.
+        end: Number of the row after the last.
+        checksums: What they are verified by; rows must then be those of whole pieces. None to verify nothing.
+
     Raises:
-        InputError: They are missing, or of another shape.
+        InputError: They are missing, of another shape, or not what was written.
     """
     wide, column = widths(spec), 0
     found = np.empty((end - begin, sum(wide.values())), np.float32)
     for name, width in wide.items():
         if width:
-            found[:, column : column + width] = rows_dataset(file, name, end, width)[begin:end]
+            values = rows_dataset(file, name, end, width)[begin:end]
+            if checksums is not None:
+                checksums.verify(name, begin, values)
+            found[:, column : column + width] = values
         column += width
     return found
 

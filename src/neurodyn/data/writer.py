@@ -16,10 +16,13 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neurodyn.core.artifacts import regular_file, synchronise
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.sensors import stream_columns
 from neurodyn.core.spec import StateSpec
+from neurodyn.data.checksums import CHECKSUMS, PIECE_ROWS, Checksums, crc, record_type, records
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
 
 _CHUNK_BYTES = 1 << 17
@@ -33,6 +36,9 @@ REWARD = "reward"
 MEASURED = "measured"
 """Dataset of the columns of the header's streams, NaN where there is no reading; there if there are streams."""
 
+_DATASETS: tuple[str, ...] = (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND)
+_PER_EPISODE = frozenset({"episodes", GROUND})
+
 SUFFIXES = (".h5", ".hdf5")
 """Endings of a store's file name."""
 
@@ -40,15 +46,24 @@ SUFFIXES = (".h5", ".hdf5")
 class StoreWriter:
     """Appends batches of episodes to a store; a context manager.
 
-    Leaving the context without an error finishes the file. An error discards what was written; an
-    interruption (Ctrl-C, a kill) leaves PATH.part behind, which `resume` continues from.
+    Leaving the context without an error finishes the file. An interruption (Ctrl-C, a kill) leaves PATH.part behind,
+    which `resume` continues from; so does an error, a full disk included, if `keep`, and otherwise it discards what was
+    written. While a store is written, its lock is held.
 
     Attributes:
         batches: Number of batches that are safely in the file.
         rewarded: Whether there are rewards.
     """
 
-    def __init__(self, path: str | Path, header: StoreHeader, *, resume: bool = False, rewarded: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        header: StoreHeader,
+        *,
+        resume: bool = False,
+        rewarded: bool = False,
+        keep: bool = False,
+    ) -> None:
         """Begin a store.
 
         Args:
@@ -56,15 +71,27 @@ class StoreWriter:
             header: Origin and layout of the data.
             resume: Whether to continue from the batches that an interrupted writer committed.
             rewarded: Whether there are rewards.
+            keep: Whether what was committed before an error is kept, because a further call can go on from it.
 
         Raises:
-            InputError: The file cannot be written, or `resume` finds a file with another header.
+            InputError: The file cannot be written, another process is writing it, or `resume` finds a file with another
+                header.
         """
-        self.path = Path(path)
+        self.path = regular_file(Path(path))
         self.header = header
         self.rewarded = rewarded
         self.batches = 0
+        self._keep, self._discarded = keep, False
         self._part = self.path.with_name(self.path.name + ".part")
+        self._lock = contextlib.ExitStack()
+        self._lock.enter_context(exclusive(self.path))
+        try:
+            self._begin(resume)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _begin(self, resume: bool) -> None:
         previous = next((p for p in (self._part, self.path) if p.exists()), None) if resume else None
         fresh = self._part.with_name(self._part.name + ".new") if previous else self._part
         self._create(fresh)
@@ -76,6 +103,7 @@ class StoreWriter:
                 fresh.unlink(missing_ok=True)
                 raise
             os.replace(fresh, self._part)
+            self._creating = self._part
 
     def append(
         self,
@@ -197,12 +225,14 @@ class StoreWriter:
         table = table.copy()
         table["start"] = self._rows + np.concatenate(([0], starts[:-1]))[: len(table)]
         try:
-            arrays = (*columns.values(), earned, readings, table, poses)
-            self._reserve(sum(rows.nbytes for rows in arrays))
-            for name, rows in zip((*_ARRAYS, REWARD, MEASURED, "episodes", GROUND), arrays, strict=True):
+            arrays = dict(zip(_DATASETS, (*columns.values(), earned, readings, table, poses), strict=True))
+            self._reserve(sum(rows.nbytes for rows in arrays.values()))
+            for name, rows in arrays.items():
                 if rows.size:
                     _extend(dataset(self._file, name), rows)
-            self._file.flush()
+            sums = dataset(self._file, CHECKSUMS)
+            _extend(sums, records(sums.dtype, self.batches, self._rows, self._episodes, arrays, _PER_EPISODE))
+            self._synchronise()
             self._rows += len(q)
             self._episodes += len(table)
             self._commit(self.batches + 1)
@@ -220,11 +250,16 @@ class StoreWriter:
             self._file.close()
             with h5py.File(self._part, "r+"):
                 pass  # HDF5 cuts off the space that was reserved and not used
-            with self._part.open("rb") as file:
-                os.fsync(file.fileno())
+            synchronise(self._part)
             os.replace(self._part, self.path)
+            synchronise(self.path.parent)
         except (OSError, RuntimeError) as error:
             self._fail(error)
+        self._lock.close()
+
+    def discard(self) -> None:
+        """Give up the store: what was written is of no use, and goes with the writer."""
+        self._discarded = True
 
     def __enter__(self) -> Self:
         return self
@@ -236,8 +271,9 @@ class StoreWriter:
             self.close()
             return
         self._close()
-        if issubclass(kind, Exception):
+        if self._discarded or (issubclass(kind, Exception) and not self._kept):
             self._part.unlink(missing_ok=True)
+        self._lock.close()
 
     def _rewards(self, reward: np.ndarray | None, rows: int) -> np.ndarray:
         """Return the rewards as they are written; without any, an empty array.
@@ -292,14 +328,23 @@ class StoreWriter:
                 raise InputError(f"{previous}: cannot be continued: it has {'' if REWARD in old else 'no '}rewards")
             batches, rows, episodes = (int(n) for n in dataset(old, "committed")[()])
             try:
+                sums = dataset(self._file, CHECKSUMS)
+                checks = _checks_of(old, str(previous), sums.dtype, (batches, rows, episodes))
                 for name in (name for name in (*_ARRAYS, REWARD, MEASURED) if name in old):
-                    for begin in range(0, rows, _COPY_ROWS):
-                        part = dataset(old, name)[begin : min(rows, begin + _COPY_ROWS)]
+                    begin = 0
+                    while begin < rows:
+                        end = checks.around(begin, min(rows, begin + _COPY_ROWS))[1]
+                        part = dataset(old, name)[begin:end]
+                        checks.verify(name, begin, part)
                         self._reserve(part.nbytes)
                         _extend(dataset(self._file, name), part)
+                        begin = end
                 for name in (name for name in ("episodes", GROUND) if name in old):
-                    _extend(dataset(self._file, name), dataset(old, name)[:episodes])
-                self._file.flush()
+                    part = dataset(old, name)[:episodes]
+                    checks.verify_episodes(name, part)
+                    _extend(dataset(self._file, name), part)
+                _extend(sums, checks.table)
+                self._synchronise()
                 self._rows, self._episodes = rows, episodes
                 self._commit(batches)
             except (OSError, RuntimeError) as error:
@@ -308,12 +353,18 @@ class StoreWriter:
     def _reserve(self, size: int) -> None:
         """Ask the file system for the space of `size` bytes of rows, and of the chunks that hold them."""
         # HDF5 does not survive a failed write; a failed reservation it does not notice.
-        names = [name for name in (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND) if name in self._file]
+        names = [name for name in (*_DATASETS, CHECKSUMS) if name in self._file]
         used = sum(dataset(self._file, name).id.get_storage_size() for name in names)
         end = _SLACK_BYTES + (used + size) * 65 // 64
         if end > self._reserved and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._file.id.get_vfd_handle(), 0, end)
             self._reserved = end
+
+    def _synchronise(self) -> None:
+        """Have what was written reach the disk before the counter that says so."""
+        self._file.flush()
+        with contextlib.suppress(OSError):  # file systems that cannot; others have reserved the space
+            os.fsync(self._file.id.get_vfd_handle())
 
     def _commit(self, batches: int) -> None:
         dataset(self._file, "committed")[...] = (batches, self._rows, self._episodes)
@@ -324,8 +375,13 @@ class StoreWriter:
         with contextlib.suppress(OSError, RuntimeError):
             self._file.close()
 
+    @property
+    def _kept(self) -> bool:
+        """Whether an error leaves what was committed."""
+        return self._keep and self._creating == self._part and self.batches > 0
+
     def _fail(self, error: Exception) -> NoReturn:
-        """Discard the file; what HDF5 still holds in memory goes to the null device."""
+        """Give up the file, but for what is kept; what HDF5 still holds in memory goes to the null device."""
         # HDF5 writes its caches when it closes, and may crash the process if that fails too. Where space could
         # not be reserved, its descriptor is therefore pointed at a sink first.
         if self._file:
@@ -333,9 +389,18 @@ class StoreWriter:
             os.dup2(sink, self._file.id.get_vfd_handle())
             os.close(sink)
         self._close()
-        for path in (self._creating, self._part):
-            path.unlink(missing_ok=True)
-        raise _unwritable(self.path, error) from None
+        if not self._kept:
+            self._creating.unlink(missing_ok=True)
+        self._lock.close()
+        raise _unwritable(self.path, error, self._kept_words()) from None
+
+    def _kept_words(self) -> str:
+        """Return what is said of the batches that a writer leaves."""
+        if self._kept:
+            return f"; {self.batches} batches are kept in {self._part}: free space, and go on with --resume"
+        if self._keep and self._creating != self._part:
+            return f"; what there was is as it was, and a copy of it needs as much space again ({self._part.name})"
+        return ""
 
 
 def require_store_name(path: Path) -> None:
@@ -423,10 +488,30 @@ def _empty_file(header: StoreHeader, rewarded: bool) -> bytes:
         file.create_dataset("episodes", (0,), EPISODE, maxshape=(None,), chunks=(1024,))
         if header.scene is not None:
             file.create_dataset(GROUND, (0, 7), "<f4", maxshape=(None, 7), chunks=(1024, 7))
+        kind = record_type([name for name in _DATASETS if name in file])
+        file.create_dataset(CHECKSUMS, (0,), kind, maxshape=(None,), chunks=(256,))
         committed = file.create_dataset("committed", data=np.zeros(3, np.int64))
         committed.attrs["meaning"] = "batches, rows, episodes"
         file.flush()
         return file.id.get_file_image()
+
+
+def _checks_of(file: h5py.File, where: str, kind: np.dtype, committed: tuple[int, int, int]) -> Checksums:
+    """Return the checksums of a file; those of an older one, which has none, are computed."""
+    found = Checksums.of(file, where)
+    if found is not None:
+        return found
+    batches, rows, episodes = committed
+    ends = [*range(PIECE_ROWS, rows, PIECE_ROWS), rows] if batches else []
+    table = np.zeros(len(ends), kind)
+    table["batch"], table["rows_end"] = batches - 1, ends
+    table["episodes_end"][-1:] = episodes
+    for name in (name for name in _DATASETS if name in file):
+        if name in _PER_EPISODE:
+            table[name][-1:] = crc(dataset(file, name)[:episodes])
+        else:
+            table[name] = [crc(dataset(file, name)[b:e]) for b, e in zip([0, *ends], ends, strict=False)]
+    return Checksums(where, table)
 
 
 def _flatten(arrays: list[np.ndarray], lengths: np.ndarray) -> list[np.ndarray]:
@@ -457,7 +542,7 @@ def _extend(target: h5py.Dataset, rows: np.ndarray) -> None:
     target[begin:] = rows
 
 
-def _unwritable(path: Path, error: Exception) -> InputError:
+def _unwritable(path: Path, error: Exception, more: str = "") -> InputError:
     quoted = re.search(r"error message = '([^']*)'", str(error))
     reason = quoted.group(1) if quoted else getattr(error, "strerror", None) or str(error).split("\n")[0]
-    return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write")
+    return InputError(f"{path}: cannot be written ({reason}); give a path with space and permission to write{more}")

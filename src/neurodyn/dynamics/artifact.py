@@ -77,8 +77,8 @@ class Artifact(Generic[C, S, M]):
         folder, (config, spec) = run / "model", self.describe(model)
         carry_robot(run, model)
         artifacts.write_tensors(folder / "model.safetensors", self.tensors(model))
-        artifacts.write_json(folder / "config.json", to_dict(config))
-        artifacts.write_json(folder / "spec.json", _without_folder(to_dict(spec), run))
+        artifacts.write_sealed(folder / "config.json", to_dict(config))
+        artifacts.write_sealed(folder / "spec.json", _without_folder(to_dict(spec), run))
 
     def read(self, run: str | Path) -> tuple[C, S]:
         """Read what a run directory says about its model, without the weights.
@@ -113,7 +113,7 @@ class Artifact(Generic[C, S, M]):
         """
         model = self.build(*self.read(run), **options)
         path = artifacts.resolve_run(run) / "model" / "model.safetensors"
-        tensors = artifacts.read_tensors(path)
+        tensors = artifacts.read_weights(path)
         try:
             self.restore(model, tensors)
         except InputError as error:

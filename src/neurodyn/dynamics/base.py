@@ -19,6 +19,7 @@ from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
+from neurodyn.dynamics.guard import watch_rollout
 from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
@@ -172,9 +173,15 @@ class BaseDynamics(ABC):
     ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
-        Takes the fast step (`step_`) unless something asks for gradients: the context, the controls, or weights that
-        are not frozen.
+        A world that leaves what is plausible is named (`dynamics.guard`). Takes the fast step (`step_`) unless
+        something asks for gradients: the context, the controls, or weights that are not frozen.
         """
+        path = self._rollout(context, controls, environment)
+        capturing = path.q.is_cuda and torch.cuda.is_current_stream_capturing()
+        return path if capturing else watch_rollout(self, path, controls, environment)
+
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
+        """Predict T frames frame by frame; a kind with a faster way overrides this."""
         require_torques(self.spec, controls)
         tracked = torch.is_grad_enabled() and any(t.requires_grad for t in self._leaves(context, controls))
         carry, state = self.begin(context, environment), present_state(context)

@@ -138,9 +138,7 @@ class DrivenDynamics(BaseDynamics):
             memory = torch.where(mask[:, None].to(memory.device), fresh, memory)
         return DrivenCarry(self.dynamics.reset(carry.inner, known, mask), memory)
 
-    def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> Trajectory:
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under commands `controls`, shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
         carry, state = self.begin(context, environment), present_state(context)

@@ -16,6 +16,7 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store
@@ -144,7 +145,8 @@ def identify(
             data nor a prior depend on a parameter or on a combination of them, there are too few windows for a
             bootstrap, roll-outs are not finite, or the run exists or cannot be resumed.
     """
-    with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
+    # Sums in one order on every machine; roll-outs have threads of their own.
+    with exclusive(out), torch_threads(1):
         return _Identification(problem, out, settings, progress, callbacks).run(resume)
 
 

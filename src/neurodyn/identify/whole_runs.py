@@ -40,7 +40,7 @@ def whole_runs(
     environments: RecordedEnvironments,
     seed: int = 0,
 ) -> list[RunFit]:
-    """Roll models out over up to three runs, `frames` at a time.
+    """Roll models out over up to three runs that are long enough, `frames` at a time.
 
     Args:
         models: Forecasts by name.
@@ -56,7 +56,7 @@ def whole_runs(
     dt = store.header.spec.dt
     most = max(1, round(_SECONDS / (frames * dt)))
     found = []
-    for episode in _longest(store, episodes_of(store, split)):
+    for episode in _longest(store, episodes_of(store, split), past + frames):
         alone = replace(
             store, table=store.table[[episode]], ground=None if store.ground is None else store.ground[[episode]]
         )
@@ -99,8 +99,9 @@ def _name(store: Store, episode: int) -> str:
     return store.header.runs[run] if run >= 0 else f"episode {episode}"
 
 
-def _longest(store: Store, episodes: np.ndarray) -> list[int]:
-    """Return up to three of the longest episodes, in their order."""
+def _longest(store: Store, episodes: np.ndarray, least: int) -> list[int]:
+    """Return up to three of the longest episodes that have as many frames as asked, in their order."""
+    episodes = episodes[store.lengths[episodes] >= least]
     order = np.argsort(-store.lengths[episodes], kind="stable")[:_RUNS]
     return sorted(episodes[order].tolist())
 

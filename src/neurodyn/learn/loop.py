@@ -11,6 +11,7 @@ from typing import Any, Self
 from neurodyn.core import artifacts
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.learn.devices import threads
 from neurodyn.learn.interruption import KEPT, Interrupted, Interruption
 from neurodyn.learn.learner import Learner, Step, Validation
@@ -188,9 +189,11 @@ class TrainingLoop:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
             InputError: The loss was not finite for too long.
         """
-        if self.folder is not None and self._record is not None:
-            artifacts.write_text(self.folder / "config.yaml", to_yaml(self._record))
         with ExitStack() as stack:
+            if self.folder is not None:
+                stack.enter_context(exclusive(self.folder))
+            if self.folder is not None and self._record is not None:
+                artifacts.write_text(self.folder / "config.yaml", to_yaml(self._record))
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
             self.log = log

@@ -103,6 +103,15 @@ class Tree:
         frame = self.links[index].joint.child_frame
         return self._child_turn[index].T @ (point - array(frame[:3]))
 
+    def in_body_frame(self, index: int, point: Vector) -> Vector:
+        """Turn a place in a link's joint frame into one in its body frame; the inverse of `in_link_frame`."""
+        frame = self.links[index].joint.child_frame
+        return array(frame[:3]) + self._child_turn[index] @ point
+
+    def turned_to_body(self, index: int, direction: Vector) -> Vector:
+        """Turn a direction in a link's joint frame into one in its body frame."""
+        return self._child_turn[index] @ direction
+
     def turned_to_link(self, index: int, direction: Vector) -> Vector:
         """Turn a direction in a link's body frame into one in its joint's frame."""
         return self._child_turn[index].T @ direction

@@ -79,12 +79,17 @@ class ContactRows:
     jacobian: list[list[Any]]
     half: list[list[Any]]
 
-    def matrix(self, cfm: Any) -> list[list[Any]]:
-        r"""Return $J M^{-1} J^T + R$, of which only entries [i][j] with j <= i are filled in."""
+    def matrix(self, cfm: Sequence[Any]) -> list[list[Any]]:
+        r"""Return $J M^{-1} J^T + R$, of which only entries [i][j] with j <= i are filled in.
+
+        Args:
+            cfm: R of each point.
+        """
+        each = [value for value, count in zip(cfm, self.tangents, strict=True) for _ in range(1 + count)]
         weighted = [self.inertia.weighted(y) for y in self.half]
         matrix = [[_sum_of_products(y, other) for other in weighted[: i + 1]] for i, y in enumerate(self.half)]
         for i, row in enumerate(matrix):
-            row[i] = row[i] + cfm
+            row[i] = row[i] + each[i]
         return matrix
 
     def velocity_change(self, impulses: Sequence[Any]) -> list[Any]:
@@ -98,7 +103,7 @@ class ContactRows:
         for touch, count in zip(self.touched, self.tangents, strict=True):
             rows = range(first, first + 1 + count)
             force = [sum((impulses[i] * self.directions[i][x] for i in rows), start=0.0) / dt for x in range(3)]
-            found.append(Push(touch.link, touch.arm, array(force)))
+            found += [Push(link, arm, sign * array(force)) for link, arm, sign in touch.sides]
             first += 1 + count
         return found
 
@@ -108,11 +113,11 @@ def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]
     inertia = TreeInertia(tree, poses)
     rows = ContactRows(inertia, [], [], [], [], [])
     for touch in touched:
-        normal_row = inertia.row(touch.link, touch.arm, touch.normal)
+        normal_row = _relative_row(inertia, touch, touch.normal)
         if all(map(is_zero, normal_row)):
             continue
-        rigid = [axis for axis in range(3) if all(map(is_zero, inertia.row(touch.link, touch.arm, IDENTITY[axis])))]
-        tangents = [(d, inertia.row(touch.link, touch.arm, d)) for d in tangent_axes(touch.normal, rigid)]
+        rigid = [axis for axis in range(3) if all(map(is_zero, _relative_row(inertia, touch, IDENTITY[axis])))]
+        tangents = [(d, _relative_row(inertia, touch, d)) for d in tangent_axes(touch.normal, rigid)]
         tangents = [(d, row) for d, row in tangents if not all(map(is_zero, row))]
         rows.touched.append(touch)
         rows.tangents.append(len(tangents))
@@ -120,6 +125,14 @@ def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[Touch]
         rows.jacobian += [normal_row, *(row for _, row in tangents)]
     rows.half = [inertia.halfway(row) for row in rows.jacobian]
     return rows
+
+
+def _relative_row(inertia: TreeInertia, touch: Touch, direction: Vector) -> list[Any]:
+    """Return the Jacobian of the velocity of a touching point along a direction, relative to what it touches."""
+    row: list[Any] = [0.0] * len(inertia.columns)
+    for link, arm, sign in touch.sides:
+        row = [a + sign * b for a, b in zip(row, inertia.row(link, arm, direction), strict=True)]
+    return row
 
 
 def tangent_axes(normal: Vector, rigid: Sequence[int] = ()) -> tuple[Vector, Vector]:
@@ -151,15 +164,15 @@ def contact_impulses(
     first = 0
     for touch, count in zip(rows.touched, rows.tangents, strict=True):
         came = maximum(-dot(touch.normal, touch.velocity), 0.0)
-        push = quantity("contact.baumgarte") * maximum(touch.depth - settings.slop, 0.0) / dt
+        push = quantity(f"{touch.constants}.baumgarte") * maximum(touch.depth - settings.slop, 0.0) / dt
         push = push * settings.push / (push + settings.push)
-        offset[first] = offset[first] - maximum(quantity("contact.restitution") * came, push)
+        offset[first] = offset[first] - maximum(quantity(f"{touch.constants}.restitution") * came, push)
         first += 1 + count
     return cone_impulses(
-        rows.matrix(quantity("contact.cfm")),
+        rows.matrix([quantity(f"{touch.constants}.cfm") for touch in rows.touched]),
         offset,
         rows.tangents,
-        [quantity("contact.friction")] * len(rows.touched),
+        [quantity(f"{touch.constants}.friction") for touch in rows.touched],
         [touch.depth for touch in rows.touched],
         settings.sweeps,
         settings.adjoint,

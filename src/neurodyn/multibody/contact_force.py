@@ -11,8 +11,8 @@ $$f_n = \max(k\,d^{3/2} (1 + c\,\dot d),\ 0), \qquad f_t = -\mu f_n \tanh(4 |u|/
 from typing import Any
 
 from neurodyn.multibody.articulated import Quantity
-from neurodyn.multibody.contact_model import ContactModel, Contacts, Wrenches
-from neurodyn.multibody.points import Touch, wrenches
+from neurodyn.multibody.contact_model import ContactModel, Contacts
+from neurodyn.multibody.points import Touch, Wrenches, wrenches
 from neurodyn.multibody.trace import maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
 
@@ -24,17 +24,19 @@ DEFAULTS = {"contact.stiffness": 1e5, "contact.damping": 1.0, "contact.friction"
 
 def normal_force(quantity: Quantity, touch: Touch) -> Any:
     """Return the size of the normal force [N]."""
+    name = touch.constants
     depth = maximum(touch.depth, 0.0)
     rate = -dot(touch.normal, touch.velocity)
-    spring = quantity("contact.stiffness") * depth * safe_sqrt(depth)
-    return maximum(spring * (1.0 + quantity("contact.damping") * rate), 0.0)
+    spring = quantity(f"{name}.stiffness") * depth * safe_sqrt(depth)
+    return maximum(spring * (1.0 + quantity(f"{name}.damping") * rate), 0.0)
 
 
 def friction_force(quantity: Quantity, touch: Touch, normal: Any) -> Vector:
     """Return the friction force on the point, world axes [N]."""
     slip = touch.velocity - dot(touch.normal, touch.velocity) * array(touch.normal)
     speed = safe_sqrt(dot(slip, slip))
-    size = quantity("contact.friction") * normal * tanh(4.0 * speed / quantity("contact.slip_speed"))
+    name = touch.constants
+    size = quantity(f"{name}.friction") * normal * tanh(4.0 * speed / quantity(f"{name}.slip_speed"))
     return -1.0 * size / speed * slip
 
 

@@ -9,16 +9,14 @@ from typing import Any, ClassVar
 from neurodyn.core.contact_points import ContactPoint
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.multibody.articulated import LinkMotion, Tree
-from neurodyn.multibody.points import LinkPose, Touch, link_poses, touches
+from neurodyn.multibody.bodies.body_contacts import body_touches, contact_quantities
+from neurodyn.multibody.points import LinkPose, Touch, Wrenches, link_poses, touches
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Scalar
 from neurodyn.multibody.vectors import Vector
 
 SIZE = "points.size"
 """Quantity: factor on the places and radii of the contact points."""
-
-Wrenches = dict[int, tuple[Vector, Vector]]
-"""Moment and force on each link, in its frame."""
 
 
 @dataclass
@@ -73,11 +71,13 @@ class Contacts:
 
     @cached_property
     def touched(self) -> list[Touch]:
-        """The points beside the ground."""
-        touched = touches(self.tree, self.motions, self.poses, self.points, self.grounds, self.scope(SIZE))
+        """The points beside the ground, and bodies beside each other."""
+        touched = []
+        if self.points:
+            touched = touches(self.tree, self.motions, self.poses, self.points, self.grounds, self.scope(SIZE))
         for touch in touched:
             touch.depth = self.scope.define(f"contact.{touch.name}.depth", touch.depth)
-        return touched
+        return touched + body_touches(self.tree, self.motions, self.poses, self.scope)
 
 
 class ContactModel:
@@ -95,7 +95,8 @@ class ContactModel:
 
     def nominal(self, mechanism: Mechanism) -> Mapping[str, float]:
         """Return the nominal values of its quantities in a mechanism."""
-        return {SIZE: 1.0, **self.defaults}
+        own = {SIZE: 1.0, **self.defaults} if mechanism.points else {}
+        return own | contact_quantities(mechanism.body_contacts, self.defaults)
 
     def forces(self, contacts: Contacts) -> Wrenches:
         """Return the wrenches of contacts that are forces, which follow from the state."""

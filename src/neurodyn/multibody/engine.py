@@ -13,19 +13,21 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
-from neurodyn.core.drive import require_drives
+from neurodyn.core.drive import DRIVE_LAWS, require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts, Wrenches
+from neurodyn.multibody.bodies.supports import support_wrenches
+from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.drive import Joint, drive_torque
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.instant import Instant
 from neurodyn.multibody.integration import Integrator
 from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.passive import passive_torque
+from neurodyn.multibody.points import Wrenches
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
@@ -45,6 +47,10 @@ INTEGRATORS: Registry[Integrator] = Registry("integrator", **{EULER: "neurodyn.m
 
 _SPRINGS = (".limit_stiffness", ".limit_damping")
 """Quantities that models which constrain joints have no use for."""
+
+
+_HEAVY = 1e6
+"""Rotor inertia of joints on prescribed paths, which nothing that they touch slows down [kg m^2 or kg]."""
 
 
 class EngineConfig(Config, frozen=True):
@@ -111,12 +117,15 @@ class Engine:
                 + ("drives of kind pd" if command == "torque" else "logs of targets")
             )
         self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
-        if self._contact is not None and not (mechanism.points or self._contact.constrains_joints):
-            raise InputError(f"robot {spec.robot!r}: has no points that could touch a ground; declare `contact_points`")
+        _require_contacts(mechanism, self._contact, spec.robot)
         self.mechanism, self.config = mechanism, config
         self._spec = spec
         self._dt = spec.dt / config.substeps
         self._nominal = nominal(mechanism, config.contact)
+        self._leading = tuple(
+            name for name in spec.controls if name in mechanism.drives and DRIVE_LAWS[mechanism.drives[name].kind].leads
+        )
+        self._nominal |= {f"{name}.armature": _HEAVY for name in self._leading}
         self._advanced = INTEGRATORS[config.integrator or EULER]
         for name in config.free:
             if name not in self._nominal:
@@ -206,6 +215,7 @@ class Engine:
             )
         )
         self._innovations(scope, memory, blueprint, {"q": q, "qd": qd})
+        qd = self._led(qd, control)
         tree = Tree(mechanism, scope)
         readings, q = q, self._positions(scope, q)
         motions = tree.motions(q, qd)
@@ -215,14 +225,18 @@ class Engine:
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
         driven = self._driven(scope, memory, readings, qd, control)
         torque = self._torques(scope, tree, q, qd, driven)
-        forces = self._external(scope)
         contacts = Contacts(
             scope, tree, motions, mechanism.points, self._grounds(inputs.held), q, qd, self._dt,
             flat=config.ground == "plane", held=inputs.held if config.ground == "prisms" else (),
             pushes=[] if observed else None,
         )  # fmt: skip
+        external = self._external(scope)
+        if mechanism.body_contacts and self._contact is not None:
+            _ = contacts.touched  # which networks on what follows may see
+        if mechanism.supports:
+            external = _merged(external, support_wrenches(tree, motions, contacts.poses, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
-        external, forces = forces, _merged(forces, touching)
+        forces = _merged(external, touching)
         acceleration = [
             scope.define(f"acceleration.{name}", value)
             for name, value in zip(self._spec.qd_names, tree.accelerations(motions, q, torque, forces), strict=True)
@@ -249,6 +263,14 @@ class Engine:
             row = self._spec.q_names.index(name)
             q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
+
+    def _led(self, qd: list[Any], control: list[Any]) -> list[Any]:
+        """Return the velocities in a step: those of joints on a prescribed path are their commands."""
+        moving = list(qd)
+        for name, dof, command in zip(self._spec.controls, self._spec.control_dofs, control, strict=True):
+            if name in self._leading:
+                moving[dof] = command
+        return moving
 
     def _driven(
         self, scope: Scope, memory: Memory, readings: list[Any], qd: list[Any], control: list[Any]
@@ -308,6 +330,21 @@ def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
     named = {name for one in config.blueprint.augmentations for name in (*one.quantities, *one.inputs)}
     of_points = {name for name in named if name.startswith("contact.")} - set(model.nominal(mechanism))
     return model.constrains_joints and not of_points and SIZE not in config.free and SIZE not in named
+
+
+def _require_contacts(mechanism: Mechanism, contact: ContactModel | None, robot: str) -> None:
+    if contact is None:
+        return
+    if contact.constrains_joints and mechanism.body_contacts:
+        names = ", ".join(pair.name for pair in mechanism.body_contacts)
+        raise InputError(
+            f"robot {robot!r}: soft contacts are those with the ground, and {names} is one of two bodies; valid: "
+            "contact: force or impulse"
+        )
+    if not (mechanism.points or mechanism.body_contacts or contact.constrains_joints):
+        raise InputError(
+            f"robot {robot!r}: has no points that could touch a ground; declare `contact_points`, or `body_contacts`"
+        )
 
 
 def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from neurodyn.multibody.articulated import LinkMotion, Tree
-from neurodyn.multibody.contact_model import Contacts, Wrenches
+from neurodyn.multibody.contact_model import Contacts
 from neurodyn.multibody.memory import Memory
-from neurodyn.multibody.points import LinkPose, link_poses
+from neurodyn.multibody.points import LinkPose, Wrenches, link_poses
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.vectors import ZERO, Vector, cross
 

@@ -9,6 +9,9 @@ from neurodyn.core.contact_points import ContactPoint
 from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 
+Wrenches = dict[int, tuple[Vector, Vector]]
+"""Moment and force on each link, in its frame."""
+
 
 @dataclass
 class LinkPose:
@@ -25,15 +28,18 @@ class LinkPose:
 
 @dataclass
 class Touch:
-    """A contact point of the robot beside a flat piece of ground.
+    """A contact point of the robot beside a flat piece of ground, or of one body beside another.
 
     Attributes:
         name: Name of the point.
         link: Index of the link that carries it.
         arm: Lowest point of the sphere around it, seen from the origin of the link's frame, world axes [m].
-        normal: Outward normal of the ground, world axes.
-        depth: Depth of the sphere in the ground [m]; negative above it.
-        velocity: Velocity of the lowest point, world axes [m/s].
+        normal: Outward normal of the ground, or of the other body, world axes.
+        depth: Depth of the sphere in it [m]; negative where there is a gap.
+        velocity: Velocity of the lowest point, relative to what it touches, world axes [m/s].
+        other: Index of the link that it touches; None for the ground.
+        other_arm: Where, from the origin of that link's frame, world axes [m].
+        constants: How the names of its constants begin.
     """
 
     name: str
@@ -42,6 +48,15 @@ class Touch:
     normal: Vector
     depth: Any
     velocity: Vector
+    other: int | None = None
+    other_arm: Vector | None = None
+    constants: str = "contact"
+
+    @property
+    def sides(self) -> list[tuple[int, Vector, float]]:
+        """Link, place and sign of the force for each body that it acts on."""
+        found = [(self.link, self.arm, 1.0)]
+        return found if self.other is None or self.other_arm is None else [*found, (self.other, self.other_arm, -1.0)]
 
 
 def link_poses(tree: Tree, motions: Sequence[LinkMotion]) -> list[LinkPose]:
@@ -82,15 +97,14 @@ def touches(
     return touched
 
 
-def wrenches(
-    poses: Sequence[LinkPose], touched: Sequence[Touch], forces: Sequence[Vector]
-) -> dict[int, tuple[Vector, Vector]]:
+def wrenches(poses: Sequence[LinkPose], touched: Sequence[Touch], forces: Sequence[Vector]) -> Wrenches:
     """Return moment and force on every touched link, in its frame, from forces in world axes at the touching points."""
-    by_link: dict[int, tuple[Vector, Vector]] = {}
+    by_link: Wrenches = {}
     for touch, force in zip(touched, forces, strict=True):
-        turn = poses[touch.link].turn
-        moment, own = turn.T @ cross(touch.arm, force), turn.T @ force
-        if touch.link in by_link:
-            moment, own = by_link[touch.link][0] + moment, by_link[touch.link][1] + own
-        by_link[touch.link] = (moment, own)
+        for link, arm, sign in touch.sides:
+            turn = poses[link].turn
+            moment, own = sign * (turn.T @ cross(arm, force)), sign * (turn.T @ force)
+            if link in by_link:
+                moment, own = by_link[link][0] + moment, by_link[link][1] + own
+            by_link[link] = (moment, own)
     return by_link

@@ -10,7 +10,7 @@ from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.tasks import Task, load
+from neurodyn.tasks import Task, is_file, load
 
 VERSION = 1
 
@@ -67,16 +67,16 @@ def policy_config(task: Task, network: NetworkSettings) -> PolicyConfig:
 def save_policy(folder: Path, config: PolicyConfig, network: PolicyNetwork) -> None:
     """Write a policy; each file replaces its predecessor atomically."""
     artifacts.write_tensors(folder / "policy.safetensors", network.state_dict())
-    artifacts.write_json(folder / "config.json", to_dict(config))
+    artifacts.write_sealed(folder / "config.json", to_dict(config))
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the weights of a policy by name; errors as of `artifacts.read_tensors`."""
-    return artifacts.read_tensors(folder / "policy.safetensors")
+    """Return the weights of a policy by name; errors as of `artifacts.read_weights`."""
+    return artifacts.read_weights(folder / "policy.safetensors")
 
 
 def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
-    """Read a policy, with frozen weights.
+    """Read a policy, with frozen weights; no code of a file that it names runs.
 
     Args:
         folder: Folder of the policy, or "pretrained-policy:NAME".
@@ -92,7 +92,8 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
         version = data.get("version") if isinstance(data, dict) else None
         raise InputError(f"{path}: version {version!r}; valid: {VERSION}")
     config = from_dict(data, PolicyConfig, str(path))
-    require_task(config, load(config.task), str(folder))
+    if not is_file(config.task):
+        require_task(config, load(config.task), str(folder))
     network = config.build()
     try:
         network.load_state_dict(read_weights(folder))
@@ -101,11 +102,40 @@ def load_policy(folder: str | Path) -> tuple[PolicyConfig, PolicyNetwork]:
     return config, network.requires_grad_(False).eval()
 
 
+def task_of(config: PolicyConfig, given: str | None, where: str) -> Task:
+    """Return the task of a policy; code of a file runs only where the user names that file.
+
+    Args:
+        config: What the policy's folder says.
+        given: The task as the user names it; None where nothing was given.
+        where: The policy, for the error message.
+
+    Raises:
+        InputError: The policy is for a task in a file, and the user named none.
+        MismatchError: The task that was given is another.
+    """
+    if given is None and is_file(config.task):
+        file, _, kind = config.task.rpartition(":")
+        raise InputError(
+            f"{where}: policy for the task {kind!r} in a file, whose code runs only if you name it; give --task "
+            f"FILE.py:{kind} (it was {file})"
+        )
+    task = load(config.task if given is None else given)
+    require_task(config, task, where)
+    return task
+
+
 def require_task(config: PolicyConfig, task: Task, where: str) -> None:
     """Refuse a policy with other observations or actions than a task's, with a MismatchError that names the first."""
     now = policy_config(task, config.network)
     for name in ("task", "robot", "observations", "actions", "action_scale", "limit", "dt"):
         mine, wanted = getattr(config, name), getattr(now, name)
+        if name == "task" and is_file(mine) and is_file(wanted) and _class_of(mine) == _class_of(wanted):
+            continue  # the file may have moved
         if mine != wanted:
             shown, asked = (list(x) if isinstance(x, tuple) else x for x in (mine, wanted))
             raise MismatchError(f"{where}: policy for another task: its {name} is {shown}; valid here: {asked}")
+
+
+def _class_of(task: str) -> str:
+    return task.rpartition(":")[2]

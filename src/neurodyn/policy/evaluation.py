@@ -12,11 +12,11 @@ from neurodyn.control.returns import Outcome, returns_in
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
-from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.evaluate import EPISODES, SEED, PolicyEvaluation, play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.reward_error import reward_errors
-from neurodyn.tasks import Task, load
+from neurodyn.tasks import Task
 
 
 def evaluate_policy(
@@ -28,6 +28,7 @@ def evaluate_policy(
     starts: str | None = None,
     ground: str | None = None,
     device: str = "cpu",
+    task: str | None = None,
 ) -> PolicyEvaluation:
     """Measure the return of policies in each of some dynamics.
 
@@ -39,6 +40,7 @@ def evaluate_policy(
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
         ground: Name of one of the robot's grounds, or a file with a scene (`control.grounds`); None for the default.
         device: Torch device.
+        task: FILE.py:CLASS, for policies of a task of your own; None for the task that the policies name.
 
     Raises:
         InputError: Policies or dynamics are missing or do not fit together, a policy is named twice, or there is no
@@ -47,15 +49,15 @@ def evaluate_policy(
     if episodes < 1:
         raise InputError(f"--episodes is {episodes}; valid: at least 1")
     folders = [str(one) for one in ([folder] if isinstance(folder, (str, Path)) else folder)]
-    task, networks = _opened(folders)
-    environment = None if ground is None else task_ground(task, ground, episodes, seed)
+    wanted, networks = _opened(folders, task)
+    environment = None if ground is None else task_ground(wanted, ground, episodes, seed)
     outcomes: dict[str, list[Outcome]] = {}
     for name in dict.fromkeys(dynamics or default_dynamics(folders)):
         log = None if name == ANALYTIC else starts
-        where = open_dynamics(task, name, device=device, starts=log)
+        where = open_dynamics(wanted, name, device=device, starts=log)
         outcomes[name] = [
             play(
-                network.to(where.dynamics.device), task, where.dynamics, where.starts(task, seed), episodes,
+                network.to(where.dynamics.device), wanted, where.dynamics, where.starts(wanted, seed), episodes,
                 seed=seed, environment=environment,
             )
             for network in networks
@@ -64,7 +66,7 @@ def evaluate_policy(
     def said(which: slice) -> PolicyEvaluation:
         some = {name: found[which] for name, found in outcomes.items()}
         return PolicyEvaluation(
-            task=task.name,
+            task=wanted.name,
             policy=", ".join(folders[which]),
             episodes=episodes,
             seed=seed,
@@ -77,7 +79,7 @@ def evaluate_policy(
     return said(slice(None))
 
 
-def _opened(folders: Sequence[str]) -> tuple[Task, list[PolicyNetwork]]:
+def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:
     """Return the task of some policies, and their networks.
 
     Raises:
@@ -93,7 +95,7 @@ def _opened(folders: Sequence[str]) -> tuple[Task, list[PolicyNetwork]]:
     for folder, (config, _) in zip(folders, read, strict=True):
         if config.task != first:
             raise InputError(f"{folder}: policy for {config.task}; valid beside {folders[0]}: policies for {first}")
-    return load(first), [network for _, network in read]
+    return task_of(read[0][0], task, folders[0]), [network for _, network in read]
 
 
 def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:

@@ -134,7 +134,7 @@ def held_out_uncertainty(dynamics: Dynamics, log: Store | Mixture, best: float =
 
 def _mean_uncertainty(dynamics: Dynamics, log: Store, best: float) -> float:
     context, scale = dynamics.spec.context, dynamics.epistemic_scale
-    targets, found = dynamics.spec.control_kind == "target", []
+    targets, found = dynamics.spec.control_kind != "torque", []
     for windows in windows_along(log, best_episodes(log, best, Split.VALIDATION), context, 1, _WINDOWS):
         held = windows.to(dynamics.device)
         channels = None if held.channels is None else held.channels[:, : context + 1]

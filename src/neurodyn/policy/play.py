@@ -10,12 +10,12 @@ from neurodyn.control.grounds import home_ground, task_ground
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import Environment, Trajectory
-from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import SEED
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.report.recording import Recording
-from neurodyn.tasks import Task, load
+from neurodyn.tasks import Task
 
 LONGEST = 10.0
 """Length of a recording where none is asked for, unless an episode is shorter [s]."""
@@ -31,6 +31,7 @@ def record_policy(
     starts: str | None = None,
     ground: str | None = None,
     device: str = "cpu",
+    task: str | None = None,
 ) -> Recording:
     """Let a policy act in two dynamics from the same start.
 
@@ -43,6 +44,7 @@ def record_policy(
         starts: Log after whose windows episodes start in models of logs; None for each model's own.
         ground: Name of one of the robot's grounds, or a file with a scene (`control.grounds`); None for the default.
         device: Torch device.
+        task: FILE.py:CLASS, for a policy of a task of your own; None for the task that the policy names.
 
     Raises:
         InputError: Policy, dynamics or ground are missing or do not fit together, or a state has no pose to be drawn.
@@ -50,21 +52,22 @@ def record_policy(
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
     config, network = load_policy(folder)
-    task = load(config.task)
-    robot = task.declaration()
-    frames = task.frames if seconds is None else min(task.frames, max(1, round(seconds / robot.dt)))
+    wanted = task_of(config, task, str(folder))
+    robot = wanted.declaration()
+    frames = wanted.frames if seconds is None else min(wanted.frames, max(1, round(seconds / robot.dt)))
     if seconds is None:
         frames = min(frames, round(LONGEST / robot.dt))
     network = network.to(device)
-    elsewhere = None if ground is None else task_ground(task, ground, 1, seed)
-    first = _open(task, dynamics, starts, device)
+    elsewhere = None if ground is None else task_ground(wanted, ground, 1, seed)
+    first = _open(wanted, dynamics, starts, device)
     alone = beside is None and dynamics == ANALYTIC
-    paths = _paths(task, network, first, frames, seed, 2 if alone else 1, elsewhere)
+    paths = _paths(wanted, network, first, frames, seed, 2 if alone else 1, elsewhere)
     if alone:
         labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
     else:
-        other = _open(task, beside or ANALYTIC, starts, device)
-        labels, shown = (dynamics, other.name), (paths[0], _paths(task, network, other, frames, seed, 1, elsewhere)[0])
+        other = _open(wanted, beside or ANALYTIC, starts, device)
+        beside_it = _paths(wanted, network, other, frames, seed, 1, elsewhere)
+        labels, shown = (dynamics, other.name), (paths[0], beside_it[0])
     remarks = [
         f"; {label} ends after {path.implausible * robot.dt:.3g} s in an implausible state"
         for label, path in zip(labels, shown, strict=True)
@@ -79,7 +82,7 @@ def record_policy(
         predicted_label=labels[0],
         truth_label=labels[1],
         worlds=(f"start 1 of seed {seed}",),
-        ground=(elsewhere or home_ground(task)).ground,
+        ground=(elsewhere or home_ground(wanted)).ground,
     )
 
 

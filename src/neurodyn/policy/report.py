@@ -27,13 +27,16 @@ _LATE = 4
 """What share of the updates counts as the last ones: one in so many."""
 
 
-def write_policy_report(folder: Path, result: PolicyEvaluation, *, starts: str | None = None) -> Path:
+def write_policy_report(
+    folder: Path, result: PolicyEvaluation, *, starts: str | None = None, task: str | None = None
+) -> Path:
     """Write the page of a policy, atomically.
 
     Args:
         folder: Folder of the policy.
         result: What `policy.evaluation.evaluate_policy` returns.
         starts: Log after whose windows episodes start in models of logs, as of `record_policy`.
+        task: FILE.py:CLASS, for policies of a task of your own, as of `record_policy`.
 
     Returns:
         Path of the page.
@@ -42,7 +45,7 @@ def write_policy_report(folder: Path, result: PolicyEvaluation, *, starts: str |
         InputError: The page cannot be written.
     """
     path = folder / "report.html"
-    write_text(path, render_policy_report(folder, result, moving(folder, result, starts)))
+    write_text(path, render_policy_report(folder, result, moving(folder, result, starts, task)))
     return path
 
 
@@ -62,7 +65,7 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
     return page(f"{result.task}: {folder.name}", body)
 
 
-def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None) -> list[str]:
+def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, task: str | None = None) -> list[str]:
     """Return a moving picture of the policy in each of its dynamics beside the simulator, or why there is none."""
     names = [row.dynamics for row in result.results]
     others = [name for name in names if name != ANALYTIC] or names
@@ -71,7 +74,7 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None) ->
         try:
             recording = record_policy(
                 folder, name, seconds=SECONDS, seed=result.seed, starts=starts,
-                ground=None if result.ground is UNSET else result.ground,
+                ground=None if result.ground is UNSET else result.ground, task=task,
             )  # fmt: skip
             frames, interval = pictures(recording)
         except InputError as error:

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import Starts
+from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import Progress
@@ -68,13 +69,14 @@ def train_policy(
         algorithm="" if settings.algorithm == DEFAULT_ALGORITHM else settings.algorithm,
         base=UNSET if initial is None else str(initial),
     )  # fmt: skip
-    going_on = check_run(out, record, resume)
-    loop = TrainingLoop(
-        algorithm.build()(out, task, where, settings, reference, initial=initial, starts=training_starts),
-        Budget(settings.iterations, settings.minutes), out,
-        record=record, validations=settings.evaluations, validate_first=False,
-        thread_count=settings.threads or torch.get_num_threads(), callbacks=callbacks, progress=progress,
-    )  # fmt: skip
-    if going_on:
-        loop.resume()
-    return loop.run()
+    with exclusive(out):
+        going_on = check_run(out, record, resume)
+        loop = TrainingLoop(
+            algorithm.build()(out, task, where, settings, reference, initial=initial, starts=training_starts),
+            Budget(settings.iterations, settings.minutes), out,
+            record=record, validations=settings.evaluations, validate_first=False,
+            thread_count=settings.threads or torch.get_num_threads(), callbacks=callbacks, progress=progress,
+        )  # fmt: skip
+        if going_on:
+            loop.resume()
+        return loop.run()

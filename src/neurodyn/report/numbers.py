@@ -48,6 +48,13 @@ def times(factor: float | None) -> str:
     return f"{factor:,.0f}×" if factor >= 10 else f"{factor:.1f}×" if factor >= 1 else f"{factor:.2f}×"
 
 
+def smaller(factor: float | None) -> str:
+    """Return how much smaller, or larger, an error is than one that is `factor` times as large, as "1.7× larger"."""
+    if factor is not None and 0 < factor < 1:
+        return f"{times(1 / factor)} larger"
+    return f"{times(factor)} smaller"
+
+
 def share(value: float | None) -> str:
     """Return a fraction as a percentage."""
     if value is None:

@@ -8,7 +8,7 @@ from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, OfLog, Simulated, Tossed
 from neurodyn.report import forecast, log
 from neurodyn.report.gather import Material
-from neurodyn.report.numbers import digits, quantity, share, span, times
+from neurodyn.report.numbers import digits, quantity, share, smaller, span, times
 from neurodyn.report.page import cards, facts, paragraph, section
 from neurodyn.report.words import count, network_name, simulated_parts
 
@@ -87,7 +87,7 @@ def _cards(result: Simulated, material: Material) -> Cards:
         metrics = list(shown(found.summary).items())
         for name, metric in metrics if number == 0 else metrics[:1]:
             median = quantity(found.summary.median(name), metric.unit)
-            remark = f"median {median}; {times(found.better(end, name))} smaller than the better baseline"
+            remark = f"median {median}; {smaller(found.better(end, name))} than the better baseline"
             what = f"{metric.title}: mean error {words}, over {seconds}"
             entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
     ratio = result.env_steps_per_cpu_second / result.simulator_steps_per_cpu_second
@@ -101,8 +101,8 @@ def _(result: Tossed, material: Material) -> Cards:
     entries, end = [], str(result.about.horizon)
     found, released = result.comparison, result.releases.comparison.summary
     for name, metric in shown(found.summary).items():
-        first, better = quantity(released.means[name], metric.unit), times(found.better(end, name))
-        remark = f"from the first states {first}; {better} smaller than the better baseline"
+        first, better = quantity(released.means[name], metric.unit), smaller(found.better(end, name))
+        remark = f"from the first states {first}; {better} than the better baseline"
         what = f"{metric.title}: mean error over {span(result.about.horizon * result.about.dt)}"
         entries.append((quantity(found.summary.means[name], metric.unit), what, remark))
     return entries
@@ -113,8 +113,8 @@ def _(result: Logged, material: Material) -> Cards:
     unit = log.units(result)[0]
     entries = []
     for entry in result.at_horizon["all"].marks.values():
-        better = times(entry.better_than_baselines["q_mean"])
-        remark = f"{better} smaller than the better baseline; median {quantity(entry.model.q_percentiles['50'], unit)}"
+        better = smaller(entry.better_than_baselines["q_mean"])
+        remark = f"{better} than the better baseline; median {quantity(entry.model.q_percentiles['50'], unit)}"
         entries.append((quantity(entry.model.q_mean, unit), f"joint error {entry.seconds:.3g} s ahead", remark))
     return entries
 

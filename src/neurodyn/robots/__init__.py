@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neurodyn.core.config import from_dict, read_plain
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
 from neurodyn.robots.asset import asset_path, is_installed
@@ -73,6 +73,4 @@ def _declaration(path: Path) -> Path:
         raise InputError(f"{path}: holds no robot; expected one of {', '.join(_FILES)} in it")
     if path.is_file():
         return path
-    raise InputError(
-        f"unknown robot {str(path)!r}; valid: {choices(names())}, or the path of a declaration (YAML, TOML or JSON)"
-    )
+    raise unknown("robot", str(path), names(), "the path of a declaration (YAML, TOML or JSON)")

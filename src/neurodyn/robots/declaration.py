@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from neurodyn.core.body_contacts import BodyContact, Support, require_bodies
 from neurodyn.core.config import Config
 from neurodyn.core.drive import Command, Drive, require_drives
 from neurodyn.core.errors import InputError, choices, require
@@ -128,6 +129,8 @@ class Robot(Config, frozen=True):
             name.
         contact_points: Points that are measured against the ground; None for none.
         end_effector: The robot's end effector; None where there is none.
+        body_contacts: Pairs of bodies that can touch each other (`core.body_contacts`), in hybrid dynamics.
+        supports: Bodies that slide on a horizontal plane, likewise.
         sensors: Sensors beside those of the joints (`core.sensors`), by name; `identify` compares their readings, where
             a log has them.
         nominal: Positions of a nominal pose by joint [rad or m]; zero where not named.
@@ -172,6 +175,8 @@ class Robot(Config, frozen=True):
     contacts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     contact_points: ContactPointSelection | None = None
     end_effector: EndEffector | None = None
+    body_contacts: tuple[BodyContact, ...] = ()
+    supports: tuple[Support, ...] = ()
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
     nominal: dict[str, float] = msgspec.field(default_factory=dict)
     gains: Gains | None = None
@@ -228,6 +233,7 @@ class Robot(Config, frozen=True):
         for name, effort in self.actuated.items():
             if not (math.isfinite(effort) and effort > 0):
                 raise ValueError(f"actuated: effort of {name!r} is {effort}; valid: a number above 0 [N m or N]")
+        require_bodies(self.body_contacts, self.supports, names)
         for name in self.locked:
             if name in names:
                 raise ValueError(f"joint {name!r} is both in joints and in locked; remove it from one")

@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from neurodyn.core.config import parse_text, read_config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap, read_column_map
 from neurodyn.data.readers.draft import drafted
@@ -76,10 +76,10 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
     if reader in names() or path.is_dir():
         declared = load(reader)
         if declared.log_path is None:
-            raise InputError(f"robot {reader!r} declares no column map for logs; valid: {_valid()}")
+            raise InputError(f"robot {reader!r} declares no column map for logs; valid: {choices(_readers())}")
         return read_column_map(declared.log_path), load(robot).spec if robot else declared.spec
     if not path.is_file():
-        raise InputError(f"unknown reader {reader!r}; valid: {_valid()}")
+        raise unknown("reader", reader, _readers(), "the path of a column map or a layout of rows (YAML, TOML)")
     columns = read_column_map(path)
     name = robot or columns.robot
     if name is None:
@@ -89,6 +89,5 @@ def find_reader(reader: str, robot: str | None = None) -> tuple[ColumnMap, State
     return columns, load(beside if robot is None and name not in names() and beside.exists() else name).spec
 
 
-def _valid() -> str:
-    declared = choices(name for name in names() if load(name).log_path)
-    return f"{declared}, {ROWS}, or the path of a column map or a layout of rows (YAML, TOML)"
+def _readers() -> list[str]:
+    return [*(name for name in names() if load(name).log_path), ROWS]

@@ -41,6 +41,20 @@ class PlausibleBounds:
     qd: tuple[Interval, ...]
     channels: tuple[Interval, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of positions and velocities, as "q.slider" and "qd.slider"."""
+        return (*(f"q.{name}" for name in self.q_names), *(f"qd.{name}" for name in self.qd_names))
+
+    def limits(self, like: Tensor, channels: int = 0) -> tuple[Tensor, Tensor]:
+        """Return least and greatest plausible values with room for rounding, finite, shape [nq + nv + channels] each.
+
+        Args:
+            like: Tensor of their dtype, on their device.
+            channels: Channels of the state.
+        """
+        return self._limits(like.new_empty(0, len(self.q) + len(self.qd) + channels))
+
     def outside(self, q: Tensor, qd: Tensor, channels: Tensor | None = None, others: Tensor | None = None) -> Tensor:
         """Return which states are implausible or not finite.
 
@@ -53,20 +67,21 @@ class PlausibleBounds:
         Returns:
             A bool for each state, shape [...].
         """
-        values = torch.cat([part for part in (q, qd, channels, others) if part is not None], dim=-1)
+        values = _side_by_side(q, qd, channels, others)
         return (values.clamp(*self._limits(values)) != values).any(-1)  # what is not a number equals nothing
 
-    def excess(self, q: Tensor, qd: Tensor) -> Tensor:
-        """Return by how much each coordinate is beyond its bounds, at most 0 within, shape [..., nq + nv]."""
-        values = torch.cat([q, qd], dim=-1)
+    def excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
+        """Return by how much each coordinate is beyond its bounds, at most 0 within, shape [..., nq + nv + nx]."""
+        values = _side_by_side(q, qd, channels)
         lower, upper = (bound[: values.shape[-1]] for bound in self._limits(values))
         return torch.maximum(lower - values, values - upper)
 
-    def relative_excess(self, q: Tensor, qd: Tensor) -> Tensor:
-        """Return the excess over half the width of the bounds, infinite of what is not finite, shape [..., nq + nv]."""
-        bounds = q.new_tensor((*self.q, *self.qd))
+    def relative_excess(self, q: Tensor, qd: Tensor, channels: Tensor | None = None) -> Tensor:
+        """Return the excess over half the width of the bounds, infinite of what is not finite; shape as of `excess`."""
+        values = _side_by_side(q, qd, channels)
+        bounds = q.new_tensor((*self.q, *self.qd, *self.channels))[: values.shape[-1]]
         half = (0.5 * (bounds[:, 1] - bounds[:, 0])).clamp_min(_ROUNDING).nan_to_num(posinf=1.0)
-        return torch.where(torch.cat([q, qd], dim=-1).isfinite(), self.excess(q, qd) / half, math.inf)
+        return torch.where(values.isfinite(), self.excess(q, qd, channels) / half, math.inf)
 
     def furthest(self, q: Tensor, qd: Tensor) -> tuple[str, float]:
         """Return the name and value of the coordinate that is furthest outside in a batch of states."""
@@ -133,6 +148,10 @@ def _widened(joint: Joint | None) -> Interval:
         return _UNBOUNDED
     slack = LIMIT_SLACK * (joint.upper - joint.lower)
     return (joint.lower - slack, joint.upper + slack)
+
+
+def _side_by_side(*parts: Tensor | None) -> Tensor:
+    return torch.cat([part for part in parts if part is not None], dim=-1)
 
 
 def _tighter(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Interval, ...]:

@@ -17,7 +17,8 @@ import numpy as np
 from neurodyn.core.config import Config, to_dict
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
-from neurodyn.core.seeds import derive_seed
+from neurodyn.core.locks import exclusive
+from neurodyn.core.seeds import derive_seed, require_seed
 from neurodyn.core.workers import Workers
 from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
@@ -128,54 +129,60 @@ def generate(
     path, robot, processes = Path(out), _sampled(robot, ground, reset_fraction), resolve_threads(threads)
     processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
     _check(path, transitions, worlds, frames, passive_fraction)
+    require_seed(seed)
     _check_new(path, resume or overwrite)
     _check_space(robot, path, transitions)
-    start = time.perf_counter()
-    episodes = math.ceil(transitions / frames)
-    worlds = min(batch_worlds(episodes, device) if worlds is None else worlds, episodes)
-    require_consistent(robot)
-    maker = BatchMaker(robot, worlds, frames, passive_fraction, seed, device)
-    header = simulated_header(
-        robot,
-        maker.simulator.model,
-        maker.scene,
-        seed=seed,
-        sources=sources,
-        simulator={
-            "sampling": {
-                "worlds": worlds,
-                "frames": frames,
-                "episodes": episodes,
-                "passive_fraction": passive_fraction,
-                "reset_fraction": robot.reset_fraction,
-                **to_dict(robot.sampling),
+    with exclusive(path):
+        start = time.perf_counter()
+        episodes = math.ceil(transitions / frames)
+        worlds = min(batch_worlds(episodes, device) if worlds is None else worlds, episodes)
+        require_consistent(robot)
+        maker = BatchMaker(robot, worlds, frames, passive_fraction, seed, device)
+        header = simulated_header(
+            robot,
+            maker.simulator.model,
+            maker.scene,
+            seed=seed,
+            sources=sources,
+            simulator={
+                "sampling": {
+                    "worlds": worlds,
+                    "frames": frames,
+                    "episodes": episodes,
+                    "passive_fraction": passive_fraction,
+                    "reset_fraction": robot.reset_fraction,
+                    **to_dict(robot.sampling),
+                },
+                "ground": to_dict(robot.ground_sampling),
             },
-            "ground": to_dict(robot.ground_sampling),
-        },
-    )
-    if begun is not None:
-        begun(header)
-    tally = Tally(robot, maker.bounds, episodes)
-    simulated, cpu_seconds = 0, 0.0
-    with StoreWriter(path, header, resume=resume) as writer, Workers(maker, processes) as workers:
-        left = range(writer.batches, math.ceil(episodes / worlds))
-        for batch, made in zip(left, workers.map(left), strict=True):
-            cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
-            ends = made.ends
-            tally.add(ends, count)
-            tally.require_few()
-            stream = derive_seed(seed, "split", batch)
-            split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
-            writer.append(
-                made.q[:count], made.qd[:count], made.control[:count],
-                lengths=ends.lengths[:count], status=ends.status[:count], split=split, world=np.arange(count),
-                ground=None if made.ground is None else made.ground[:count],
-            )  # fmt: skip
-            simulated += count * frames
-            cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
-            if progress is not None:
-                progress(min(transitions, (batch * worlds + count) * frames), transitions)
-    return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
+        )
+        if begun is not None:
+            begun(header)
+        tally = Tally(robot, maker.bounds, episodes)
+        simulated, cpu_seconds = 0, 0.0
+        with StoreWriter(path, header, resume=resume, keep=True) as writer, Workers(maker, processes) as workers:
+            left = range(writer.batches, math.ceil(episodes / worlds))
+            for batch, made in zip(left, workers.map(left), strict=True):
+                cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
+                ends = made.ends
+                tally.add(ends, count)
+                try:
+                    tally.require_few()
+                except InputError:
+                    writer.discard()
+                    raise
+                stream = derive_seed(seed, "split", batch)
+                split = assign_splits(count, stream, validation=VALIDATION_FRACTION, test=TEST_FRACTION)
+                writer.append(
+                    made.q[:count], made.qd[:count], made.control[:count],
+                    lengths=ends.lengths[:count], status=ends.status[:count], split=split, world=np.arange(count),
+                    ground=None if made.ground is None else made.ground[:count],
+                )  # fmt: skip
+                simulated += count * frames
+                cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
+                if progress is not None:
+                    progress(min(transitions, (batch * worlds + count) * frames), transitions)
+        return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
 
 
 def batch_worlds(episodes: int, device: str) -> int:
@@ -209,7 +216,10 @@ def _check(path: Path, transitions: int, worlds: int | None, frames: int, passiv
 
 
 def _check_new(path: Path, permitted: bool) -> None:
-    """Refuse to replace a finished data set, which may have taken hours."""
+    """Refuse to replace a data set, finished or interrupted, which may have taken hours."""
+    part = path.with_name(f"{path.name}.part")
+    if part.exists() and not permitted:
+        raise InputError(f"{part} holds an interrupted data set; valid: --resume to go on with it, or --overwrite")
     if path.exists() and not permitted:
         raise InputError(
             f"{path} exists; valid: another --out, --resume to complete it with the same settings, or --overwrite"

@@ -72,6 +72,8 @@ def mechanism(model: "newton.Model", robot: Robot, *, every_contact: bool = Fals
         constraints=constraints,
         shapes=shapes,
         drives=robot.drives,
+        body_contacts=robot.body_contacts,
+        supports=robot.supports,
     )
 
 

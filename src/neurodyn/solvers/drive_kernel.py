@@ -13,14 +13,72 @@ DAMPING = wp.constant(3)
 WRENCH = wp.constant(4)
 
 
+@wp.func
+def _felt(torque: wp.array2d[float], world: int):
+    """Return whether the torques of a world were taken: those that were refused are no fault of the model's."""
+    felt = bool(True)
+    for i in range(torque.shape[1]):
+        felt = felt and not wp.isnan(torque[world, i])
+    return felt
+
+
 @wp.kernel(enable_backward=False, module="unique")
-def write_kernel(q: wp.array2d[float], qd: wp.array2d[float], joint_q: wp.array[float], joint_qd: wp.array[float]):
-    """Write the state of one world into arrays that hold one world after another."""
+def write_kernel(
+    q: wp.array2d[float],
+    qd: wp.array2d[float],
+    torque: wp.array2d[float],
+    q_next: wp.array2d[float],
+    qd_next: wp.array2d[float],
+    lower: wp.array[float],
+    upper: wp.array[float],
+    count: wp.array[int],
+    fault: wp.array[int],
+    found: wp.array[int],
+    last: wp.array2d[float],
+    kept: wp.array3d[float],
+    joint_q: wp.array[float],
+    joint_qd: wp.array[float],
+):
+    """Write the state of one world into arrays that hold one world after another, under guard.
+
+    A world whose state leaves its bounds, or is no number, rests in its last plausible state from then on; it is noted.
+    What each frame began from and was driven by is kept in a ring. Bounds of length 0 guard nothing.
+    """
     world = wp.tid()
-    for i in range(q.shape[1]):
-        joint_q[world * q.shape[1] + i] = q[world, i]
-    for i in range(qd.shape[1]):
-        joint_qd[world * qd.shape[1] + i] = qd[world, i]
+    nq = q.shape[1]
+    nv = qd.shape[1]
+    frame = count[world]
+    if lower.shape[0] > 0:
+        felt = _felt(torque, world)
+        if fault[world] == 0:
+            slot = frame % kept.shape[0]
+            for i in range(nq):
+                kept[slot, world, i] = q[world, i]
+                if felt and not (q_next[world, i] >= lower[i] and q_next[world, i] <= upper[i]):
+                    fault[world] = frame + 1
+            for i in range(nv):
+                kept[slot, world, nq + i] = qd[world, i]
+                if felt and not (qd_next[world, i] >= lower[nq + i] and qd_next[world, i] <= upper[nq + i]):
+                    fault[world] = frame + 1
+            for i in range(torque.shape[1]):
+                kept[slot, world, nq + nv + i] = torque[world, i]
+            if fault[world] != 0:
+                found[0] = 1
+                for i in range(nq):
+                    last[world, i] = q_next[world, i]
+                for i in range(nv):
+                    last[world, nq + i] = qd_next[world, i]
+        count[world] = frame + 1
+    if lower.shape[0] > 0 and fault[world] != 0:
+        for i in range(nq):
+            joint_q[world * nq + i] = q[world, i]
+        for i in range(nv):
+            joint_qd[world * nv + i] = 0.0
+    else:
+        for i in range(nq):
+            joint_q[world * nq + i] = q_next[world, i]
+        for i in range(nv):
+            joint_qd[world * nv + i] = qd_next[world, i]
 
 
 @wp.func

@@ -2,6 +2,7 @@
 """A model of dynamics as a solver of Newton, for any loop that steps a `newton.solvers.SolverBase`."""
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from neurodyn.sim.engine import import_newton
 from neurodyn.solvers.drive import Drive
 from neurodyn.solvers.drive_kernel import write_kernel
 from neurodyn.solvers.environment import require_contact_points, resolve_environment
+from neurodyn.solvers.guard import OnFault, SolverGuard
 from neurodyn.solvers.identity import require_robot
 from neurodyn.solvers.replays import Replays
 from neurodyn.solvers.worlds import count_worlds, is_global
@@ -54,18 +56,32 @@ class SolverLearned(newton.solvers.SolverBase):
     Observables are not supported. Nothing is recorded on a Warp tape; differentiate through the dynamics' `rollout`
     instead.
 
+    A world whose state leaves what is plausible (`dynamics.guard`) rests in its last plausible state until it is reset;
+    the others go on untouched.
+
     Attributes:
         dynamics: The model of the dynamics.
+        guard: What looks at the states that are written; `guard.faults` are those that were found.
     """
 
     dynamics: LearnedDynamics
 
-    def __init__(self, model: "newton.Model", dynamics: LearnedDynamics) -> None:
+    def __init__(
+        self,
+        model: "newton.Model",
+        dynamics: LearnedDynamics,
+        *,
+        on_fault: OnFault = "stop",
+        nan: str | Path | None = None,
+    ) -> None:
         """Prepare to step the robots of a Newton model.
 
         Args:
             model: Worlds that each hold the robot.
             dynamics: The model, on the device of `model`.
+            on_fault: What is done when a world leaves what is plausible: "stop" raises, "hold" goes on with the others,
+                "off" does not look.
+            nan: Folder for the states before faults, which `neurodyn view RUN --data FILE` plays; None to write none.
 
         Raises:
             InputError: Something moves in the worlds that is not the robot, or the ground is of shapes that cannot be
@@ -88,6 +104,7 @@ class SolverLearned(newton.solvers.SolverBase):
         self._worlds = count_worlds(model)
         self._replays = Replays(model.device)
         self._captured: list[Any] = []
+        self.guard = SolverGuard(dynamics, self._worlds, self._name, on_fault, None if nan is None else Path(nan))
         like = torch.zeros(0, device=self._torch_device)
         self._take(dynamics.fixed_frame(self._worlds, self._environment, like))
 
@@ -118,6 +135,7 @@ class SolverLearned(newton.solvers.SolverBase):
             MismatchError: `dt` is not that of the model.
             InputError: Forces act that the model cannot feel, or a graph is being captured of a model that has no
                 compiled form.
+            DivergedError: A world has left what is plausible, and the solver stops; on a GPU the next call says so.
         """
         self.validate_observables(observables)
         self._require_dt(dt)
@@ -127,6 +145,7 @@ class SolverLearned(newton.solvers.SolverBase):
         if capturing:
             self._require_capturable()
         self._drive.require_felt()
+        self.guard.require_sound(self._environment)
         self._frame.refresh()
         with self._stream():
             self._read(state_in, control)
@@ -134,6 +153,8 @@ class SolverLearned(newton.solvers.SolverBase):
                 self._drive.require_felt()
             self._frame.run()
             self._write(state_out)
+        if self.model.device.is_cpu and not capturing:
+            self.guard.require_sound(self._environment)
 
     def reset(
         self,
@@ -166,6 +187,7 @@ class SolverLearned(newton.solvers.SolverBase):
             if mask is not None and mask.device.type == "cpu" and not bool(mask.any()):
                 return  # on a GPU asking would cost more than a reset of nothing
             self._frame.reset(mask)
+            self.guard.reset(mask)
             self._restore(state, mask, wanted)
 
     def notify_model_changed(self, flags: "newton.ModelFlags | int") -> None:
@@ -196,7 +218,8 @@ class SolverLearned(newton.solvers.SolverBase):
         """Predict with this frame from now on."""
         self._frame = frame
         self._drive = Drive(self.dynamics.spec, frame.q, frame.qd, frame.torque, f"{self._name}.step")
-        self._after = [wp.from_torch(tensor, requires_grad=False) for tensor in (frame.q_next, frame.qd_next)]
+        buffers = (frame.q, frame.qd, frame.torque, frame.q_next, frame.qd_next)
+        self._buffers = [wp.from_torch(tensor, requires_grad=False) for tensor in buffers]
         self._replays.clear()
 
     def _read(self, state: Any, control: Any) -> None:
@@ -212,8 +235,9 @@ class SolverLearned(newton.solvers.SolverBase):
         """Write what the frame predicts, and let the bodies follow."""
 
         def launch() -> None:
-            results = [*self._after, state.joint_q, state.joint_qd]
+            results = [*self._buffers, *self.guard.arrays, state.joint_q, state.joint_qd]
             wp.launch(write_kernel, self._worlds, inputs=results, device=self.model.device)
+            self.guard.copy_back()
             self._forward_kinematics(state)
 
         arrays = (state.joint_q, state.joint_qd, state.body_q, state.body_qd)

@@ -9,6 +9,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
+from neurodyn.solvers.guard import OnFault
 from neurodyn.solvers.learned import SolverLearned, torch_device
 
 if TYPE_CHECKING:
@@ -24,12 +25,21 @@ class SolverNeural(SolverLearned):
         dynamics: The neural model.
     """
 
-    def __init__(self, model: "newton.Model", run: str | Path | NeuralDynamics) -> None:
+    def __init__(
+        self,
+        model: "newton.Model",
+        run: str | Path | NeuralDynamics,
+        *,
+        on_fault: OnFault = "stop",
+        nan: str | Path | None = None,
+    ) -> None:
         """Load a neural model for the robots of a Newton model.
 
         Args:
             model: Worlds that each hold the robot.
             run: A run directory, "pretrained:NAME", or a neural model on the device of `model`.
+            on_fault: As of `SolverLearned`, like `nan`.
+            nan: Folder for the states before faults; None to write none.
 
         Raises:
             InputError: There is no such run, something moves in the worlds that is not the robot, or the ground is
@@ -45,4 +55,4 @@ class SolverNeural(SolverLearned):
                 f"SolverNeural: the neural model holds {weight.dtype} on {weight.device}; valid: torch.float32 on "
                 f"{device}, where the Newton model is"
             )
-        super().__init__(model, dynamics)
+        super().__init__(model, dynamics, on_fault=on_fault, nan=nan)

@@ -5,15 +5,16 @@ from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.registry import Registry
 from neurodyn.tasks.task import Memory, Task
 
-__all__ = ["TASKS", "Memory", "Task", "load", "names"]
+__all__ = ["TASKS", "Memory", "Task", "is_file", "load", "names"]
 
 TASKS: Registry[Callable[[], Task]] = Registry(
     "task",
     **{
+        "acrobot-swingup": "neurodyn.tasks.double_pendulum:AcrobotSwingUp",
         "ant-run": "neurodyn.tasks.ant:AntRun",
         "ant-spin": "neurodyn.tasks.ant:AntSpin",
         "ant-spin-track": "neurodyn.tasks.ant:AntSpinTrack",
@@ -23,6 +24,7 @@ TASKS: Registry[Callable[[], Task]] = Registry(
         "cartpole-swingup": "neurodyn.tasks.cartpole:CartpoleSwingUp",
         "franka-position": "neurodyn.tasks.franka:FrankaPosition",
         "franka-torque": "neurodyn.tasks.franka:FrankaTorque",
+        "pendubot-swingup": "neurodyn.tasks.double_pendulum:PendubotSwingUp",
         "ant-run@nerd": "neurodyn.tasks.nerd:NerdAntRun",
         "ant-spin@nerd": "neurodyn.tasks.nerd:NerdAntSpin",
         "ant-spin-track@nerd": "neurodyn.tasks.nerd:NerdAntSpinTrack",
@@ -38,8 +40,13 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
+def is_file(name: str) -> bool:
+    """Return whether a name is FILE.py:CLASS, whose code `load` runs: only for names that a user gives."""
+    return ".py:" in name
+
+
 def load(name: str) -> Task:
-    """Return a task.
+    """Return a task. The code of a file runs here, so that a name in an artifact must not come here unasked.
 
     Args:
         name: Name of a task, or "FILE.py:CLASS" for a subclass of `Task` in a file of yours.
@@ -47,10 +54,10 @@ def load(name: str) -> Task:
     Raises:
         InputError: There is no such task.
     """
-    if ".py:" in name:
+    if is_file(name):
         return _own(name)
     if name not in TASKS:
-        raise InputError(f"unknown task {name!r}; valid: {choices(TASKS)}, or FILE.py:CLASS for a task of your own")
+        raise unknown("task", name, TASKS, "FILE.py:CLASS for a task of your own")
     return TASKS[name]()
 
 

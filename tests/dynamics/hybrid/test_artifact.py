@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import neurodyn
 from neurodyn.cli.main import run as command
+from neurodyn.core.artifacts import read_json
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import select_parameters
@@ -149,7 +150,7 @@ def test_numbers_that_do_not_fit_are_bad_input(change, message, run):
 )
 def test_a_file_of_another_version_is_bad_input(name, change, message, run):
     path = run / "model" / name
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    path.write_text(json.dumps({**read_json(path), **change}))
     with pytest.raises(InputError, match=message) as caught:
         load(run)
     assert "\n" not in str(caught.value)
@@ -208,7 +209,7 @@ def test_another_robot_is_refused(cartpole_run, tmp_path, capsys):
     config = cartpole_run / "model" / "config.json"
     content = config.read_text()
     try:
-        config.write_text(content.replace('"robot": "cartpole"', '"robot": "dfki-c1"'))
+        config.write_text(json.dumps({**read_json(config), "robot": "dfki-c1"}))
         assert command(["evaluate", str(cartpole_run), "--horizon", "5", "--rollouts", "2"]) == 2
         assert "not the robot that the model of 'cartpole'" in capsys.readouterr().err
     finally:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.core.artifacts import read_json
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import BodyPrint, Fingerprint
 from neurodyn.dynamics.artifact import require_match
@@ -91,7 +92,7 @@ def test_weights_of_another_network_are_bad_input(run: Path, tmp_path: Path):
 )
 def test_a_file_of_another_version_is_bad_input(name: str, change: dict, run: Path):
     path = run / "model" / name
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    path.write_text(json.dumps({**read_json(path), **change}))
     with pytest.raises(InputError, match=name.replace(".", r"\.")):
         NEURAL.load(run)
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurodyn.cli.main import run as command
-from neurodyn.core.artifacts import read_tree
+from neurodyn.core.artifacts import read_json, read_tree
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Link, Mechanism
@@ -193,7 +193,7 @@ def test_files_hold_the_mechanism(tmp_path: Path):
     q, qd, torque = states()
     saved.requires_grad_(False)
     assert torch.equal(found.rollout(State(q, qd), torque).q, saved.rollout(State(q, qd), torque).q)
-    spec = json.loads((tmp_path / "model" / "spec.json").read_text())
+    spec = read_json(tmp_path / "model" / "spec.json")
     (tmp_path / "model" / "spec.json").write_text(json.dumps({**spec, "mechanism": None}))
     with pytest.raises(InputError, match="base 'free' needs the mechanism") as caught:
         NEURAL.load(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from neurodyn import InputError, robots
 from neurodyn.cli.main import run
+from neurodyn.core.artifacts import read_json
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.drive import Drive
 from neurodyn.core.mechanism import Mechanism
@@ -92,7 +93,7 @@ def test_networks_that_see_other_signals_are_refused(tmp_path, to):
 
 def test_damaged_networks_are_refused(tmp_path):
     network_run(tmp_path / "run")
-    described = json.loads((tmp_path / "run" / "actuator_network.json").read_text())
+    described = read_json(tmp_path / "run" / "actuator_network.json")
     (tmp_path / "run" / "actuator_network.json").write_text(json.dumps({**described, "hidden": [7, 4]}))
     with pytest.raises(InputError, match=r"actuator_network\.safetensors: does not fit actuator_network\.json"):
         export_identified(tmp_path / "run", "newton")

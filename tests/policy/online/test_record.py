@@ -50,6 +50,14 @@ def test_it_stops_where_model_and_reference_agree_and_nothing_is_gained(imagined
     assert settled([made(1, 130.0, 100.0), made(2, imagined, real)], 0.05) is stops
 
 
+def test_with_patience_a_round_that_stands_still_does_not_end_it():
+    still = [made(1, 130.0, 100.0), made(2, 101.0, 100.0)]
+    assert not settled(still, 0.05, 2)
+    assert settled([*still, made(3, 102.0, 101.0)], 0.05, 2)
+    assert not settled([*still, made(3, 151.0, 150.0)], 0.05, 2)
+    assert not settled([made(1, 130.0, 100.0), made(2, 151.0, 150.0), made(3, 149.0, 149.0)], 0.05, 2)
+
+
 def test_returns_may_be_negative():
     assert made(1, -95.0, -100.0).gap == pytest.approx(0.05)
     assert settled([made(1, -300.0, -100.0), made(2, -100.0, -98.0)], 0.05)

@@ -36,7 +36,15 @@ class Spent:
 
 
 class Imagination:
-    """The worlds from which plans start, as often as a planner asks."""
+    """The worlds from which plans start, as often as a planner asks.
+
+    Attributes:
+        frames: Task and model.
+        generator: Draws what the task draws.
+        value: A critic; None for none.
+        spent: Where costs are counted.
+        worlds: How many worlds there are.
+    """
 
     def __init__(
         self,
@@ -63,27 +71,32 @@ class Imagination:
             value: A critic; None for none.
             spent: Where costs are counted.
         """
-        self._frames, self._context, self._memory, self._settings = frames, context, memory, settings
-        self._generator, self._pending, self._value = generator, pending, value
+        self.frames, self._context, self._memory, self._settings = frames, context, memory, settings
+        self.generator, self._pending, self.value = generator, pending, value
         self.spent = Spent() if spent is None else spent
         self.worlds = len(memory.action)
 
     @property
     def actions(self) -> int:
         """Width of an action."""
-        return len(self._frames.task.actions)
+        return len(self.frames.task.actions)
 
     @property
     def limit(self) -> float:
         """Size beyond which actions are cut off."""
-        return self._frames.task.limit
+        return self.frames.task.limit
+
+    @property
+    def fixed(self) -> int:
+        """Frames whose actions are on their way already."""
+        return 0 if self._pending is None else self._pending.shape[1]
 
     def start(self, candidates: int, *, tracked: bool = False) -> "Roll":
         """Return `candidates` copies of each world, one after another, to be stepped."""
         rows = torch.arange(self.worlds).repeat_interleave(candidates).to(self._memory.action.device)
         penalised = self._settings.penalty > 0
-        moment = self._frames.begin(
-            self._context.rows(rows), self._generator, memory=_rows(self._memory, rows), uncertainty=penalised,
+        moment = self.frames.begin(
+            self._context.rows(rows), self.generator, memory=_rows(self._memory, rows), uncertainty=penalised,
             of_mean=True,
         )  # fmt: skip
         pending = None if self._pending is None else self._pending[rows]
@@ -102,36 +115,46 @@ class Imagination:
 
 
 class Roll:
-    """One roll-out of all candidates, frame by frame."""
+    """One roll-out of all candidates, frame by frame.
+
+    Attributes:
+        moment: Where the candidates are; the one before is used up unless the roll is tracked.
+        alive: Candidates whose episode has not ended, shape [rows], bool.
+        weight: Discount of the next frame.
+    """
 
     def __init__(self, of: Imagination, moment: Moment, pending: Tensor | None, *, tracked: bool) -> None:
         """Begin at a moment."""
-        self._of, self._moment, self._pending, self._tracked = of, moment, pending, tracked
+        self._of, self.moment, self._pending, self._tracked = of, moment, pending, tracked
         self._first = moment.state
-        self._alive = torch.ones(len(moment.state.q), dtype=torch.bool, device=moment.state.q.device)
-        self._frame, self._weight = 0, 1.0
+        self.alive = torch.ones(len(moment.state.q), dtype=torch.bool, device=moment.state.q.device)
+        self._frame, self.weight = 0, 1.0
+
+    def acting(self, action: Tensor) -> Tensor:
+        """Return what acts in the next frame under a planned action, shape [rows, actions]."""
+        if self._pending is not None and self._frame < self._of.fixed:
+            return self._pending[:, self._frame]
+        return action
 
     def step(self, action: Tensor) -> Tensor:
         """Act for one frame; return what it adds to the return of each row, shape [rows]."""
-        of, settings = self._of, self._of._settings
-        if self._pending is not None and self._frame < self._pending.shape[1]:
-            action = self._pending[:, self._frame]
-        then, step, end = of._frames.frame(self._moment, action, of._generator, tracked=self._tracked)
+        of, settings, action = self._of, self._of._settings, self.acting(action)
+        then, step, end = of.frames.frame(self.moment, action, of.generator, tracked=self._tracked)
         gain = end.reward
         if settings.penalty > 0:
-            uncertain = of._frames.disagreement(step)
+            uncertain = of.frames.disagreement(step)
             if uncertain is not None:
-                share = settings.penalty * of._frames.task.penalty_scale
+                share = settings.penalty * of.frames.task.penalty_scale
                 gain = gain - share * uncertain.masked_fill(end.implausible, 0.0)
         self._frame += 1
-        gain = self._weight * torch.where(self._alive, gain, 0.0)
-        self._weight *= settings.discount
-        self._alive = self._alive & ~end.failed
+        gain = self.weight * torch.where(self.alive, gain, 0.0)
+        self.weight *= settings.discount
+        self.alive = self.alive & ~end.failed
         # What has ended rests where it began: its numbers count no longer, and must stay numbers.
-        self._moment = replace(then, state=then.state.where(self._alive, self._first))
-        if self._frame == settings.horizon and of._value is not None:
-            seen = of._frames.task.observe(then.now, then.memory)
-            gain = gain + self._weight * torch.where(self._alive, of._value(seen), 0.0)
+        self.moment = replace(then, state=then.state.where(self.alive, self._first))
+        if self._frame == settings.horizon and of.value is not None:
+            seen = of.frames.task.observe(then.now, then.memory)
+            gain = gain + self.weight * torch.where(self.alive, of.value(seen), 0.0)
         of.spent.frames += len(gain)
         of.spent.gradients += len(gain) if self._tracked else 0
         return gain

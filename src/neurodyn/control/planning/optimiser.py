@@ -60,6 +60,7 @@ PLANNERS: "Registry[type[PlanOptimiser]]" = Registry(
     cem="neurodyn.control.planning.cem:Cem",
     annealed="neurodyn.control.planning.annealed:Annealed",
     gradient="neurodyn.control.planning.gradient:Gradient",
+    ilqr="neurodyn.control.planning.ilqr:Ilqr",
 )
 """Planners by the name that a user gives them."""
 

@@ -84,7 +84,7 @@ def measure(runs: list[RawRun], spec: StateSpec, *, averaged: bool, declared: fl
     for run in chosen_runs:
         by_group.setdefault(run.group, []).append(run)
     delays = tuple(step * shift for shift in SHIFTS)
-    compared = _Compared(by_group if spec.nu else {}, spec, delays, averaged)
+    compared = _Compared(by_group if spec.nu and chosen_runs[0].control.size else {}, spec, delays, averaged)
     if not compared.problems:
         reason = "not measured: " + ("the robot has no control" if not spec.nu else "too few frames, or no control")
         applied = declared or 0.0

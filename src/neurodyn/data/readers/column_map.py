@@ -76,12 +76,14 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     Attributes:
         format: Format of the files: the name of a reader.
         q: Column of each position coordinate, by its name in the robot's spec.
-        control: Column of each control, by the name of its joint.
+        control: Column of each control, by the name of its joint; "differentiate" takes velocities of joints on a
+            prescribed path from their positions, as difference over the frame, so that they are followed exactly.
         qd: Column of each velocity coordinate; "differentiate" takes them from the positions, as difference over the
             frame around each sample.
         floating: Columns of each free or ball joint, by its name; those have none in `q` and `qd`.
         measured: Columns of sensors beside those of the joints, by the sensor's name (`data.readers.measured`).
-        control_kind: What controls are: a "torque", or the "target" of a controller, which identification simulates.
+        control_kind: What controls are: a "torque", the "target" of a controller, which identification simulates, or
+            the "velocity" of joints on a prescribed path.
         controller: That controller and its gains, where they are known.
         length_scale: Factor on all lengths, where those of the log are known to be off.
         scene: Shapes around the robot; None where unknown or in free space.
@@ -118,11 +120,11 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
-    control: dict[str, Column] = msgspec.field(default_factory=dict)
+    control: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     floating: dict[str, Floating] = msgspec.field(default_factory=dict)
     measured: dict[str, MeasuredColumns] = msgspec.field(default_factory=dict)
-    control_kind: Literal["torque", "target"] = "torque"
+    control_kind: Literal["torque", "target", "velocity"] = "torque"
     controller: Controller | None = None
     length_scale: float = 1.0
     scene: Scene | None = None
@@ -163,7 +165,10 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         if len(self.delimiter) != 1:
             raise ValueError(f"delimiter is {self.delimiter!r}; valid: one character")
         velocities = () if self.qd == "differentiate" else self.qd.values()
-        coordinates = [*self.q.values(), *self.control.values(), *velocities]
+        coordinates = [*self.q.values(), *self.controls.values(), *velocities]
+        if self.control == "differentiate" and self.control_kind != "velocity":
+            raise ValueError(f"control: differentiate makes velocities, not each {self.control_kind}; valid with it: "
+                             "control_kind: velocity")  # fmt: skip
         if not (self.q or self.floating):
             raise ValueError("q and floating are both empty; name the columns of the positions")
         if self.controller is not None and self.control_kind != "target":
@@ -187,11 +192,17 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     @property
     def coordinates(self) -> tuple[Column, ...]:
         """All columns of q, qd and control."""
-        return (*self.positions.values(), *self.velocities.values(), *self.control.values())
+        return (*self.positions.values(), *self.velocities.values(), *self.controls.values())
 
     def stored(self, spec: StateSpec) -> StateSpec:
         """Return a robot's spec with controls as the log has them."""
-        return msgspec.structs.replace(spec, control_kind="target") if self.control_kind == "target" else spec
+        kind = spec.control_kind if self.control_kind == "torque" else self.control_kind
+        return msgspec.structs.replace(spec, control_kind=kind)
+
+    @property
+    def controls(self) -> dict[str, Column]:
+        """Column of each control; empty where controls are differences of positions."""
+        return {} if isinstance(self.control, str) else self.control
 
     @property
     def positions(self) -> dict[str, Column]:
@@ -224,7 +235,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         """
         self._check_floating(spec, where)
         wanted = state_units(spec)
-        given = {"q": self.positions, "qd": self.velocities, "control": self.control}
+        given = {"q": self.positions, "qd": self.velocities, "control": self.controls}
+        if self.control == "differentiate":
+            wanted["control"] = {}
         if self.qd == "differentiate":
             given_too = [name for name, joint in self.floating.items() if joint.angular_velocity]
             if given_too:

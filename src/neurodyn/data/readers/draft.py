@@ -154,6 +154,9 @@ def drafted(source: Source, name: str, spec: StateSpec) -> ColumnMap:
 def _add_controls(draft: Draft, known: Mapping[str, Meaning], spec: StateSpec | None, joints: list[str]) -> None:
     controls = list(spec.controls) if spec is not None else joints
     target = spec is not None and spec.control_kind == "target"
+    if spec is not None and spec.control_kind == "velocity":
+        draft.tree |= {"control": "differentiate", "control_kind": "velocity"}
+        return
     wanted = "position" if target else "effort"
     commands = {column: m for column, m in known.items() if m.quantity == "command"}
     ros = {column: m for column, m in commands.items() if m.array.rpartition(".")[2].startswith(("pos", "vel", "eff"))}

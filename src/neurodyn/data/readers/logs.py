@@ -13,6 +13,7 @@ import numpy as np
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import describe_os_error, to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.core.notices import notice
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.sensors import stream_columns
@@ -100,18 +101,19 @@ def import_logs(
     """
     require_store_name(out)
     require_writable(out)
-    try:
-        with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
-            header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))
-            rows.seek(0)
-            with StoreWriter(out, header) as writer:
-                for part in _episodes(table):
-                    _append(writer, header, rows, part)
-    except OSError as error:
-        raise InputError(
-            f"{out}: cannot be written ({describe_os_error(error)}); give a path with space for twice the data"
-        ) from None
-    return Store.open(out, memory=_HELD)
+    with exclusive(out):
+        try:
+            with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
+                header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))
+                rows.seek(0)
+                with StoreWriter(out, header) as writer:
+                    for part in _episodes(table):
+                        _append(writer, header, rows, part)
+        except OSError as error:
+            raise InputError(
+                f"{out}: cannot be written ({describe_os_error(error)}); give a path with space for twice the data"
+            ) from None
+        return Store.open(out, memory=_HELD)
 
 
 def _episodes(table: np.ndarray) -> Iterator[np.ndarray]:

@@ -37,7 +37,7 @@ class Frames:
     Attributes:
         q: Positions [rad or m], shape [T + 1, nq].
         qd: Velocities [rad/s or m/s], shape [T + 1, nv].
-        control: Mean torques during the frames [N m or N], shape [T, nu].
+        control: Mean torques during the frames [N m or N], or what else controls are, shape [T, nu].
         measured: Readings of sensors, NaN where there are none, shape [T + 1, numbers].
     """
 
@@ -139,7 +139,13 @@ def resample(
     q, qd = states(run, spec, grid, averaged=averaged, past=past)
     readings = [one.at(run.time[0] + grid, spec.dt) for one in run.readings]
     measured = np.concatenate(readings, axis=1) if readings else np.zeros((len(grid), 0))
-    return Frames(q, qd, mean_control(run, grid - delay, spec.dt), measured)
+    return Frames(q, qd, mean_control(run, grid - delay, spec.dt) if run.control.size else _rates(q, spec), measured)
+
+
+def _rates(q: np.ndarray, spec: StateSpec) -> np.ndarray:
+    """Return the mean velocities of the controlled joints over the frames [rad/s or m/s], shape [T, nu]."""
+    driven = [spec.q_names.index(name) for name in spec.controls]
+    return np.diff(q[:, driven], axis=0) / spec.dt
 
 
 def frame_times(

@@ -70,7 +70,7 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Pa
 
     A control is held, so that a clock that has the times of all its streams loses nothing.
     """
-    given = {"q": columns.positions, "qd": columns.velocities, "control": columns.control}[what]
+    given = {"q": columns.positions, "qd": columns.velocities, "control": columns.controls}[what]
     values = [_value(given[name], part, size, columns.missing == "gap", where) for name, size in sizes.items()]
     clocks = list({id(series.time): series.time for series in values}.values())
     if not clocks:
@@ -169,7 +169,7 @@ def _cut(
     Raises:
         InputError: Time goes backwards, or there are fewer than two rows.
     """
-    q, control = signals["q"], signals["control"] if spec.nu else None
+    q, control = signals["q"], signals["control"] if columns.controls else None
     velocities = signals["qd"] if columns.velocities else None
     if columns.floating and velocities is not None and velocities.time is not q.time:
         velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses turn velocities

@@ -81,7 +81,7 @@ def _columns(store: Store) -> dict[str, list[str]]:
     """Return the features and the names of their columns."""
     spec = store.header.spec
     state = [f"{name}.pos" for name in spec.q_names] + [f"{name}.vel" for name in spec.qd_names]
-    kind = "effort" if spec.control_kind == "torque" else "pos"
+    kind = {"torque": "effort", "target": "pos", "velocity": "vel"}[spec.control_kind]
     names = {"observation.state": state, "action": [f"{name}.{kind}" for name in spec.controls]}
     if spec.nx:
         names["observation.channels"] = [channel.name for channel in spec.channels]

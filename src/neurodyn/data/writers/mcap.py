@@ -84,7 +84,7 @@ class _Episodes:
         self._floating = [(j, p) for j, p in zip(spec.joints, spec.places, strict=True) if not j.scalar]
         self._q = [spec.q_names.index(name) for name in self._scalar]
         self._qd = [spec.qd_names.index(name) for name in self._scalar]
-        self._targets = spec.control_kind == "target"
+        self._command = ("target", "velocity", "torque").index(spec.control_kind)
 
     def write(self) -> None:
         """Write all messages in the order of time."""
@@ -105,9 +105,8 @@ class _Episodes:
                     twist = np.concatenate((linear, qd[frame, place.angular]))
                     self._numbers(f"/{joint.name}/twist", "geometry_msgs/msg/TwistStamped", time, twist)
                 if frame < length and spec.nu:
-                    values = control[frame]
-                    given = (values, None, None) if self._targets else (None, None, values)
-                    self._joints(COMMANDS, time, list(spec.controls), *given)
+                    given = [control[frame] if kind == self._command else None for kind in range(3)]
+                    self._joints(COMMANDS, time, list(spec.controls), given[0], given[1], given[2])
             start += round((length * spec.dt + max(_PAUSE, 20 * spec.dt)) * 1e9)
 
     def _joints(

@@ -119,9 +119,7 @@ class AnalyticDynamics(BaseDynamics):
         return worlds.simulator.memory
 
     @torch.no_grad()
-    def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> Trajectory:
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Simulate T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
         state, carry = present_state(context), self.begin(context, environment)

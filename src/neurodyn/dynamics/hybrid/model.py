@@ -235,9 +235,7 @@ class HybridDynamics(LearnedDynamics):
         fresh, known = (like.new_zeros(size) if one is None else one for one in (fresh, known))
         return HybridCarry(carry.environment, torch.where(mask[:, None].to(like.device), fresh, known))
 
-    def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> Trajectory:
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         On planes the loop over time is compiled; on other grounds the contact points find the ground anew in every

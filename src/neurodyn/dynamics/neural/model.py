@@ -262,15 +262,13 @@ class NeuralDynamics(LearnedDynamics):
             return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
         return replace(carry, memory=self.predictor.reset(carry.memory, mask))
 
-    def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> Trajectory:
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
         With members the path is that of `step`, which follows their mean in every frame. The epistemic standard
         deviation is that of the paths on which each member follows itself, calibrated and without gradients.
         """
-        path = super().rollout(context, controls, environment)
+        path = super()._rollout(context, controls, environment)
         if self.members == 1:
             return path
         with torch.no_grad():

@@ -71,7 +71,7 @@ def read_network(run: str | Path) -> TrainedNetwork | None:
     if not (folder / DESCRIPTION).is_file():
         return None
     config = read_config(folder / DESCRIPTION, ActuatorNetwork)
-    tensors = artifacts.read_tensors(folder / WEIGHTS)
+    tensors = artifacts.read_weights(folder / WEIGHTS)
     expected = {name: tuple(shape) for name, shape in shapes(config).items()}
     given = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if given != expected or not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):

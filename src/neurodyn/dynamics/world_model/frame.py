@@ -29,7 +29,7 @@ class WorldFrame(nn.Module):
         channels, memory = (others[0], others[1:]) if spec.nx else (None, others)
         hidden = tuple(h.transpose(0, 1) for h in memory)  # members come first within the model
         state = State(q, qd, channels)
-        given = Control(target=control) if spec.control_kind == "target" else Control(torque=control)
+        given = Control(torque=control) if spec.control_kind == "torque" else Control(target=control)
         carry, step = model.step(WorldCarry(hidden, None), state, given)
         then = [step.state.q, step.state.qd, step.state.channels, step.contacts, step.termination]
         known = [x for x in (*then, step.epistemic, step.aleatoric) if x is not None]

@@ -208,9 +208,7 @@ class WorldModel(LearnedDynamics):
             return WorldCarry(hidden, None)
         return WorldCarry(hidden, torch.where(mask, (carry.member + 1) % self.members, carry.member))
 
-    def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
-    ) -> Trajectory:
+    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under controls of the spec's control_kind, shape [worlds, T, nu].
 
         Every member follows its own mean. The trajectory is the mean over the members; its epistemic part is their

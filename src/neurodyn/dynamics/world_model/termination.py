@@ -86,7 +86,7 @@ def _alarms(model: WorldModel, windows: OpenWindows, context: int) -> Alarms:
         windows.q[:, : first + 1], windows.qd[:, : first + 1], control[:, :first],
         None if channels is None else channels[:, : first + 1],
     )  # fmt: skip
-    targets = model.spec.control_kind == "target"
+    targets = model.spec.control_kind != "torque"
     carry, state, chances = model.begin(past), past.present, []
     for applied in control[:, first:].unbind(1):
         carry, step = model.step(carry, state, Control(target=applied) if targets else Control(torque=applied))

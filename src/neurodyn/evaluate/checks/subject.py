@@ -148,7 +148,7 @@ class Subject:
         q, qd, torques = [start.q], [start.qd], []
         for frame in range(drive.frames):
             torque = frame_command(spec, state, drive.at(frame))
-            if spec.control_kind == "target":
+            if spec.control_kind != "torque":
                 control = Control(target=torque)
             else:
                 torque = torque if drive.target is None else torque.clamp(-effort, effort)

@@ -10,6 +10,7 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
@@ -70,25 +71,26 @@ def discover_run(
         kind="hybrid", robot=robot_name, data=data, blueprint=candidates, settings=settings,
         versions=package_versions("torch", "newton"), base=base,
     )  # fmt: skip
-    going_on = check_run(out, record, resume)
-    dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
-    dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
-    dynamics.compute_device = device
-    known, seen = dynamics.training_range, training_range(store)
-    dynamics.training_range = seen if known is None else known.joined(seen)
-    frames = settings.horizon
-    train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
-    held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
-    with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
-        discovery = discover(
-            dynamics, train, held_out, settings, candidates, progress,
-            run=out, record=record, resume=going_on, callbacks=callbacks,
-        )  # fmt: skip
-    result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
-    HYBRID.save(out, discovery.dynamics)
-    artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
-    artifacts.write_json(out / "discovery.json", result)
-    return result
+    with exclusive(out):
+        going_on = check_run(out, record, resume)
+        dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
+        dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
+        dynamics.compute_device = device
+        known, seen = dynamics.training_range, training_range(store)
+        dynamics.training_range = seen if known is None else known.joined(seen)
+        frames = settings.horizon
+        train = fit_windows(store, Split.TRAIN, frames, stride=frames, most=settings.windows)
+        held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
+        with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
+            discovery = discover(
+                dynamics, train, held_out, settings, candidates, progress,
+                run=out, record=record, resume=going_on, callbacks=callbacks,
+            )  # fmt: skip
+        result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
+        HYBRID.save(out, discovery.dynamics)
+        artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
+        artifacts.write_json(out / "discovery.json", result)
+        return result
 
 
 def _base(base: str, robot: Robot) -> HybridDynamics:

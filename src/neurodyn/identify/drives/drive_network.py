@@ -177,7 +177,7 @@ def identify_drive_network(
         model.training_range = training_range(store)
         HYBRID.save(out, model)
     artifacts.write_tensors(out / "actuator_network.safetensors", weights)
-    artifacts.write_json(out / "actuator_network.json", to_dict(described))
+    artifacts.write_sealed(out / "actuator_network.json", to_dict(described))
     artifacts.write_json(out / "drive.json", result.plain())
     return result
 
@@ -299,6 +299,8 @@ def _described(
     known = train.torque[torch.isfinite(train.torque)]
     if not len(known):
         raise InputError(f"data of {spec.robot!r}: no run to train on has a measured torque; valid: some")
+    if spec.control_kind == "velocity":
+        raise InputError(f"data of {spec.robot!r}: its joints follow prescribed paths, without a drive; valid: others")
     gru = settings.network == "gru"
     return ActuatorNetwork(
         network=settings.network,

@@ -26,9 +26,9 @@ def known_base(settings: Settings, header: StoreHeader) -> tuple[Base | None, Me
     """
     if settings.base is None:
         return None, header.mechanism
-    if header.spec.control_kind == "target":
+    if header.spec.control_kind != "torque":
         notice(
-            f"base {settings.base!r} takes torques, and the commands of {header.spec.robot!r} are targets: the model "
+            f"base {settings.base!r} takes torques, and {header.spec.robot!r} is commanded otherwise: the model "
             "has none"
         )
         return None, header.mechanism

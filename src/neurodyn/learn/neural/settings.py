@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import read_config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.learn.plan import Plan, Stage, with_budget
 from neurodyn.learn.presets import load_preset, settings_file
@@ -115,7 +115,7 @@ def load_settings(robot: Robot, size: str, net: str | None = None, *, log: bool 
     """
     path = settings_file(size)
     if size not in _SUITING and path is None:
-        raise InputError(f"unknown size {size!r}; valid: {choices(_SUITING)}, or the path of a settings file")
+        raise unknown("size", size, _SUITING, "the path of a settings file")
     suiting = "log" if log and size == "small" else _SUITING.get(size)
     own = Path(robot.folder) / (f"train-{size}-{net}.yaml" if net else f"train-{size}.yaml")
     found = load_preset(Settings, path, (own, _GENERAL / f"train-{size}-{net or suiting}.yaml"))

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import read_config
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import unknown
 from neurodyn.learn.plan import Plan, Stage
 from neurodyn.learn.presets import load_preset, settings_file
 from neurodyn.nets.ensemble import EnsembleConfig
@@ -94,7 +94,7 @@ def load_world_settings(robot: Robot, size: str) -> WorldSettings:
     found = load_preset(WorldSettings, settings_file(size), presets)
     if found is None:
         sizes = [path.stem.removeprefix("world-model-") for path in _GENERAL.glob("world-model-*.yaml")]
-        raise InputError(f"unknown size {size!r}; valid: {choices(sizes)}, or the path of a settings file")
+        raise unknown("size", size, sizes, "the path of a settings file")
     return found
 
 

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import to_yaml
+from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.interruption import Interrupted
@@ -71,12 +72,13 @@ def online(
     chosen = default_settings(name, dynamics, kind) if settings is None else settings
     problem = pose(wanted, dynamics, kind, chosen, data=data, policy=policy, device=device)
     folder = Path(out)
-    _begin(problem, name, folder, resume)
-    try:
-        return _Loop(problem, folder, stages, report).run()
-    except KeyboardInterrupt as stop:
-        code = getattr(stop, "code", 130)
-        raise Interrupted(f"{folder}: interrupted; the same command with --resume goes on", code) from None
+    with exclusive(folder):
+        _begin(problem, name, folder, resume)
+        try:
+            return _Loop(problem, folder, stages, report).run()
+        except KeyboardInterrupt as stop:
+            code = getattr(stop, "code", 130)
+            raise Interrupted(f"{folder}: interrupted; the same command with --resume goes on", code) from None
 
 
 def _begin(problem: Problem, name: str, out: Path, resume: bool) -> None:
@@ -133,7 +135,7 @@ class _Loop:
         return OnlineResult(
             task=problem.task.name, kind=problem.kind, dynamics=problem.dynamics, reference=settings.reference,
             first_frames=first_frames, frames=first_frames + sum(one.frames for one in rounds), rounds=rounds,
-            best=best_of(rounds).number, settled=settled(rounds, settings.tolerance),
+            best=best_of(rounds).number, settled=settled(rounds, settings.tolerance, settings.patience),
             verdict=verdict(rounds, settings.tolerance, settings.reference),
             cpu_seconds=sum(part.cpu_seconds for part in parts),
         )  # fmt: skip

@@ -136,15 +136,18 @@ def best_of(rounds: list[Round]) -> Round:
     return max(rounds, key=lambda one: one.real.mean)
 
 
-def settled(rounds: list[Round], tolerance: float) -> bool:
-    """Return whether to stop: the last round's returns agree, and exceed the best before by no more than the tolerance.
+def settled(rounds: list[Round], tolerance: float, patience: int = 1) -> bool:
+    """Return whether to stop: the last returns agree, and no more is gained.
 
-    A first round says nothing about progress.
+    Args:
+        rounds: The rounds so far.
+        tolerance: Relative difference up to which returns agree, and gain up to which a round brought no progress.
+        patience: Rounds that have to go by without progress; what came before them is what they are compared with.
     """
-    if len(rounds) < 2 or rounds[-1].gap > tolerance:
+    if len(rounds) <= patience or rounds[-1].gap > tolerance:
         return False
-    before = best_of(rounds[:-1]).real.mean
-    return rounds[-1].real.mean <= before + tolerance * abs(before)
+    before, since = best_of(rounds[:-patience]).real.mean, best_of(rounds[-patience:]).real.mean
+    return since <= before + tolerance * abs(before)
 
 
 def verdict(rounds: list[Round], tolerance: float, reference: str) -> str:

@@ -30,6 +30,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         further: Updates of the policy in each round after the first, as a share of those in the first.
         tolerance: Relative difference of the returns in model and reference up to which these agree, and relative gain
             above which a round counts as progress.
+        patience: Rounds without progress, the last of which agrees, after which the loop ends.
         episodes: Episodes in which the policy is played in the model.
         size: Settings of a new model's training, or file of identification settings; None for the usual ones.
         finetune: File with settings by which a neural or world model learns on in later rounds; None for the usual
@@ -41,7 +42,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         policy: How the policy is trained.
     """
 
-    budget_fields: ClassVar[tuple[str, ...]] = ("rounds",)
+    budget_fields: ClassVar[tuple[str, ...]] = ("rounds", "patience")
 
     reference: str = "analytic"
     rounds: int = 5
@@ -53,6 +54,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     random_share: float = 0.3
     further: float = 0.5
     tolerance: float = 0.05
+    patience: int = 2
     episodes: int = 128
     size: str | None = None
     finetune: str | None = None
@@ -63,7 +65,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     policy: PolicySettings = PolicySettings()
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "log_frames", "episodes"):
+        for name in ("rounds", "log_frames", "episodes", "patience"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(self.frames >= 0, "frames", self.frames, "at least 0")
         require(self.rollout is None or self.rollout >= 1, "rollout", self.rollout, "at least 1 frame")

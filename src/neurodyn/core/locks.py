@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One writer for each file or folder: a lock beside the target, which the system takes back when its process ends.
+
+The lock is on an open file (flock), so that a killed writer leaves none: its lock file may stay, and is taken over.
+Where the file system has no such locks, the process that the file names is looked for instead.
+"""
+
+import errno
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_WORDS = 3
+"""Words of its command line by which a writer is called."""
+
+
+@dataclass
+class _Held:
+    """A lock of this process: its thread, and how often that asked for it."""
+
+    thread: int
+    count: int
+
+
+_held: dict[str, _Held] = {}
+_guard = threading.Lock()
+
+
+@contextmanager
+def exclusive(target: str | Path) -> Iterator[None]:
+    """Hold the lock of a file or folder that is about to be written; within a thread it may be held several times.
+
+    Args:
+        target: The file or folder; it, and the folder that it is to lie in, need not be there.
+
+    Raises:
+        InputError: Another process or thread is writing it, which the message names; or there can be no such file.
+    """
+    try:
+        path = Path(os.path.realpath(target))
+    except (OSError, ValueError) as error:
+        raise _refused(repr(str(target)), str(error)) from None
+    if not path.name or path.name == "-":
+        raise InputError(f"{str(target)!r}: cannot be written; give the path of a file or folder")
+    with _once(str(path), target) as first:
+        if not first:
+            yield
+            return
+        made = [folder for folder in path.parents if not folder.exists()]
+        lock, file = _open(path, target)
+        try:
+            _write_owner(file)
+            yield
+        finally:
+            with suppress(OSError):  # still locked, so that nobody else holds this very file
+                lock.unlink()
+            os.close(file)
+            for folder in made:  # the innermost first; what has been written stays
+                with suppress(OSError):
+                    folder.rmdir()
+
+
+@contextmanager
+def _once(key: str, target: str | Path) -> Iterator[bool]:
+    """Yield whether a lock is new to this thread.
+
+    Raises:
+        InputError: Another thread of this process holds it.
+    """
+    thread = threading.get_ident()
+    with _guard:
+        held = _held.setdefault(key, _Held(thread, 0))
+        if held.thread != thread:
+            raise _taken(target, "another thread of this process")
+        held.count += 1
+        first = held.count == 1
+    try:
+        yield first
+    finally:
+        with _guard:
+            held.count -= 1
+            if not held.count:
+                del _held[key]
+
+
+def _open(path: Path, target: str | Path) -> tuple[Path, int]:
+    """Return the lock file of a target, open and locked."""
+    for lock in (path.with_name(f".{path.name}.lock"), path / ".lock"):  # within, where only the target is ours
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+                if not _lock(file):
+                    owner = _owner(file)
+                    os.close(file)
+                    raise _taken(target, _name(owner))
+                with suppress(OSError):
+                    if os.path.samestat(os.fstat(file), os.stat(lock)):
+                        return lock, file
+                os.close(file)  # its holder removed it between the two calls
+        except PermissionError:
+            if lock.parent == path or not path.is_dir():
+                raise _refused(target, "permission denied") from None
+        except (OSError, ValueError) as error:
+            raise _refused(target, getattr(error, "strerror", None) or str(error)) from None
+    raise AssertionError
+
+
+def _lock(file: int) -> bool:
+    """Lock an open file; return whether that was possible."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+    owner = _owner(file)
+    return owner.get("host") != socket.gethostname() or not is_alive(owner.get("pid"))
+
+
+def is_alive(pid: Any) -> bool:
+    """Return whether a process of this machine runs."""
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def _write_owner(file: int) -> None:
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]][:_WORDS]
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S"), "command": words}
+    with suppress(OSError):  # a full disk: the lock holds, only its name is missing
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps(owner).encode(), 0)
+
+
+def _owner(file: int) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        owner = json.loads(os.pread(file, 4096, 0))
+        if isinstance(owner, dict):
+            return owner
+    return {}
+
+
+def _name(owner: dict[str, Any]) -> str:
+    if not owner:
+        return "another process"
+    command = " ".join(str(word) for word in owner.get("command", ()))
+    return f"process {owner.get('pid')} on {owner.get('host')} ({command}, since {owner.get('since')})"
+
+
+def _taken(target: str | Path, who: str) -> InputError:
+    return InputError(f"{target}: is being written by {who}; wait for it, or give another path")
+
+
+def _refused(target: str | Path, reason: str) -> InputError:
+    return InputError(f"{target}: cannot be written ({reason}); give a path with space and permission to write")

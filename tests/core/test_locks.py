@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One writer for each target: who is second is refused by name, and locks of the dead are taken over."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from neurodyn.core import locks
+from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
+
+HOLD = """
+import sys, time
+from neurodyn.core.locks import exclusive
+with exclusive(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def hold(target: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(target)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def take(target: Path) -> None:
+    with exclusive(target):
+        pass
+
+
+@pytest.mark.parametrize("flock", [True, False])
+def test_the_second_is_refused_and_the_lock_of_a_killed_process_is_taken_over(
+    tmp_path: Path, flock: bool, monkeypatch: pytest.MonkeyPatch
+):
+    if not flock:  # file systems without locks: the process is looked for
+        monkeypatch.setattr(locks, "fcntl", None)
+    target = tmp_path / "run"
+    (tmp_path / "alias").symlink_to(target)
+    process = hold(target)
+    for path in (target, tmp_path / "alias"):
+        with pytest.raises(InputError, match=rf"is being written by process {process.pid} on .*since"):
+            take(path)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert (tmp_path / ".run.lock").exists()  # it had no time to remove it
+    take(target)
+    assert not (tmp_path / ".run.lock").exists()
+
+
+def test_a_thread_may_hold_it_twice_and_another_thread_may_not(tmp_path: Path):
+    refused: list[InputError] = []
+
+    def other() -> None:
+        try:
+            take(tmp_path / "run")
+        except InputError as error:
+            refused.append(error)
+
+    with exclusive(tmp_path / "run"):
+        take(tmp_path / "run")
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert "another thread" in str(refused[0])
+    other()
+    assert len(refused) == 1
+
+
+def test_nothing_is_left_behind(tmp_path: Path):
+    take(tmp_path / "new" / "deep" / "run")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("target", ["-", "/", "file/run", "a\0b"])
+def test_what_cannot_be_written_is_bad_input(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    with pytest.raises(InputError):
+        take(Path(target))

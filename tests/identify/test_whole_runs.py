@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Residuals over whole runs of a log."""
+
+import pytest
+
+from neurodyn.data.header import Status, StoreHeader
+from neurodyn.data.split import Split
+from neurodyn.data.store import Store
+from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.recorded_environment import RecordedEnvironments
+from neurodyn.identify.held_out import hybrid_forecast
+from neurodyn.identify.whole_runs import run_errors, whole_runs
+from tests.identify.pendulum import SPEC, dynamics, true_noise, windows
+
+FRAMES, PAST, NOISE = 20, 5, (1e-4, 1e-3)
+
+
+@pytest.fixture
+def model():
+    return dynamics()
+
+
+def store(path, model, lengths) -> Store:
+    """A log of the model's own motion with noise, with one run of each length."""
+    with StoreWriter(path, StoreHeader(source="log", spec=SPEC, runs=("long", "short"))) as writer:
+        for run, length in enumerate(lengths):
+            motion = windows(model, {}, count=1, frames=length, seed=run, noise=NOISE)
+            writer.append(
+                motion.q.numpy(),
+                motion.qd.numpy(),
+                motion.control.numpy(),
+                status=[Status.LOG],
+                run=[run],
+                split=[Split.TEST],
+            )
+    return Store.open(path)
+
+
+def test_runs_too_short_for_a_roll_out_are_left_out(tmp_path, model):
+    log = store(tmp_path / "log.h5", model, (60, 8))
+    environments, noise = RecordedEnvironments(log), true_noise(NOISE)
+    found = whole_runs(
+        {"identified": hybrid_forecast(model, "past", PAST, noise, environments)}, model, log, Split.TEST,
+        frames=FRAMES, past=PAST, noise=noise, environments=environments,
+    )  # fmt: skip
+    assert [fit.run for fit in found] == ["long"]
+    (errors,) = run_errors(found)
+    assert errors.q["identified"] < 0.01
+    assert 0 < errors.floor < 0.01
