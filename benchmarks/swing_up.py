@@ -1,45 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planned in what was identified: DFKI's double pendulum C.1 swung up in a model of its own log.
+"""Planned in what was identified: DFKI's double pendulum C.1 swung up by its shoulder, in a model of its log.
 
-The model has the parameters that the log gives (identify, without a network). The plant is the nearest thing to the
-real pendulum that the log gives: the hybrid model with networks on both torques, which follows the log better. Both are
-fitted here, with equal CPU time. Starts are random angles and speeds; a start succeeds where both links stand when the
-episode ends. Beside it, planning in the plant itself, and in the declared model, whose numbers were not identified.
+Plants: "hidden" is the declared pendulum with other masses, inertias and frictions; its log is made here, of random
+torques and noisy encoders. "real" is the nearest thing to the real pendulum that its logs give: the hybrid model with
+networks on both torques. Models: "identified" has the parameters that the plant's log gives, "nominal" the declared
+ones, "plant" is the plant itself. Starts are random angles and speeds; a start succeeds where both links stand when the
+episode ends.
 """
 
 import argparse
 from pathlib import Path
 
+import torch
+
 from _common import require, single_thread, write_result
 from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
+from neurodyn.control.planning.smooth_noise import smooth_noise
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core import Blueprint, read_config
-from neurodyn.dynamics import HybridDynamics, load
-from neurodyn.identify import changed, identify, load_identification
+from neurodyn.data import Split, Status, Store, StoreHeader, StoreWriter
+from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
+from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
 from neurodyn.policy.evaluate import SEED
+from neurodyn.robots import Robot
+from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load as load_task
 from real_logs import SHARED, declared, opened
 
-LOG = "dfki-c1"
-MODELS = ("identified", "plant", "nominal")
+TASK, LOG = "pendubot-swingup", "dfki-c1"
+MODELS = ("identified", "nominal", "plant")
+HIDDEN = {
+    "shoulder.com.z": 0.9, "shoulder.inertia.yy": 1.15, "elbow.com.z": 1.1, "elbow.inertia.yy": 0.9,
+    "shoulder.friction": 0.8, "elbow.friction": 0.75, "shoulder.damping": 3.0, "elbow.damping": 2.0,
+}  # fmt: skip
+"""What the hidden plant's numbers are, as multiples of those declared."""
+RUNS, FRAMES, KNOT = 24, 500, 25
+"""The hidden plant's log: runs of 5 s under random torques with knots every quarter of a second."""
+NOISE_Q, NOISE_QD, TORQUE = 1e-3, 0.05, 0.6
+"""Noise of its sensors [rad, rad/s], and standard deviation of its torques [N m]."""
 
 
 def main() -> None:
+    """Swing up in every model on every plant that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--tasks", nargs="+", default=["pendubot-swingup"])
-    parser.add_argument("--models", nargs="+", default=["identified"], choices=MODELS)
+    parser.add_argument("--plants", nargs="+", default=["hidden"], choices=["hidden", "real"])
+    parser.add_argument("--models", nargs="+", default=["identified", "nominal"], choices=MODELS)
     parser.add_argument("--episodes", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=1.0, help="CPU time of either fit")
-    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the logs")
-    parser.add_argument("--keep", type=Path, default=Path("swing-up"), help="folder of the store and the models")
+    parser.add_argument("--minutes", type=float, default=1.0, help="CPU time of a fit")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the real logs")
+    parser.add_argument("--keep", type=Path, default=Path("swing-up"), help="folder of stores and models")
     asked = parser.parse_args()
     single_thread()
-    known = models(asked.data, asked.keep, asked.minutes)
-    figures: dict[str, float] = {}
-    for name in asked.tasks:
-        task, plant = load_task(name), ResolvedDynamics("plant", known["plant"])
+    task, figures = load_task(TASK), {}
+    for name in asked.plants:
+        kept = asked.keep / name
+        known = of_hidden(kept, asked.minutes) if name == "hidden" else of_real(asked.data, kept, asked.minutes)
+        plant = ResolvedDynamics("plant", known["plant"])
         for model in asked.models:
             planner = Planner(known[model], task, "ilqr")
             found, _ = run(
@@ -56,19 +74,57 @@ def main() -> None:
     write_result(asked.json, "swing_up", figures, {})
 
 
-def models(data: Path, keep: Path, minutes: float) -> dict[str, HybridDynamics]:
-    """Return the declared model, the identified one, and the plant; what is kept is not fitted again."""
+def of_hidden(keep: Path, minutes: float) -> dict[str, HybridDynamics]:
+    """Return the hidden plant, and the models that know its log and nothing."""
+    robot = load_robot(LOG)
+    settings = changed(load_identification(robot), minutes=minutes, clock="cpu", threads=1)
+    nominal = declared(robot, settings)
+    values = nominal.mechanism.quantities()
+    plant = declared_hybrid(LOG, parameters=[f"{name}={values[name] * factor!r}" for name, factor in HIDDEN.items()])
+    log = keep / "log.h5"
+    if not log.is_file():
+        keep.mkdir(parents=True, exist_ok=True)
+        write_log(plant, log)
+    return {"plant": plant, "nominal": nominal, "identified": fitted(robot, Store.open(log), keep, None, settings)}
+
+
+def write_log(plant: HybridDynamics, path: Path) -> None:
+    """Write a log of random torques, as noisy encoders saw it."""
+    generator = torch.Generator().manual_seed(0)
+    start = load_task(TASK).start(RUNS, generator)
+    control = TORQUE * smooth_noise((RUNS, FRAMES, 2), KNOT, generator, start.q)
+    path_ = plant.rollout(start, control)
+    q, qd = (
+        x + size * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+        for x, size in ((path_.q, NOISE_Q), (path_.qd, NOISE_QD))
+    )
+    split = [Split.TRAIN] * (RUNS - 8) + [Split.VALIDATION] * 4 + [Split.TEST] * 4
+    with StoreWriter(path, StoreHeader(source="log", spec=plant.spec)) as writer:
+        writer.append(q.numpy(), qd.numpy(), control.numpy(), status=Status.LOG, split=split)
+
+
+def of_real(data: Path, keep: Path, minutes: float) -> dict[str, HybridDynamics]:
+    """Return what real logs give: parameters alone, and the plant, with networks."""
     robot, store = opened(LOG, data, keep)
     settings = changed(load_identification(robot), minutes=minutes, clock="cpu", threads=1)
     blueprint = read_config(Path(robot.folder) / "blueprint.yaml", Blueprint)
-    found = {"nominal": declared(robot, settings)}
-    for name, networks in (("identified", None), ("plant", blueprint)):
-        if not (keep / name).is_dir():
-            identify(robot, store, keep / name, blueprint=networks, settings=settings)
-        model = load(keep / name)
-        assert isinstance(model, HybridDynamics)
-        found[name] = model
-    return found
+    return {
+        "nominal": declared(robot, settings),
+        "identified": fitted(robot, store, keep, None, settings),
+        "plant": fitted(robot, store, keep, blueprint, settings),
+    }
+
+
+def fitted(
+    robot: Robot, store: Store, keep: Path, networks: Blueprint | None, settings: IdentificationSettings
+) -> HybridDynamics:
+    """Return the model that a log gives; one that is kept is not fitted again."""
+    out = keep / ("identified" if networks is None else "hybrid")
+    if not out.is_dir():
+        identify(robot, store, out, blueprint=networks, settings=settings)
+    model = load(out)
+    assert isinstance(model, HybridDynamics)
+    return model
 
 
 if __name__ == "__main__":

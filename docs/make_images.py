@@ -10,6 +10,9 @@ returns as training went on.
 --played POLICY DYNAMICS writes docs/images/TASK.gif: a policy in those dynamics beside the simulator, from the first
 start of seed 500.
 
+--walking NETWORK writes docs/images/a1-mpc.gif: an A1 on blocks, by convex MPC beside the network of `neurodyn imitate`
+in NETWORK, from the same start under the same commands.
+
 --certainty writes docs/images/horizons.png: the cost of a pendulum's roll-outs over its gravity, by horizon; and
 docs/images/profiles.png: profile likelihoods of contact parameters, beside the parabolas of their intervals.
 """
@@ -23,6 +26,8 @@ MOST_BYTES = {"cartpole": 1_500_000}
 """Greatest size of a picture; 500 kB where nothing is said."""
 PLAYED = 5.0
 """Length of the film of a policy [s]."""
+WALKED = 4.0
+"""Length of the film of a quadruped [s]."""
 
 
 def main(runs: list[str]) -> None:
@@ -71,6 +76,28 @@ def played(policy: str, dynamics: str) -> None:
     path = IMAGES / f"{task}.gif"
     size = readme_gif(record_policy(policy, dynamics, seconds=PLAYED), path, most_bytes=1_500_000)
     print(f"{path}: {size / 1e6:.2f} MB")
+
+
+def walking(network: str) -> None:
+    """Film an A1 that walks by convex MPC and by a network that imitates it."""
+    from dataclasses import replace
+
+    from neurodyn import robots
+    from neurodyn.control import Commands, walk, walk_film, walker, walking_plant
+    from neurodyn.report import readme_gif
+
+    plant, films = walking_plant(robots.load("a1"), "hybrid", "steps"), []
+    for imitation in (None, network):
+        controller, law, gait = walker(plant, imitation=imitation)
+        result, path = walk(
+            plant, controller, Commands.drawn(1, WALKED, 500), seconds=WALKED, seed=500, names=(law, gait)
+        )
+        films.append(walk_film(plant, result, path))
+    film = replace(
+        films[0], truth=films[1].predicted, predicted_label="convex MPC", truth_label="network", title="trot on blocks"
+    )
+    path = IMAGES / "a1-mpc.gif"
+    print(f"{path}: {readme_gif(film, path, most_bytes=900_000) / 1e6:.2f} MB")
 
 
 def horizons() -> None:
@@ -153,5 +180,7 @@ if __name__ == "__main__":
         profile_pictures()
     elif sys.argv[1] == "--played" and len(sys.argv) == 4:
         played(*sys.argv[2:])
+    elif sys.argv[1] == "--walking" and len(sys.argv) == 3:
+        walking(sys.argv[2])
     else:
         main(sys.argv[1:])

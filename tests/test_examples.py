@@ -19,6 +19,8 @@ ARGUMENTS = {
     "boxes.py": ["--worlds", "4", "--frames", "12"],
     "link_lengths.py": ["--grid", "2"],
     "swimmer.py": ["--seconds", "2"],
+    "walking.py": ["--seconds", "0.6", "--decisions", "500", "--episodes", "1"],
+    "swimmer_gait.py": ["--seconds", "2", "--gait", "1", "--film", "gait.gif"],
     "friction_discovery.py": ["--windows", "8", "--steps", "10", "--refit", "10", "--seconds", "1"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
     "real_pendulum.py": ["--windows", "20", "--horizon", "0.1"],

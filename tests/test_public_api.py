@@ -33,6 +33,7 @@ INTERNALS = {
     "neurodyn.dynamics.quantities", "neurodyn.policy.evaluate", "neurodyn.control.grounds", "neurodyn.policy.network",
     "neurodyn.policy.logs", "neurodyn.policy.reward_error", "neurodyn.control.resolve", "neurodyn.policy.ppo.learner",
     "neurodyn.control.planning.closed_loop", "neurodyn.control.planning.planner", "neurodyn.control.returns",
+    "neurodyn.control.mpc.quadratic_program", "neurodyn.control.mpc.rigid_body", "neurodyn.control.mpc.situation",
     "neurodyn.control.starts", "neurodyn.dynamics.hybrid.declared", "neurodyn.dynamics.hybrid.model",
     "neurodyn.robots.sections", "neurodyn.sim.engine", "neurodyn.sim.store_header",
 }  # fmt: skip

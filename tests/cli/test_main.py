@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every mistake on the command line ends in one line on standard error and exit code 2."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,7 +118,6 @@ def test_bad_input_is_named(
         (["--minutes", "nan"], ["minutes is nan"]),
         (["--minutes", "1", "--steps", "5"], ["give one"]),
         (["--steps", "5", "--seed", "-1"], ["seed is -1"]),
-        (["--resume"], ["no training to resume"]),
     ],
     ids=str,
 )
@@ -151,3 +154,58 @@ def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch
 def test_a_network_that_nobody_registered_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]):
     assert run(["train", "cartpole", "--data", "x.h5", "--out", "run", "--net", "lstm"]) == 2
     assert capsys.readouterr().err == "neurodyn: unknown network 'lstm'; valid: gru, mlp, transformer\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["generate", "cartpole", "--transitions", "10", "--out", ""], "--out is empty"),
+        (["generate", "cartpole", "--transitions", "10", "--out", "a\0b.h5"], "--out is not a text"),
+        (["generate", "cartpole", "--transitions", "10", "--out", "a.h5", "--seed", str(1 << 64)], "below 2^63"),
+        (["generate", "cartpole", "--transitions", "10", "--out", "a.h5", "--seed", "-1"], "seed is -1"),
+        (["inspect", "pipe.csv"], "is a pipe, device or socket"),
+        (["inspect", "/dev/zero"], "is a pipe, device or socket"),
+        (["robots", "--json", "/dev/null"], "is a pipe, device or socket"),
+        (["robots", "cartpole", "--json", "folder"], "is a folder"),
+    ],
+)
+def test_arguments_that_nothing_can_be_are_refused_at_once(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe.csv")
+    Path("folder").mkdir()
+    assert words in one_line(capsys, *arguments)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe.csv"]
+
+
+def test_results_go_to_standard_output_and_tables_elsewhere(tmp_path: Path):
+    command = [sys.executable, "-m", "neurodyn.cli.main", "robots", "cartpole", "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(done.stdout)["robot"] == "cartpole"
+    assert "cartpole" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_standard_output_is_one_line(tmp_path: Path):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "neurodyn.cli.main", "--version"], stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "standard output: cannot be written" in done.stderr
+
+
+def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    from neurodyn.cli import robots
+
+    def greedy(json: Path | None = None) -> None:
+        raise MemoryError("Unable to allocate 9 PiB")
+
+    monkeypatch.setattr(robots, "robots", greedy)
+    assert "too little memory (Unable to allocate 9 PiB)" in one_line(capsys, "robots")

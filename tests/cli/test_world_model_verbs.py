@@ -61,7 +61,6 @@ def test_refusals_are_one_line(
     train = ("train", "cartpole", "--kind", "world-model", "--data", plant_file, "--size", settings)
     assert "already holds a run" in refused(capsys, *train, "--out", trained)
     assert "--net is for" in refused(capsys, *train, "--out", tmp_path / "a", "--net", "gru")
-    assert "holds no training to resume" in refused(capsys, *train, "--out", tmp_path / "a", "--resume")
     assert "unknown size" in refused(capsys, *train[:-1], "huge", "--out", tmp_path / "a")
     assert "window of 500 frames" in refused(capsys, "evaluate", trained, "--horizon", 496)
     assert "--ground" in refused(capsys, "evaluate", trained, "--ground", "flat")

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import Notice
 
 TREE = {
     "step": 7,
@@ -128,11 +129,38 @@ def test_a_tree_of_optimiser_state_comes_back(tmp_path: Path):
     assert same(TREE, artifacts.read_tree(tmp_path, "state"))
 
 
-def test_only_the_last_generation_of_a_tree_stays(tmp_path: Path):
+def test_only_the_last_checkpoint_of_a_tree_stays(tmp_path: Path):
+    (tmp_path / "state-of-mind.json").touch()  # somebody else's
     for step in range(3):
         artifacts.write_tree(tmp_path, "state", {**TREE, "step": step})
     assert artifacts.read_tree(tmp_path, "state")["step"] == 2
-    assert len(list(tmp_path.iterdir())) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "state-3.json", "state-3.safetensors", "state-of-mind.json", "state.json",
+    ]  # fmt: skip
+
+
+def test_the_newest_checkpoints_and_the_best_stay(tmp_path: Path):
+    for step in range(1, 7):
+        artifacts.write_tree(tmp_path, "state", {"step": step, "x": torch.ones(9)}, keep=2, best=step == 2)
+    assert {path.stem for path in tmp_path.iterdir()} == {"state", "state-2", "state-5", "state-6"}
+    assert artifacts.read_tree(tmp_path, "state")["step"] == 6
+    assert artifacts.read_tree(tmp_path, "state", best=True)["step"] == 2
+    last = tmp_path / "state-6.safetensors"
+    last.write_bytes(last.read_bytes()[:-1] + b"x")
+    with pytest.warns(Notice, match=r"state-6.safetensors: is not what was written.* goes on from .* state-5"):
+        assert artifacts.read_tree(tmp_path, "state")["step"] == 5
+    (tmp_path / "state-5.json").write_text("{")
+    with pytest.raises(InputError, match=r"state-6\.safetensors"):
+        artifacts.read_tree(tmp_path, "state")
+
+
+def test_a_tree_of_an_older_version_is_read(tmp_path: Path):
+    save_file({"/x": torch.ones(3)}, tmp_path / "state-4.safetensors")
+    tree = {"x": {"__tensor__": "/x", "axes": [0]}, "step": 4}
+    artifacts.write_json(tmp_path / "state.json", {"generation": 4, "tree": tree})
+    assert artifacts.read_tree(tmp_path, "state")["step"] == 4
+    artifacts.write_tree(tmp_path, "state", {"step": 5, "x": torch.zeros(1)}, keep=2)
+    assert artifacts.read_tree(tmp_path, "state")["step"] == 5
 
 
 def test_a_kill_between_the_two_files_leaves_the_previous_generation(tmp_path: Path):
@@ -157,6 +185,7 @@ artifacts.write_tree(folder, "state", {{"x": torch.ones(3)}})
 def test_a_damaged_tree_is_bad_input(content: str, tmp_path: Path):
     artifacts.write_tree(tmp_path, "state", {"x": torch.zeros(3)})
     (tmp_path / "state.json").write_text(content)
+    (tmp_path / "state-1.json").unlink()  # as older versions wrote it
     with pytest.raises(InputError, match=r"state\.json"):
         artifacts.read_tree(tmp_path, "state")
 

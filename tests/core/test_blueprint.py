@@ -31,6 +31,21 @@ def test_weights_are_a_matrix_and_a_bias_for_each_layer():
     assert Blueprint().weights == 0
 
 
+def test_networks_share_weights_by_name():
+    knee = msgspec.structs.replace(MASS, quantities=("knee.mass",), inputs=("q.knee",))
+    nets = [ELBOW, *(msgspec.structs.replace(x, shared="mass") for x in (MASS, knee))]
+    blueprint = Blueprint(augmentations=(nets[1], nets[0], nets[2], msgspec.structs.replace(knee, quantities=("a",))))
+    assert blueprint.owners == (blueprint.augmentations[0], nets[0], blueprint.augmentations[3])
+    assert blueprint.firsts == (0, 2, 0, 2 + ELBOW.weights)
+    assert blueprint.weights == 2 + ELBOW.weights + 2
+
+
+def test_networks_that_share_weights_are_alike():
+    nets = [msgspec.structs.replace(x, shared="one") for x in (ELBOW, MASS)]
+    with pytest.raises(ValueError, match=r"share the weights 'one' and have widths \[3, 5, 4, 2\] and \[1, 1\]; valid"):
+        Blueprint(augmentations=tuple(nets))
+
+
 def test_plain_data_and_back():
     blueprint = Blueprint(augmentations=(ELBOW, MASS))
     assert from_dict(json.loads(json.dumps(to_dict(blueprint))), Blueprint) == blueprint

@@ -22,6 +22,17 @@ def test_every_number_has_a_unit():
     assert numbers == set(UNITS)
 
 
+def test_a_joint_on_a_prescribed_path_has_no_numbers():
+    drive = Drive(kind="velocity")
+    assert drive.leads
+    assert drive.quantities() == {}
+    assert require_drives({"a": drive, "b": drive}, ("a", "b"), "drives") == "velocity"
+    with pytest.raises(InputError, match="which the joint follows exactly; valid: no other numbers"):
+        require_drives({"a": Drive(kind="velocity", delay=0.01)}, ("a",), "drives")
+    with pytest.raises(InputError, match="commands are torques at 'b' and velocities at 'a'"):
+        require_drives({"a": drive}, ("a", "b"), "drives")
+
+
 def test_bounds_keep_numbers_meaningful():
     drive = Drive(delay=0.01)
     assert bounds("delay", drive) == (0.0, 0.02)

@@ -58,6 +58,19 @@ def test_what_has_no_bounds_must_be_finite_alone():
     assert (fault.frame, fault.quantity, fault.lower, fault.upper) == (5, "q.hinge", None, None)
 
 
+def test_who_begins_outside_has_not_broken_down_unless_it_stops_being_finite():
+    path = still()
+    path.q[2, :, 0] = 5.0
+    assert fault_of(BOUNDS, path, "") is None
+    path.q[2, 6, 0] = math.nan
+    fault = fault_of(BOUNDS, path, "")
+    assert fault is not None
+    assert (fault.world, fault.frame, fault.worlds) == (2, 6, 1)
+    path = still()
+    path.q[1, 0, 0] = math.nan
+    assert fault_of(BOUNDS, path, "") is not None
+
+
 def test_channels_are_looked_at_too():
     path = Trajectory(torch.zeros(2, 4, 2), torch.zeros(2, 4, 2), channels=torch.zeros(2, 4, 3))
     bounds = replace(BOUNDS, channels=((-1.0, 1.0),) * 3)

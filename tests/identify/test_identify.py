@@ -15,6 +15,7 @@ from neurodyn.cli.main import run
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import Interrupted
 from neurodyn.core.parameter import select_parameters
 from neurodyn.data.header import EPISODE, StoreHeader
 from neurodyn.data.store import Store
@@ -23,7 +24,6 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.identify.identify import Problem, identify
 from neurodyn.identify.settings import IdentificationSettings, NetworkSettings, changed
-from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.loop import TrainState
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core.artifacts import read_tree, write_tree
 from neurodyn.core.errors import InputError
-from neurodyn.learn.interruption import Interrupted
+from neurodyn.core.interruption import Interrupted
 from neurodyn.learn.learner import GradientLearner, Validation
 from neurodyn.learn.loop import MOST_REFUSED, Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import read_metrics
@@ -123,7 +123,10 @@ def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
 
     seen = Seen()
     TrainingLoop(One(), Budget(4), tmp_path, validations=2, callbacks=[seen]).run()
-    assert seen.found == ["validation", "step 1", "validation", "step 2", "step 3", "validation", "step 4", "save"]
+    assert seen.found == [
+        "validation", "step 1", "validation", "save", "step 2", "step 3", "validation", "save", "step 4", "save",
+    ]  # fmt: skip
+    assert read_tree(tmp_path / "state", "training", best=True)["position"]["step"] == 4
 
 
 @pytest.mark.parametrize("step", [1, 10, 17, 30])
@@ -221,3 +224,72 @@ def test_a_loss_that_is_never_finite_ends_the_training_in_one_line(tmp_path):
 def test_a_training_recovers_from_some_losses_that_are_not_finite():
     one = One(bad=tuple(range(5, 5 + MOST_REFUSED - 1)))
     assert TrainingLoop(one, Budget(steps=100)).run().skipped == MOST_REFUSED - 1
+
+
+class Several(GradientLearner):
+    """A weight that is to be the mean of a batch of numbers, some of which are none."""
+
+    def __init__(self, numbers: tuple[float, ...]) -> None:
+        self.weight = torch.nn.Parameter(torch.zeros((), dtype=torch.float64))
+        self.numbers, self.named = torch.tensor(numbers, dtype=torch.float64), []
+
+    def enter(self, phase: int) -> None:
+        self.set_optimiser(torch.optim.SGD([self.weight], 0.5))
+        self.clip = 100.0
+
+    def draw(self) -> None:
+        self._batch = self.numbers
+
+    def windows(self) -> int:
+        return len(self._batch)
+
+    def take(self, rows: Tensor) -> None:
+        self._batch = self._batch[rows]
+
+    def broken(self, row: int) -> None:
+        self.named.append(row)
+
+    def loss(self) -> Tensor:
+        return (self.weight - self._batch).square().mean()
+
+
+@pytest.mark.parametrize("bad", [(3,), (0, 7), (1, 2, 3, 4, 5, 6, 7)])
+def test_windows_that_break_down_do_not_spoil_the_gradient_of_the_others(bad: tuple[int, ...], tmp_path: Path):
+    numbers = tuple(math.nan if i in bad else float(i) for i in range(8))
+    learner = Several(numbers)
+    end = TrainingLoop(learner, Budget(1)).run()
+    sound = [x for x in numbers if not math.isnan(x)]
+    assert learner.weight.item() == pytest.approx(sum(sound) / len(sound))  # one step of SGD at rate 1/2
+    assert (end.skipped, end.left_out) == (0, len(bad))
+    assert learner.named == [bad[0]]
+    assert end.verdict.startswith(f"warning: {len(bad)} windows were left out of their batches")
+
+
+def test_a_batch_without_a_sound_window_is_a_step_left_out():
+    end = TrainingLoop(One(bad=(2,)), Budget(6)).run()
+    assert end.verdict.startswith("fails: 1 of 6 steps were left out because their gradient was not finite")
+    with pytest.raises(InputError, match="not finite in any of 3 steps"):
+        TrainingLoop(Several((math.nan, math.nan)), Budget(3)).run()
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ({0: 5.0, 4: 4.0}, "ok"),
+        ({0: 5.0, 4: 6.0}, "warning: step 0 was best"),
+        (
+            {0: 5.0, 2: 4.0, 4: 11.0},
+            "fails: the training diverged: its held-out score went from 5 to 11; ",
+        ),
+        ({0: 5.0, 2: 4.0, 4: math.nan}, "fails: the training diverged"),
+    ],
+)
+def test_a_training_says_whether_its_result_can_be_used(scores: dict[int, float], words: str, tmp_path: Path):
+    end = TrainingLoop(One(scores=scores), Budget(4), tmp_path, validations=2).run()
+    assert end.verdict.startswith(words)
+    assert read_metrics(tmp_path)[-1]["verdict"] == end.verdict
+
+
+def test_a_budget_of_time_must_hold_some_steps():
+    end = TrainingLoop(One(), Budget(minutes=1e-9)).run()
+    assert end.verdict.startswith(f"warning: only {end.step} steps fitted the budget")

@@ -2,8 +2,12 @@
 """Metrics are JSON lines, whatever the numbers; a resumed log has no line twice."""
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
+
+from neurodyn.core.notices import Notice
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 
 
@@ -54,3 +58,27 @@ def test_a_run_without_metrics_has_none(tmp_path: Path):
 def test_numbers_also_go_to_tensorboard(tmp_path: Path):
     write(tmp_path, range(3))
     assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_a_damaged_line_is_left_out_and_hinders_nothing(tmp_path: Path):
+    with MetricsLog(tmp_path) as log:
+        log.write(1, loss=1.0)
+        log.write(2, loss=0.5)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"step": 3, "lo\xff\x00\n[]\n{}\n{"step": 4, "loss": 0.1}\n')
+    with pytest.warns(Notice, match="left out a damaged line"):
+        assert [entry["step"] for entry in read_metrics(tmp_path)] == [1, 2, 4]
+    with MetricsLog(tmp_path, 2) as log:
+        log.write(3, loss=0.2)
+    assert [entry["step"] for entry in read_metrics(tmp_path)] == [1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of what was under way
+def test_a_run_folder_that_vanishes_ends_only_the_board(tmp_path: Path):
+    run = tmp_path / "run"
+    with MetricsLog(run) as log:
+        log.write(1, loss=1.0)
+        shutil.rmtree(run)
+        with pytest.warns(Notice, match="TensorBoard's log ends here"):
+            log.write(2, loss=1.0)
+        log.write(3, loss=1.0)

@@ -82,6 +82,13 @@ def test_one_network_acts_on_two_quantities():
     assert values(weights, net) == pytest.approx([FORCE, torque, mass, 0.5], rel=1e-12)
 
 
+def test_networks_that_share_weights_do_the_same_to_their_own_quantities():
+    nets = (network(("force",), ("x",), shared="one"), network(("radius",), ("y",), shared="one"))
+    found = values([0.3, -0.2], *nets)
+    assert found[0] == pytest.approx(FORCE + 0.3 * X - 0.2, rel=1e-12)
+    assert found[3] == pytest.approx(0.5 + 0.3 * Y - 0.2, rel=1e-12)
+
+
 def test_sines_and_cosines_of_quantities_are_inputs():
     a, b, c, d = weights = [0.3, -0.2, 0.5, 0.1]
     found = values(weights, network(("force",), ("sin(x)", "cos(y)", "cos(mass)"), "replace"))

@@ -7,6 +7,7 @@ import torch
 
 pytest.importorskip("rsl_rl")
 
+from neurodyn.control.starts import Starts
 from neurodyn.core.spec import Channel, JointSpec, StateSpec
 from neurodyn.dynamics.interface import Control, Window, present_state
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -23,7 +24,7 @@ _SPEC = StateSpec(
 )
 
 
-class _Counted:
+class _Counted(Starts):
     """Windows of random numbers, all kept."""
 
     def __init__(self) -> None:
@@ -37,9 +38,6 @@ class _Counted:
         )  # fmt: skip
         self.drawn.append(window)
         return window
-
-    def saved(self) -> dict:
-        return {}
 
 
 def _model() -> WorldModel:

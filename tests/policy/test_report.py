@@ -42,6 +42,8 @@ def test_returns_and_reward_errors_are_shown_and_escaped(folder):
     for text in ("1200.5", "25%", "-300.5", "25.00%", "300 frames in 4 CPU-s", "runs/&lt;x&gt;"):
         assert text in page
     assert "runs/<x>" not in page
+    page = render_policy_report(folder, msgspec.structs.replace(RESULT, task="<script>alert(1)</script>"))
+    assert "<script>" not in page
 
 
 def test_real_and_imagined_return_are_on_one_plot(folder):

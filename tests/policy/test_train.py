@@ -12,6 +12,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.notices import Notice
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.plan import Budget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
@@ -93,6 +94,24 @@ def test_a_stopped_training_goes_on(tmp_path):
     assert [line["step"] for line in lines(out)] == [1, 2, 3, 4, 4]
 
 
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_stopped_training_ends_in_the_same_weights(tmp_path, stop):
+    """Bitwise on a CPU: worlds, starts, noise, the rate of learning and all random numbers go on."""
+    settings = msgspec.structs.replace(TINY, iterations=6)
+    train_policy(Hold(), here(), tmp_path / "whole", settings)
+    with pytest.raises(Stopped):
+        train_policy(Hold(), here(), tmp_path / "stopped", settings, callbacks=[StopAt(stop)])
+    torch.manual_seed(1)
+    train_policy(Hold(), here(), tmp_path / "stopped", settings, resume=True)
+    whole, found = (artifacts.read_tree(tmp_path / name / "state", "training") for name in ("whole", "stopped"))
+    for name, tensor in whole["learner"]["actor_state_dict"].items():
+        assert torch.equal(tensor, found["learner"]["actor_state_dict"][name]), name
+    for name, tensor in whole["learner"]["critic_state_dict"].items():
+        assert torch.equal(tensor, found["learner"]["critic_state_dict"][name]), name
+    assert whole["rate"] == found["rate"]
+    assert torch.equal(whole["worlds"]["worlds"]["state"]["q"], found["worlds"]["worlds"]["state"]["q"])
+
+
 def test_a_training_goes_on_for_longer_than_was_planned(tmp_path):
     out = tmp_path / "policy"
     train_policy(Hold(), here(), out, TINY)
@@ -111,9 +130,8 @@ def test_an_interrupted_training_loses_nothing(tmp_path):
 
 def test_folders_that_hold_something_else_are_refused(tmp_path):
     out = tmp_path / "policy"
-    with pytest.raises(InputError, match="holds no training to resume"):
+    with pytest.warns(Notice, match="holds no training to resume; a new one begins"):
         train_policy(Hold(), here(), out, TINY, resume=True)
-    train_policy(Hold(), here(), out, TINY)
     with pytest.raises(InputError, match="already holds a run; add --resume"):
         train_policy(Hold(), here(), out, TINY)
     with pytest.raises(InputError, match="--resume needs the settings"):

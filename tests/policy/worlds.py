@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from neurodyn.control.starts import Starts
 from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.base import BaseDynamics
 from neurodyn.dynamics.interface import Control, State, Step, Window, present_state
@@ -90,7 +91,7 @@ class Hold(Task):
         return quantities["joint_position"][:, 0].abs() > 2.0
 
 
-class Fixed:
+class Fixed(Starts):
     """Starts at given places, one after the other."""
 
     def __init__(self, places: list[float]) -> None:
@@ -100,9 +101,3 @@ class Fixed:
         rows = [self.places[(self.at + i) % len(self.places)] for i in range(count)]
         self.at += count
         return State(torch.tensor(rows)[:, None], torch.zeros(count, 1))
-
-    def saved(self) -> dict[str, int]:
-        return {"at": self.at}
-
-    def restore(self, saved: dict[str, int]) -> None:
-        self.at = saved["at"]

@@ -44,9 +44,17 @@ BAD = {
     "unknown actuated": ({"actuated": {"knee": 1.0}}, "actuated names the unknown joint 'knee'"),
     "no effort": ({"actuated": {"rail": 0.0}}, "effort of 'rail'"),
     "unknown solver": ({"teacher": {"solver": "xpbd"}}, "xpbd"),
+    "fluid of Featherstone": (
+        {"teacher": {"fluid": {"density": 1.2, "viscosity": 1e-5}}},
+        "fluid is an option of mujoco",
+    ),
+    "negative viscosity": (
+        {"teacher": {"solver": "mujoco", "fluid": {"density": 1.2, "viscosity": -1.0}}},
+        "fluid: viscosity is -1",
+    ),
     "interval that does not divide": ({"teacher": {"substeps": 5, "mass_matrix_interval": 2}}, "divisor"),
     "no substeps": ({"teacher": {"substeps": 0}}, "substeps is 0"),
-    "option of the other solver": ({"teacher": {"iterations": 5}}, "options of mujoco"),
+    "option of the other solver": ({"teacher": {"iterations": 5}}, "option of mujoco"),
     "locked and moving": ({"locked": ["rail"]}, "both in joints and in locked"),
     "unknown suffix": ({"asset": "contact point.step"}, ".urdf"),
     "friction that is ignored": (

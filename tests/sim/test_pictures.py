@@ -76,6 +76,17 @@ def test_a_robot_without_meshes_is_drawn_by_its_joints():
     centre_of(picture, ORANGE)
 
 
+def test_links_whose_meshes_are_left_out_show_what_collides():
+    robot = robots.load("a1")
+    if not robots.is_installed(robot):
+        pytest.skip("the extra `robots` is not installed")
+    q = torch.zeros(1, 19)
+    q[0, 2], q[0, 6], q[0, 7:] = 0.3, 1.0, torch.tensor(robot.nominal_q())
+    picture = render(robot, q, width=90, height=60)[0].astype(int)
+    drawn = np.abs(picture - picture[0, 0]).sum(-1) > 30
+    assert 0.08 < drawn.mean() < 0.6  # four spheres at the feet alone cover less than 0.02
+
+
 def test_a_camera_that_goes_along_keeps_the_robot_where_it_is():
     cube = robots.load("cube")
     q = torch.tensor([[0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0], [3.0, -2.0, 0.5, 0.0, 0.0, 0.0, 1.0]])

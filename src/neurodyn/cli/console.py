@@ -5,6 +5,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import grade_of
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
@@ -72,10 +75,13 @@ class TrainingBar:
 
 
 def report_training(out: Path, end: "TrainState") -> None:
-    """Say what a training did and what to do next."""
+    """Say what a training did, what to do next, and whether its result can be used.
+
+    Raises:
+        InputError: It cannot.
+    """
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
-    if end.skipped:
-        print(f"{end.skipped} steps were left out because their gradient was not finite")
-    if end.note:
-        print(end.note)
+    if grade_of(end.verdict) == "fails":
+        raise InputError(f"{out}: verdict: {end.verdict}")
     print(f"next: neurodyn evaluate {out}")
+    print(f"verdict: {end.verdict}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn control`: plan in a model, act in a plant."""
+"""`neurodyn control`: plan in a model, act in a plant; or let a quadruped walk by convex MPC."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +8,15 @@ import tyro
 
 from neurodyn.cli.machine import Device
 
+WALKERS = ("mpc", "imitation")
+"""Planners by which quadrupeds walk."""
+
 
 def control(
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")],
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK|ROBOT")],
     /,
     *,
-    model: str,
+    model: str | None = None,
     planner: str = "cem",
     plant: str = "analytic",
     episodes: int = 4,
@@ -28,17 +31,26 @@ def control(
     noise: float = 0.0,
     velocity_noise: float = 0.0,
     delay: int = 0,
+    gait: str | None = None,
+    command: tuple[float, float, float] | None = None,
+    ground: str | None = None,
+    seconds: float | None = None,
     out: Path | None = None,
     device: Device = "cpu",
     json: Path | None = None,
 ) -> None:
     """Plan at every frame in a model, and act in a plant.
 
+    With --planner mpc or imitation a quadruped walks as commanded, by contact forces from convex model-predictive
+    control or from a network that imitates it; --gait, --command, --ground and --seconds are for these.
+
     Args:
-        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
-        model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME.
+        task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own; for mpc and imitation a
+            quadruped, as a1, or the path of its declaration.
+        model: Where plans are tried: analytic, hybrid, a run directory, or pretrained:NAME; for imitation the folder of
+            `neurodyn imitate`.
         planner: mppi (needs the extra `control`), cem, annealed (sampling whose noise falls), gradient or ilqr
-            (through the model).
+            (through the model); for quadrupeds mpc (needs the extra `control`) or imitation.
         plant: Where they act: likewise.
         episodes: Number of episodes, side by side.
         frames: Length of an episode; by default the task's.
@@ -52,12 +64,18 @@ def control(
         noise: Standard deviation of measured positions [rad or m].
         velocity_noise: Standard deviation of measured velocities [rad/s or m/s].
         delay: Frames between a decision and its effect, which the planner knows.
+        gait: stand, trot or walk; by default trot.
+        command: Velocities forward and to the left [m/s] and yaw rate [rad/s]; by default random ones, up to 0.6 m/s
+            and 0.8 rad/s.
+        ground: One of the robot's grounds by name, or a file with a scene; by default the one that it declares.
+        seconds: Length of an episode; by default 20.
         out: Folder for report.html and result.json; by default none is written.
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.cli.tables.results import print_tables
+    from neurodyn.cli.walking import walk_robot
     from neurodyn.control.measured_state import Noise
     from neurodyn.control.planning.closed_loop import run
     from neurodyn.control.planning.planner import Planner
@@ -72,6 +90,25 @@ def control(
     for name, given, lowest in least:
         if given < lowest:
             raise InputError(f"{name} is {given}; valid: at least {lowest}")
+    planning = {
+        "--frames": frames, "--horizon": horizon, "--samples": samples, "--rounds": rounds, "--penalty": penalty,
+        "--value": value, "--noise": noise or None, "--velocity-noise": velocity_noise or None,
+        "--delay": delay or None,
+    }  # fmt: skip
+    walking = {"--gait": gait, "--command": command, "--ground": ground, "--seconds": seconds}
+    walks = planner in WALKERS
+    for name, given in (planning if walks else walking).items():
+        if given is not None:
+            valid = ", ".join(walking if walks else planning)
+            raise InputError(f"{name} is not for --planner {planner}; valid: {valid}")
+    if walks:
+        walk_robot(
+            task, planner=planner, model=model, plant=plant, episodes=episodes, seed=seed, settings=settings, gait=gait,
+            seconds=20.0 if seconds is None else seconds, command=command, ground=ground, out=out, json=json,
+        )  # fmt: skip
+        return
+    if model is None:
+        raise InputError(f"--planner {planner} needs --model: analytic, hybrid, a run directory, or pretrained:NAME")
     wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
     for path in (json, None if out is None else out / "report.html"):
         require_writable(path, text=True)
@@ -99,8 +136,9 @@ def control(
         write_json(out / "result.json", result.plain())
         write_control_report(out / "report.html", wanted, result, path)
         print(f"report: {out / 'report.html'}")
-    if verdict(result).startswith("unusable"):
-        raise InputError(verdict(result))
+    found = verdict(result)
+    if found.grade == "fails":
+        raise InputError(f"verdict: {found}")
 
 
 def _warn_of_horizon(run: str, horizon: int) -> None:

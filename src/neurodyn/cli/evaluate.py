@@ -65,13 +65,11 @@ def evaluate(
     if json is not None:
         write_json(json, result.plain())
         print(f"figures: {json}")
-    if report is None and run.startswith(PRETRAINED):
-        return  # what ships with the package is not written to
-    folder = resolve_run(run)
-    path = (
-        report_path(folder, tuple(_words(name, value) for name, value in given.items())) if report is None else report
-    )
-    print(f"report: {write_report(folder, result, path=path, data=data)}")
+    if report is not None or not run.startswith(PRETRAINED):  # what ships with the package is not written to
+        folder = resolve_run(run)
+        path = report_path(folder, tuple(_words(name, value) for name, value in given.items()))
+        print(f"report: {write_report(folder, result, path=report or path, data=data)}")
+    print(f"verdict: {result.verdict}")
 
 
 def _words(name: str, value: object) -> str:

@@ -60,6 +60,9 @@ Device = Annotated[
 
 def out_of_memory(error: Exception) -> InputError | None:
     """Return in one line that a device has too little memory, where an error says so; None for other errors."""
+    if isinstance(error, MemoryError):
+        detail = f" ({error})" if str(error) else ""
+        return InputError(f"too little memory{detail}; valid: fewer worlds, smaller batches, fewer --threads")
     if "torch" not in sys.modules:
         return None
     from neurodyn.learn.devices import lacks_memory

@@ -2,21 +2,27 @@
 """The command `neurodyn`: one verb, one file; bad input ends in one line and exit code 2."""
 
 import contextlib
+import errno
 import functools
 import importlib
 import inspect
 import io
+import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import stoppable
 from neurodyn.core.notices import Notice
+from neurodyn.core.plain_data import require_regular
 from neurodyn.core.registry import Registry
+from neurodyn.core.seeds import require_seed
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ VERBS: Registry[Verb] = Registry(
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
+    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.walking:imitate"),
     policy=Verb(
         "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
         "neurodyn.cli.policy:ACTIONS",
@@ -71,7 +78,29 @@ VERBS: Registry[Verb] = Registry(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; ends the process with 0 (done), 2 (bad input) or 1 (a fault of ours)."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stderr.close()
+    except OSError as error:
+        code = _output_lost(error)
+    sys.exit(code)
+
+
+def _is_full(error: OSError) -> bool:
+    """Return whether an error is that of a terminal or file that takes no more text."""
+    return error.errno == errno.ENOSPC and error.filename is None
+
+
+def _output_lost(error: OSError) -> int:
+    """Say that results could not be printed; what is left of them goes nowhere."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    print(
+        f"neurodyn: standard output: cannot be written ({error.strerror}); valid: a place with space", file=sys.stderr
+    )
+    return 2
 
 
 def run(arguments: list[str]) -> int:
@@ -79,7 +108,8 @@ def run(arguments: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
-            return _dispatch(arguments)
+            with stoppable():
+                return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
         return 2
@@ -97,6 +127,10 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if not _is_full(error):
+            raise
+        return _output_lost(error)
 
 
 def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
@@ -129,6 +163,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         return _call(called, command, arguments[1:])
     _require_plain(arguments[1:])
     bound = _parse(called, command, arguments[1:])
+    _require_readable(bound)
     with _tables_beside(bound):
         bound()
     return 0
@@ -144,6 +179,20 @@ def _require_plain(arguments: list[str]) -> None:
         if not argument or "\0" in argument:
             what = "empty" if not argument else "not a text"
             raise InputError(f"{before or 'an argument'} is {what}; valid: a name, number or path")
+
+
+def _require_readable(bound: "functools.partial[Any]") -> None:
+    """Refuse what no verb can work with, before it begins: seeds beyond 64 bits, and pipes and devices as files.
+
+    Raises:
+        InputError: There is such an argument.
+    """
+    if isinstance(seed := bound.keywords.get("seed"), int):
+        require_seed(seed)
+    given = [*bound.args, *bound.keywords.values()]
+    for value in (one for entry in given for one in (entry if isinstance(entry, tuple | list) else (entry,))):
+        if isinstance(value, Path | str) and value:
+            require_regular(Path(value), "a file or folder")
 
 
 @contextlib.contextmanager

@@ -62,6 +62,8 @@ def train(
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.errors import InputError
+    from neurodyn.core.verdict import grade_of
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
@@ -97,7 +99,10 @@ def train(
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
+    if grade_of(end.verdict) == "fails":
+        raise InputError(f"{out}: verdict: {end.verdict}")
     print(f"next: neurodyn policy evaluate {out} --dynamics analytic{beside_it}")
+    print(f"verdict: {end.verdict}")
 
 
 def play(
@@ -199,6 +204,7 @@ def evaluate(
     (policy, *more) = policies
     if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
         print(f"report: {write_policy_report(Path(policy), result, starts=starts, task=task)}")
+    print(f"verdict: {result.verdict}")
 
 
 def _default_output(policy: str, suffix: str) -> Path:

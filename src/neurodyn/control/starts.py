@@ -27,16 +27,15 @@ class Starts(Protocol):
         """Return `count` starts; always of the same kind."""
         ...
 
-    def saved(self) -> dict[str, Any]:
-        """Return where the draws are, for a file."""
-        ...
+    def state(self) -> dict[str, Any]:
+        """Return where the draws stand, tensors in dicts; nothing where they cannot go on from a state."""
+        return {}
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from `saved`."""
-        ...
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
 
 
-class SampledStarts:
+class SampledStarts(Starts):
     """States that the task draws; a model with a memory starts with an empty one."""
 
     def __init__(
@@ -62,13 +61,13 @@ class SampledStarts:
         """Return `count` states; errors as of `plausible_starts`."""
         return plausible_starts(self._task, count, self._bounds, self._generator, self._spare).to(self._device)
 
-    def saved(self) -> dict[str, Any]:
-        """Return where the draws are."""
-        return {"generator": self._generator.get_state(), "spare": self._spare.get_state()}
+    def state(self) -> dict[str, Any]:
+        """Return where the draws stand."""
+        return {"drawn": self._generator.get_state(), "spare": self._spare.get_state()}
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from `saved`."""
-        self._generator.set_state(saved["generator"])
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self._generator.set_state(saved["drawn"])
         self._spare.set_state(saved["spare"])
 
 
@@ -93,7 +92,7 @@ def plausible_starts(
     )
 
 
-class LoggedStarts:
+class LoggedStarts(Starts):
     """Windows of a log: an episode continues where the window ends, with all of it as the model's past.
 
     States in which an episode of the log ended in a failure are left out, and those in which the task would end.
@@ -154,16 +153,16 @@ class LoggedStarts:
             "starts: nearly all windows of the log end where an episode of the task does; give --starts another log"
         )
 
-    def saved(self) -> dict[str, Any]:
-        """Return where the draws are."""
+    def state(self) -> dict[str, Any]:
+        """Return where the draws stand."""
         return self._sampler.state_dict()
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from `saved`."""
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
         self._sampler.load_state_dict(saved)
 
 
-class MixedStarts:
+class MixedStarts(Starts):
     """States of two sources in shares: those that a task draws, say, and states of logs."""
 
     def __init__(self, first: Starts, second: Starts, share: float, seed: int) -> None:
@@ -188,17 +187,15 @@ class MixedStarts:
         ]
         return State(torch.cat([part.q for part in parts]), torch.cat([part.qd for part in parts]))
 
-    def saved(self) -> dict[str, Any]:
-        """Return where the draws are."""
-        return {
-            "first": self._first.saved(), "second": self._second.saved(), "generator": self._generator.get_state(),
-        }  # fmt: skip
+    def state(self) -> dict[str, Any]:
+        """Return where the draws stand."""
+        return {"first": self._first.state(), "second": self._second.state(), "shares": self._generator.get_state()}
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from `saved`."""
-        self._first.restore(saved["first"])
-        self._second.restore(saved["second"])
-        self._generator.set_state(saved["generator"])
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self._first.load(saved["first"])
+        self._second.load(saved["second"])
+        self._generator.set_state(saved["shares"])
 
 
 def widened(context: State | Window, rows: Tensor, worlds: int) -> State | Window:

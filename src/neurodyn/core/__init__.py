@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from neurodyn.core.seeds import derive_seed, generator
     from neurodyn.core.sensors import SENSOR_KINDS, Part, Sensor, Stream
     from neurodyn.core.spec import Channel, JointSpec, StateSpec
+    from neurodyn.core.structures import STRUCTURES, Structure
 
 __all__ = [
-    "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "ActuatorNetwork", "Augmentation", "Blueprint", "BodyContact", "BodyShape",
-    "Box", "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint", "ContactPointLayout", "Controller", "Cylinder",
-    "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link", "Mechanism", "Mesh",
-    "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Scene", "Sensor", "Sphere", "StateSpec", "Stream",
-    "Support", "Terrain", "derive_seed", "from_dict", "generator", "pretrained_names", "read_config", "read_json",
-    "select_parameters", "to_dict", "write_json",
+    "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "STRUCTURES", "ActuatorNetwork", "Augmentation", "Blueprint", "BodyContact",
+    "BodyShape", "Box", "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint", "ContactPointLayout",
+    "Controller", "Cylinder", "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link",
+    "Mechanism", "Mesh", "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Scene", "Sensor", "Sphere",
+    "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
+    "pretrained_names", "read_config", "read_json", "select_parameters", "to_dict", "write_json",
 ]  # fmt: skip
 
 lazy(__name__)

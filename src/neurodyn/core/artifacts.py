@@ -15,12 +15,15 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from neurodyn.core.checksums import CHECKSUM, of_tensors, opened, sealed
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.locks import is_alive
+from neurodyn.core.notices import notice
+from neurodyn.core.plain_data import read_text, require_regular
 
 if TYPE_CHECKING:
     import torch
@@ -209,18 +212,17 @@ def read_json(path: Path) -> Any:
     Raises:
         InputError: The file is missing or malformed, or does not fit its checksum.
     """
+    text = read_text(path, "a JSON file")
     try:
-        data, whole = opened(json.loads(path.read_text(encoding="utf-8")))
-        if whole:
-            return data
+        data, whole = opened(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a JSON file ({error})") from None
+    if not whole:
         raise InputError(
             f'{path}: is not what was written: its checksum differs; copy it again, or remove its "{CHECKSUM}" if you '
             "changed it yourself"
         )
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); expected a JSON file") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not a JSON file ({error})") from None
+    return data
 
 
 def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
@@ -245,6 +247,7 @@ def read_tensors(path: Path) -> "dict[str, torch.Tensor]":
     """
     from safetensors import SafetensorError, safe_open
 
+    require_regular(path, "a safetensors file")
     try:
         with safe_open(path, "pt") as file:
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
@@ -271,42 +274,96 @@ def read_weights(path: Path) -> "dict[str, torch.Tensor]":
     return tensors
 
 
-def write_tree(folder: Path, name: str, tree: Any) -> None:
-    """Write nested dictionaries and lists with tensors inside as NAME.safetensors and NAME.json.
+def write_tree(folder: Path, name: str, tree: Any, *, keep: int = 1, best: bool = False) -> None:
+    """Write nested dictionaries and lists with tensors inside as a numbered checkpoint.
 
-    The JSON file is written last and names the generation of the tensor file beside it, so that a reader
-    never pairs the tensors of one write with the structure of another.
+    Its files are NAME-NUMBER.safetensors and NAME-NUMBER.json; NAME.json says which are there and which is the `last`
+    and the `best`. It is written last, so that a reader never pairs the tensors of one write with the structure of
+    another. The newest `keep` checkpoints stay, and the best; older ones go.
+
+    Args:
+        folder: Where the files lie.
+        name: What is saved.
+        tree: What is saved.
+        keep: How many of the newest stay.
+        best: Whether this is the best so far.
     """
+    before = _Kept.read(folder, name) if (folder / f"{name}.json").exists() else _Kept((), None)
+    number = max(before.numbers, default=0) + 1
     tensors: dict[str, torch.Tensor] = {}
     structure = _take_tensors(tree, "", tensors)
-    generation = _generation(folder, name) + 1 if (folder / f"{name}.json").exists() else 1
-    write_tensors(folder / f"{name}-{generation}.safetensors", tensors)
-    write_sealed(folder / f"{name}.json", {"generation": generation, "tree": structure})
-    for stale in folder.glob(f"{name}-*.safetensors"):
-        if stale.name != f"{name}-{generation}.safetensors":
-            stale.unlink(missing_ok=True)
+    write_tensors(folder / f"{name}-{number}.safetensors", tensors)
+    write_sealed(folder / f"{name}-{number}.json", {"tree": structure})
+    now = _Kept((*before.newest, number)[-keep:], number if best else before.best)
+    write_sealed(folder / f"{name}.json", {"last": number, "best": now.best, "newest": list(now.newest)})
+    for path in folder.glob(f"{glob.escape(name)}-*"):
+        middle = path.stem.removeprefix(f"{name}-")
+        if middle.isdecimal() and int(middle) not in now.numbers and path.suffix in {".json", ".safetensors"}:
+            path.unlink(missing_ok=True)
 
 
-def read_tree(folder: Path, name: str) -> Any:
-    """Read what `write_tree` wrote.
+def read_tree(folder: Path, name: str, *, best: bool = False) -> Any:
+    """Read the last checkpoint that `write_tree` wrote; where it is damaged and the one before is not, that one.
+
+    Args:
+        folder: Where the files lie.
+        name: What was saved.
+        best: Whether to read the best one instead.
 
     Raises:
-        InputError: The files are missing or malformed.
+        InputError: The files are missing or malformed, or no checkpoint was the best.
     """
-    path = folder / f"{name}.json"
-    tensors = read_tensors(folder / f"{name}-{_generation(folder, name)}.safetensors")
+    path, kept = folder / f"{name}.json", _Kept.read(folder, name)
+    if best:
+        if kept.best is None:
+            raise InputError(f"{path}: names no best checkpoint; expected one that was validated")
+        return _read_checkpoint(folder, name, kept.best)
+    first: InputError | None = None
+    for number in reversed(kept.newest):
+        try:
+            tree = _read_checkpoint(folder, name, number)
+        except InputError as error:
+            first = first or error
+            continue
+        if first is not None:
+            notice(f"{first}; goes on from the checkpoint before, {name}-{number}")
+        return tree
+    assert first is not None
+    raise first
+
+
+def _read_checkpoint(folder: Path, name: str, number: int) -> Any:
+    path = folder / f"{name}-{number}.json"
+    if not path.exists():  # older versions had its structure in the file that names it
+        path = folder / f"{name}.json"
+    tensors = read_tensors(folder / f"{name}-{number}.safetensors")
     try:
         return _put_tensors(read_json(path)["tree"], tensors)
     except KeyError as error:
         raise InputError(f"{path}: damaged: {error} is missing; expected a file written by neurodyn") from None
 
 
-def _generation(folder: Path, name: str) -> int:
-    path = folder / f"{name}.json"
-    saved = read_json(path)
-    if not isinstance(saved, dict) or not isinstance(saved.get("generation"), int):
-        raise InputError(f"{path}: damaged: it names no generation; expected a file written by neurodyn")
-    return saved["generation"]
+@dataclass(frozen=True)
+class _Kept:
+    """Which checkpoints are there: the newest in order, and the best."""
+
+    newest: tuple[int, ...]
+    best: int | None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return self.newest if self.best is None else (*self.newest, self.best)
+
+    @classmethod
+    def read(cls, folder: Path, name: str) -> Self:
+        path = folder / f"{name}.json"
+        saved = read_json(path)
+        saved = saved if isinstance(saved, dict) else {}
+        best, newest = saved.get("best"), saved.get("newest", [saved.get("generation")])  # "generation": older versions
+        known = isinstance(newest, list) and newest and all(isinstance(number, int) for number in newest)
+        if not known or not isinstance(best, int | None):
+            raise InputError(f"{path}: damaged: it names no checkpoint; expected a file written by neurodyn")
+        return cls(tuple(newest), best)
 
 
 def _take_tensors(tree: Any, prefix: str, tensors: "dict[str, torch.Tensor]") -> Any:

@@ -9,6 +9,7 @@ import math
 from typing import Literal
 
 from neurodyn.core.config import Config
+from neurodyn.core.structures import FREE, STRUCTURES
 
 Activation = Literal["tanh", "elu", "silu", "softplus", "relu", "softsign"]
 
@@ -20,6 +21,9 @@ class Augmentation(Config, frozen=True):
         quantities: Names of the quantities that its outputs act on, one output each.
         inputs: Names of the quantities that it sees; "NAME@AGE" is a quantity some time ago [s].
         mode: "add" its outputs to the quantities, "scale" these by one plus the outputs, or "replace" them.
+        structure: What it keeps of physics, whatever its weights are (`core.structures`): "free" for nothing,
+            "dissipative", "gyroscopic" or "passive" forces, "conservative" torques, "inertial" additions to the mass
+            matrix.
         hidden: Widths of its hidden layers; empty for a linear map.
         activation: Activation of the hidden layers.
         input_scale: What each input is divided by; empty for ones.
@@ -27,17 +31,21 @@ class Augmentation(Config, frozen=True):
         memory: Numbers that the network keeps from step to step, a hidden state that it also sees; see
             `multibody.scope`.
         memory_time: Shortest time constant of these [s].
+        shared: Name of its weights; networks that name the same ones, of equal widths, have them in common. Empty for
+            weights of its own.
     """
 
     quantities: tuple[str, ...]
     inputs: tuple[str, ...]
     mode: Literal["add", "scale", "replace"] = "add"
+    structure: str = FREE
     hidden: tuple[int, ...] = (16, 16)
     activation: Activation = "tanh"
     input_scale: tuple[float, ...] = ()
     output_scale: tuple[float, ...] = ()
     memory: int = 0
     memory_time: float = 0.02
+    shared: str = ""
 
     def __post_init__(self) -> None:
         for what in ("quantities", "inputs"):
@@ -53,6 +61,7 @@ class Augmentation(Config, frozen=True):
                 f"memory is {self.memory} with memory_time {self.memory_time:g}; valid: a number of at least 0 and a "
                 "time above 0 [s]"
             )
+        self._require_structure()
         for name in self.inputs:
             aged(name.removesuffix(")"))
         for what, names in (("input_scale", self.inputs), ("output_scale", self.quantities)):
@@ -60,10 +69,25 @@ class Augmentation(Config, frozen=True):
             if scales and (len(scales) != len(names) or not all(0 < abs(s) < math.inf for s in scales)):
                 raise ValueError(f"{what} is {list(scales)}; valid: {len(names)} finite numbers other than 0")
 
+    def _require_structure(self) -> None:
+        STRUCTURES.require(self.structure)
+        least = STRUCTURES[self.structure].least
+        if len(self.quantities) < least:
+            raise ValueError(
+                f"structure {self.structure} is of at least {least} quantities, not {len(self.quantities)}"
+            )
+        if self.structure != FREE and self.mode != "add":
+            raise ValueError(f"mode is {self.mode!r} with structure {self.structure}; valid with it: add")
+
+    @property
+    def outputs(self) -> int:
+        """Number of its outputs, without those of a memory."""
+        return STRUCTURES[self.structure].outputs(len(self.quantities))
+
     @property
     def widths(self) -> tuple[int, ...]:
         """Widths of all layers, inputs and outputs included."""
-        return (len(self.inputs) + self.memory, *self.hidden, len(self.quantities) + 2 * self.memory)
+        return (len(self.inputs) + self.memory, *self.hidden, self.outputs + 2 * self.memory)
 
     @property
     def remembers(self) -> bool:
@@ -106,8 +130,40 @@ class Blueprint(Config, frozen=True):
                 if name in seen:
                     raise ValueError(f"two augmentations act on {name!r}; valid: one, with all the inputs")
                 seen.add(name)
+        owners: dict[str, Augmentation] = {}
+        for augmentation in self.augmentations:
+            owner = owners.setdefault(augmentation.shared, augmentation)
+            alike = (owner.widths, owner.structure) == (augmentation.widths, augmentation.structure)
+            if augmentation.shared and not alike:
+                raise ValueError(
+                    f"networks share the weights {augmentation.shared!r} and have widths {list(owner.widths)} and "
+                    f"{list(augmentation.widths)}; valid: equal numbers of inputs, hidden units and quantities, and "
+                    "one structure"
+                )
+
+    @property
+    def owners(self) -> tuple[Augmentation, ...]:
+        """The networks whose weights the model has, in order: of those that share weights the first."""
+        return tuple(one for index, one in enumerate(self.augmentations) if self._owner(index) == index)
+
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """Where the weights of each network begin."""
+        begin, firsts = 0, []
+        for index, augmentation in enumerate(self.augmentations):
+            owner = self._owner(index)
+            firsts.append(begin if owner == index else firsts[owner])
+            begin += augmentation.weights if owner == index else 0
+        return tuple(firsts)
 
     @property
     def weights(self) -> int:
         """Number of weights of all networks, in their order."""
-        return sum(augmentation.weights for augmentation in self.augmentations)
+        return sum(augmentation.weights for augmentation in self.owners)
+
+    def _owner(self, index: int) -> int:
+        """Return the first network that has the weights of another one."""
+        name = self.augmentations[index].shared
+        if not name:
+            return index
+        return next(k for k, one in enumerate(self.augmentations) if one.shared == name)

@@ -22,6 +22,12 @@ Point2 = tuple[float, float]
 
 _MOST_POINTS = 400
 
+ABOVE_ZERO = ("anisotropy", "slip_speed")
+"""Numbers of a support that are above zero."""
+
+LEAST = 1e-6
+"""Least value that they are identified with."""
+
 
 class BodyShape(Config, frozen=True):
     """A convex shape that a link carries, in its body frame.
@@ -144,7 +150,7 @@ class Support(Config, frozen=True):
         require_convex(self.outline, where)
         require(0 < self.spacing < math.inf, f"{where}: spacing", self.spacing, "a finite number above 0 [m]")
         require(0 <= self.friction < math.inf, f"{where}: friction", self.friction, "a finite number of at least 0")
-        for what in ("anisotropy", "slip_speed"):
+        for what in ABOVE_ZERO:
             require(0 < getattr(self, what) < math.inf, f"{where}: {what}", getattr(self, what), "a number above 0")
         for value in (*self.centre, self.rim):
             require(math.isfinite(value), f"{where}: centre or rim", value, "a finite number")

@@ -5,9 +5,7 @@ Every configuration of the library derives from `Config`. Reading checks types a
 that a misspelt key is an error that names its place instead of a silently used default.
 """
 
-import json
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -16,6 +14,7 @@ import msgspec
 import yaml
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.plain_data import parse_text, read_text
 
 T = TypeVar("T")
 
@@ -48,6 +47,8 @@ def from_dict(data: Any, kind: type[T], where: str = "configuration") -> T:
     """
     try:
         return msgspec.convert(renamed(data, kind, where), type=kind, strict=False)
+    except (RecursionError, OverflowError) as error:
+        raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error})") from None
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {error}{_hint(str(error), kind)}") from None
     except InputError as error:  # raised by a struct that checks itself
@@ -97,24 +98,6 @@ def _resolve(kind: Any, steps: list[tuple[str, str]]) -> Any:
     return kind
 
 
-def parse_text(text: str, suffix: str, where: str) -> Any:
-    """Parse YAML, TOML or JSON text by file suffix.
-
-    Raises:
-        InputError: The text is malformed, or the suffix is none of .yaml, .yml, .toml, .json.
-    """
-    try:
-        if suffix in {".yaml", ".yml"}:
-            return yaml.safe_load(text)
-        if suffix == ".toml":
-            return tomllib.loads(text)
-        if suffix == ".json":
-            return json.loads(text)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{where}: not readable as {suffix[1:].upper()}: {error}") from None
-    raise InputError(f"{where}: unknown kind of file {suffix or '(no suffix)'!r}; valid: .yaml, .yml, .toml, .json")
-
-
 def read_config(path: Path, kind: type[T]) -> T:
     """Read a `kind` from a YAML, TOML or JSON file.
 
@@ -130,13 +113,7 @@ def read_plain(path: Path) -> Any:
     Raises:
         InputError: The file is missing or malformed.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: cannot be read ({describe_os_error(error)}); expected a YAML, TOML or JSON file"
-        ) from None
-    return parse_text(text, path.suffix.lower(), str(path))
+    return parse_text(read_text(path, "a YAML, TOML or JSON file"), path.suffix.lower(), str(path))
 
 
 def to_yaml(config: Any) -> str:

@@ -127,12 +127,19 @@ class Drive(Config, frozen=True):
         return 2.0 * self.delay if self.longest_delay is None else self.longest_delay
 
     @property
+    def leads(self) -> bool:
+        """Whether the joint moves as commanded, so that there is no torque: it is on a prescribed path."""
+        return self.kind in DRIVE_LAWS and DRIVE_LAWS[self.kind].command == "velocity"
+
+    @property
     def elastic(self) -> bool:
         """Whether a spring lies between motor and joint."""
         return self.stiffness is not None
 
     def quantities(self) -> dict[str, float]:
         """Return the numbers that this drive has, by name without "actuator.JOINT."; those of absent stages are not."""
+        if self.leads:
+            return {}
         absent = set()
         if not self.reach:
             absent.add("delay")
@@ -170,11 +177,6 @@ class DriveLaw:
     torque: Callable[[Number, Any, Any, Any], Any]
     needs: tuple[str, ...] = ()
 
-    @property
-    def leads(self) -> bool:
-        """Whether the joint moves as commanded, so that there is no torque: it is on a prescribed path."""
-        return self.command == "velocity"
-
 
 def _direct(number: Number, command: Any, q: Any, qd: Any) -> Any:
     return command
@@ -195,6 +197,20 @@ DRIVE_LAWS.add("pd", DriveLaw("target", _pd, ("kp", "kd")))
 DRIVE_LAWS.add("velocity", DriveLaw("velocity", _none))
 
 
+def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
+    """Refuse drives that no simulator of forces knows.
+
+    Raises:
+        InputError: A joint is on a prescribed path.
+    """
+    leading = [name for name, drive in drives.items() if drive.leads]
+    if leading:
+        raise InputError(
+            f"robot {robot!r}: {leading[0]!r} has a commanded velocity, which only the hybrid engine knows; valid: "
+            "hybrid dynamics, or drives that take torques or targets"
+        )
+
+
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
     """Refuse drives that cannot be, and return what commands are.
 
@@ -211,7 +227,7 @@ def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where
         if joint not in controls:
             raise InputError(f"{where}: there is no driven joint {joint!r}; valid: {choices(controls)}")
         DRIVE_LAWS.require(drive.kind)
-        if DRIVE_LAWS[drive.kind].leads and drive != Drive(kind=drive.kind, gain=drive.gain):
+        if drive.leads and drive != Drive(kind=drive.kind):
             raise InputError(
                 f"{where}: drive of {joint!r} is of kind {drive.kind!r}, which the joint follows exactly; valid: no "
                 "other numbers"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from neurodyn.core.body_contacts import BodyContact, Support, require_bodies
+from neurodyn.core.body_contacts import ABOVE_ZERO, LEAST, BodyContact, Support, require_bodies
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ChainJoint, ContactPoint
 from neurodyn.core.contact_shapes import RoundedBox
@@ -187,11 +187,14 @@ class Mechanism(Config, frozen=True):
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """Return the least and greatest values of the quantities that only this mechanism knows bounds of."""
-        return {
+        found = {
             f"actuator.{name}.{what}": bounds(what, drive)
             for name, drive in self.drives.items()
             for what in drive.quantities()
         }
+        for support in self.supports:
+            found |= {f"support.{support.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
+        return found
 
     def with_quantities(self, values: Mapping[str, float]) -> "Mechanism":
         """Return the mechanism with other values of some of its quantities.

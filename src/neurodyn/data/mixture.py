@@ -98,6 +98,11 @@ class Mixture:
         parts = zip(self.stores, self.sampled(split, most), strict=True)
         return np.concatenate([store.columns(name, take(store.frames, rows)[:, 0]) for store, rows in parts])
 
+    def amount(self, split: int) -> tuple[int, int]:
+        """Return the episodes and the transitions of a split, in all stores."""
+        lengths = [store.lengths[store.split == split] for store in self.stores]
+        return sum(map(len, lengths)), int(sum(part.sum() for part in lengths))
+
     def longest(self, split: int) -> int:
         """Return the frames of which each store holds a window in a split."""
         return min(int(store.lengths[episodes_of(store, split)].max()) for store in self.stores)

@@ -6,7 +6,7 @@ tensors. A graph knows tensors by their addresses, so the state stays in memory 
 outputs are copied out. What is no tensor must not change from step to step.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -136,16 +136,6 @@ def detached(tree: Any) -> Any:
     return _rebuilt(tree, (tensor.detach() for tensor in _tensors(tree)))
 
 
-def flattened(tree: Any) -> list[Tensor]:
-    """Return the tensors of a tree in its order, for a file; `refilled` puts them back."""
-    return list(_tensors(tree))
-
-
-def refilled(tree: Any, tensors: Iterable[Tensor]) -> Any:
-    """Return a tree of the same form with other tensors, taken in its order."""
-    return _rebuilt(tree, iter(tensors))
-
-
 def write(target: Any, source: Any) -> None:
     """Copy the tensors of a tree to those of another of the same form."""
     pairs = [(a, b) for a, b in zip(_tensors(target), _tensors(source), strict=True) if not _is_same(a, b)]
@@ -167,7 +157,7 @@ def _like(tree: Any) -> list[tuple[torch.Size, torch.dtype]]:
     return [(tensor.shape, tensor.dtype) for tensor in _tensors(tree)]
 
 
-def _parts(tree: Any) -> list[tuple[Any, Any]] | None:
+def parts_of(tree: Any) -> list[tuple[Any, Any]] | None:
     """Return the parts of a node by name or number; None of a leaf."""
     if isinstance(tree, tuple | list):
         return list(enumerate(tree))
@@ -183,7 +173,7 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
     if isinstance(tree, Tensor):
         yield tree
         return
-    for _, part in _parts(tree) or ():
+    for _, part in parts_of(tree) or ():
         yield from _tensors(part)
 
 
@@ -191,7 +181,7 @@ def _constants(tree: Any) -> list[Any]:
     """Return what stands beside the tensors of a tree."""
     if isinstance(tree, Tensor):
         return []
-    parts = _parts(tree)
+    parts = parts_of(tree)
     return [tree] if parts is None else [leaf for _, part in parts for leaf in _constants(part)]
 
 
@@ -199,10 +189,14 @@ def _rebuilt(tree: Any, tensors: Iterator[Tensor]) -> Any:
     """Return a tree with other tensors, taken in its order."""
     if isinstance(tree, Tensor):
         return next(tensors)
-    parts = _parts(tree)
+    parts = parts_of(tree)
     if parts is None:
         return tree
-    values = {name: _rebuilt(part, tensors) for name, part in parts}
+    return with_parts(tree, {name: _rebuilt(part, tensors) for name, part in parts})
+
+
+def with_parts(tree: Any, values: dict[Any, Any]) -> Any:
+    """Return a node of a tree with other parts, which have the names of its own."""
     if isinstance(tree, dict):
         return values
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):

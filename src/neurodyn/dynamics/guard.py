@@ -49,6 +49,10 @@ goes on to any speed. In `pretrained:cartpole`, whose data reach 15 m/s and 36 r
 swing-up stay within 9 m/s and 11 rad/s.
 """
 
+BROKEN_MARGIN = 5.0
+"""The same in roll-outs, solvers and trainings: truth may well be faster than the training data were, but not ten times
+as fast."""
+
 
 class Fault(Record, frozen=True):
     """Where a batch of worlds first leaves what is plausible.
@@ -128,25 +132,28 @@ def watching(out: str | Path | None = None) -> Iterator[Watch]:
         _WATCH.reset(token)
 
 
-def guard_bounds(dynamics: "Dynamics", robot: Robot | None = None) -> PlausibleBounds:
+def guard_bounds(
+    dynamics: "Dynamics", robot: Robot | None = None, *, margin: float = TRAINING_MARGIN
+) -> PlausibleBounds:
     """Return the states of some dynamics outside of which they have broken down.
 
     Those are the bounds of the robot, and for models also the range of velocities and channels of their training data,
-    widened by `TRAINING_MARGIN`. In models of logs they apply to what the log measures.
+    widened. In models of logs they apply to what the log measures.
 
     Args:
         dynamics: The dynamics.
         robot: Declaration of the robot; None for that of the dynamics, without which positions have no bounds.
+        margin: By how much that range is widened to either side, as a share of it.
     """
     spec, robot = dynamics.spec, robot or dynamics.robot
     bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
     known: TrainingRange | None = dynamics.training_range
     found = bounds.of_spec(spec)
-    return found if known is None else found.tightened(_widened(known.qd), _widened(known.channels))
+    return found if known is None else found.tightened(_widened(known.qd, margin), _widened(known.channels, margin))
 
 
-def _widened(ranges: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    return tuple((low - TRAINING_MARGIN * (high - low), high + TRAINING_MARGIN * (high - low)) for low, high in ranges)
+def _widened(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...]:
+    return tuple((low - margin * (high - low), high + margin * (high - low)) for low, high in ranges)
 
 
 @torch.no_grad()
@@ -165,6 +172,11 @@ def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: in
     if _all_within(bounds, path):
         return None
     outside = bounds.outside(path.q, path.qd, path.channels)
+    # Whoever begins outside stays there, which is not what broke down; what is not finite is.
+    finite = path.q.isfinite().all(-1) & path.qd.isfinite().all(-1)
+    outside = outside & ~(outside[:, :1] & finite) if not first else outside
+    if not bool(outside.any()):
+        return None
     frame = int(outside.any(0).int().argmax())
     world = int(outside[:, frame].int().argmax())
     at = tuple(None if x is None else x[world : world + 1, frame] for x in (path.q, path.qd, path.channels))
@@ -320,10 +332,13 @@ def watch_rollout(
 
 
 def guard_bounds_of(dynamics: "Dynamics") -> PlausibleBounds:
-    """Return `guard_bounds` of dynamics, made once for each."""
+    """Return the bounds within which dynamics have not broken down, made once for each."""
     known: Any = dynamics.__dict__.get("_guard_bounds")
     if known is None or known[0] is not dynamics.training_range:
-        known = dynamics.__dict__["_guard_bounds"] = (dynamics.training_range, guard_bounds(dynamics))
+        known = dynamics.__dict__["_guard_bounds"] = (
+            dynamics.training_range,
+            guard_bounds(dynamics, margin=BROKEN_MARGIN),
+        )
     return known[1]
 
 

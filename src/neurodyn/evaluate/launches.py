@@ -62,6 +62,13 @@ class EmptyWindows:
         """Take what the state consists of, and how many frames a history has."""
         self._spec = spec
 
+    def state(self) -> dict[str, Any]:
+        """Return where the draws stand: nowhere."""
+        return {}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+
     def draw(self, count: int) -> Window:
         """Return so many histories."""
         spec, frames = self._spec, self._spec.context
@@ -72,13 +79,6 @@ class EmptyWindows:
         return Window(
             rows(frames + 1, spec.nq), rows(frames + 1, spec.nv), rows(frames, spec.nu), rows(frames + 1, spec.nx)
         )
-
-    def saved(self) -> dict[str, Any]:
-        """Return nothing: all draws are the same."""
-        return {}
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on."""
 
 
 def count_launches(work: Callable[[], object], device: str = "meta") -> LaunchCount:

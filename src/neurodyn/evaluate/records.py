@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.records import Record
+from neurodyn.dynamics.guard import Fault
 
 PERSISTENCE = "hold_last"
 """The persistence baseline, among models by name."""
@@ -215,13 +216,18 @@ class EnergyDrift(Result, frozen=True):
 
 
 class LongRun(Result, frozen=True):
-    """What becomes of very long roll-outs: shares of them; None where there is no ground."""
+    """What becomes of very long roll-outs: shares of them; None where there is no ground.
+
+    `in_bounds_fraction` never leave plausible bounds; `first_out` says which does first, and by what.
+    """
 
     finite_fraction: float
     above_ground_fraction: float | None
     stable_fraction: float
     deepest_m: float | None
     greatest_speed: float | None
+    in_bounds_fraction: float = 1.0
+    first_out: str = ""
 
 
 class Stability(Result, frozen=True):
@@ -261,6 +267,8 @@ class Simulated(Result, frozen=True):
     grounds_mean: dict[str, float | None] | UnsetType = UNSET
     stability: Stability | UnsetType = UNSET
     calibration: MemberCalibration | UnsetType = UNSET
+    verdict: str | UnsetType = UNSET
+    faults: list[Fault] | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
         """Return plain data; of each ground what differs between grounds."""
@@ -289,6 +297,8 @@ class OfLog(Result, frozen=True, kw_only=True):
     notes: dict[str, Any]
     data: str | UnsetType = UNSET
     start: str | UnsetType = UNSET
+    verdict: str | UnsetType = UNSET
+    faults: list[Fault] | UnsetType = UNSET
 
 
 class StateErrors(Result, frozen=True):

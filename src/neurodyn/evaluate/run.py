@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from neurodyn.core.artifacts import resolve_run
+from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import Config, read_config
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, choices
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
+from neurodyn.dynamics.guard import FOLDER, watching
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.dynamics.same_robot import require_robot
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.evaluate.engine import SEED
+from neurodyn.evaluate.judgement import judge
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.recorded import chosen_split
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
@@ -98,7 +101,12 @@ def evaluate(
     cores = resolve_threads(threads)
     asked = Question(str(run), horizon, rollouts, seed, data, split, ground, stability, beside, cores, device)
     kind = KINDS[kind_of(run)]
-    return kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
+    shipped = str(run).startswith(PRETRAINED)  # what ships with the package is not written to
+    with watching(None if shipped else resolve_run(run) / FOLDER) as watch:
+        measured = kind.parts["evaluate"](asked) if "evaluate" in kind.parts else evaluate_simulating(asked)
+    return msgspec.structs.replace(
+        measured, verdict=str(judge(measured, watch.faults)), faults=watch.faults or UNSET
+    )  # fmt: skip
 
 
 def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:

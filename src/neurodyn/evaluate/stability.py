@@ -15,12 +15,14 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.seeds import generator
+from neurodyn.dynamics.guard import Fault, guard_bounds, state_fault
 from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.evaluate.engine import Drive
 from neurodyn.evaluate.records import LongRun, Stability
 from neurodyn.evaluate.scenario import Scenario, driven_at_random, passive, scenario
 from neurodyn.learn.devices import threads
 from neurodyn.robots import Robot
+from neurodyn.robots.plausible import PlausibleBounds
 
 if TYPE_CHECKING:
     from neurodyn.geometry.proximity import ProximityQuery
@@ -40,11 +42,29 @@ class _Watch:
         finite: Whether all was finite, shape [worlds].
         depth: Depth of the deepest contact point [m], shape [worlds].
         speed: Greatest joint speed, or speed of the base [rad/s, m/s], shape [worlds].
+        bounds: Plausible bounds.
+        fault: The first fault; None while there is none.
+        inside: Whether all was within bounds, shape [worlds]; None for all so far.
+        frame: Frames so far.
     """
 
     finite: Tensor
     depth: Tensor
     speed: Tensor
+    bounds: PlausibleBounds
+    fault: Fault | None = None
+    inside: Tensor | None = None
+    frame: int = 0
+
+    def bound(self, state: State) -> None:
+        """Compare a state with the bounds: in every frame, as a state that blows up may come back."""
+        self.frame += 1
+        outside = self.bounds.outside(state.q, state.qd)
+        if not bool(outside.any()):
+            return
+        if self.fault is None:
+            self.fault = state_fault(self.bounds, state, "", frame=self.frame)
+        self.inside = ~outside if self.inside is None else self.inside & ~outside
 
     def look(self, state: State, proximity: "ProximityQuery | None", environment: Environment) -> None:
         """Take note of a state."""
@@ -84,7 +104,7 @@ def stability(
         seed: Seed of initial states and torques.
     """
     where = scenario(robot) if where is None else where
-    proximity = _proximity(robot, where)
+    proximity, bounds = _proximity(robot, where), _bounds(model, robot)
     modes = ("passive", "driven") if robot.spec.nu else ("passive",)
     found = {}
     for mode in modes:
@@ -92,7 +112,8 @@ def stability(
         start, environment = where.begin(robot, worlds, rng)
         pieces = _drives(robot, where, worlds, frames, rng if mode == "driven" else None)
         with torch.no_grad(), threads(1):
-            found[mode] = _shares(_run(model, start, environment, pieces, proximity), proximity is not None)
+            seen = _run(model, start, environment, pieces, proximity, bounds)
+            found[mode] = _shares(seen, proximity is not None)
     return Stability(
         frames=frames, worlds=worlds, deepest_allowed_m=DEEPEST, ground=where.name, passive=found["passive"],
         driven=found.get("driven", UNSET),
@@ -118,9 +139,12 @@ def _run(
     environment: Environment,
     pieces: Iterator[Drive],
     proximity: "ProximityQuery | None",
+    bounds: PlausibleBounds,
 ) -> _Watch:
     count = start.worlds
-    watch = _Watch(torch.ones(count, dtype=torch.bool), torch.full((count,), -torch.inf), torch.zeros(count))
+    watch = _Watch(
+        torch.ones(count, dtype=torch.bool), torch.full((count,), -torch.inf), torch.zeros(count), bounds
+    )  # fmt: skip
     here = start.to(model.device)
     carry, state, frame = model.begin(here, environment.to(model.device)), here, 0
     for piece in pieces:
@@ -128,6 +152,7 @@ def _run(
         for k in range(drive.frames):
             carry, step = model.step_(carry, state, drive.at(k))
             state, frame = step.state, frame + 1
+            watch.bound(state)
             if frame % _EVERY == 0:
                 watch.look(state.to("cpu"), proximity, environment)
     watch.look(state.to("cpu"), proximity, environment)
@@ -142,11 +167,22 @@ def _shares(watch: _Watch, grounded: bool) -> LongRun:
         stable_fraction=stable,
         deepest_m=_greatest(watch.depth[watch.finite]) if grounded else None,
         greatest_speed=_greatest(watch.speed[watch.finite]),
+        in_bounds_fraction=1.0 if watch.inside is None else float(watch.inside.double().mean()),
+        first_out="" if watch.fault is None else watch.fault.words.removeprefix(": "),
     )
 
 
 def _greatest(values: Tensor) -> float | None:
     return float(values.max()) if len(values) and bool(torch.isfinite(values.max())) else None
+
+
+def _bounds(model: Dynamics, robot: Robot) -> PlausibleBounds:
+    """Return the bounds of the model, with velocities that physics allows where the robot declares none."""
+    from neurodyn.sim.bounds import plausible_bounds
+    from neurodyn.sim.build import build
+
+    known = plausible_bounds(robot, build(robot, worlds=1)).of_spec(model.spec)
+    return known.tightened(guard_bounds(model, robot).qd, ())
 
 
 def _proximity(robot: Robot, where: Scenario) -> "ProximityQuery | None":

@@ -173,7 +173,8 @@ class _Identification:
             raise InputError("beside: other models take torques, and the data hold targets; valid: no --beside")
         self.start: Start = start_of(problem.store, settings.start)
         networks = (problem.blueprint or Blueprint()).augmentations
-        remembers = bool(self.mechanism.drives) or any(one.remembers for one in networks)
+        acting = any(not drive.leads for drive in self.mechanism.drives.values())
+        remembers = acting or any(one.remembers for one in networks)
         self.context = settings.context if self.start == "past" else 0
         self.history = settings.history if remembers else 0
         if remembers and self.sensing.controller is not None:

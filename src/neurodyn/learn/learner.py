@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each kind of model adds to the training loop: its optimiser steps, its validation, its state."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from neurodyn.core.verdict import LEAST_STEPS, Verdict
 from neurodyn.learn.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ class Step:
         loss: The loss, a scalar.
         rate: The learning rate.
         taken: Whether the gradient was finite; otherwise the step was left out.
+        left_out: Windows of the batch that were left out, so that the gradient of the others was.
     """
 
     loss: Tensor | float = float("nan")
     rate: float = 0.0
     taken: bool = True
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,13 @@ class Learner:
 
     A subclass needs `step`; `validate` and `keep` where it is validated; `state` and `load` where it has a run.
     """
+
+    least_steps: int = LEAST_STEPS
+    """Steps below which a training has hardly begun."""
+
+    def verdicts(self, at: "TrainState") -> list[Verdict]:
+        """Return what is to be said of the result beside what the loop knows."""
+        return []
 
     def begin(self, at: "TrainState") -> None:
         """Prepare; called whenever a training begins or goes on."""
@@ -123,6 +133,7 @@ class GradientLearner(Learner):
     clip: float = 1.0
     _optimiser: torch.optim.Optimizer
     _line_search = False
+    _batch: Any
 
     def loss(self) -> Tensor:
         """Return the loss of the present batch; a vector's elements are summed."""
@@ -165,17 +176,67 @@ class GradientLearner(Learner):
             last = loss.detach().mean()
             return last
 
-        taken = True
+        taken, left_out = True, 0
         if self._line_search:
             self._optimiser.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]  # takes tensors, too
         else:
             closure()
             taken = bool(torch.isfinite(self.clip_gradients()))
+            if not taken:
+                taken, left_out = self._isolated(closure)
             if taken:
                 self._optimiser.step()
-        step = Step(last, rate, taken)
+        step = Step(last, rate, taken, left_out)
         self.stepped(step)
         return step
+
+    def windows(self) -> int:
+        """Return how many windows the batch has; 0 where they cannot be taken apart."""
+        return 0
+
+    def take(self, rows: Tensor) -> None:
+        """Replace the batch by some of its windows, shape [windows], int64."""
+        raise NotImplementedError
+
+    def broken(self, row: int) -> None:
+        """Report a window on which the model breaks down."""
+
+    def _isolated(self, closure: Callable[[], Tensor]) -> tuple[bool, int]:
+        """Leave out the windows whose gradients are not finite, so that they do not spoil those of the others.
+
+        They are found by halving: a batch is halved only where it is bad.
+
+        Returns:
+            Whether there is a finite gradient now, and how many windows were left out of it.
+        """
+        count = self.windows()
+        if count < 2:
+            return False, 0
+        whole = self._batch
+
+        def finite(rows: Tensor) -> bool:
+            self._batch = whole
+            self.take(rows)
+            closure()
+            return bool(torch.isfinite(self.clip_gradients()))
+
+        bad: list[int] = []
+        parts = list(torch.arange(count).chunk(2))
+        while parts:
+            rows = parts.pop()
+            if not finite(rows):
+                if len(rows) == 1:
+                    bad.append(int(rows))
+                else:
+                    parts += list(rows.chunk(2))
+        if len(bad) == count:
+            return False, 0
+        self._batch = whole
+        for row in sorted(bad)[:1]:
+            self.broken(row)
+        keep = torch.ones(count, dtype=torch.bool)
+        keep[bad] = False
+        return finite(keep.nonzero()[:, 0]), len(bad)
 
     def _set_rates(self, done: float, step: int) -> float:
         if not self._line_search:

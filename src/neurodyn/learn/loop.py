@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training loop of everything that is trained: budget, validation, the best model, checkpoints, interruption."""
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from neurodyn.core import artifacts
+from neurodyn.core import verdict as verdicts
 from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import KEPT, Interrupted, Interruption
 from neurodyn.core.locks import exclusive
+from neurodyn.core.verdict import Verdict
+from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
-from neurodyn.learn.interruption import KEPT, Interrupted, Interruption
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
@@ -21,8 +25,14 @@ from neurodyn.learn.plan import Budget
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
 
+KEPT_CHECKPOINTS = 2
+"""Newest checkpoints that stay beside the best: where the last is damaged, a training goes on from the one before."""
+
 MOST_REFUSED = 20
 """Steps in a row without a finite gradient after which a training is given up."""
+
+_SCORES = ("best", "first", "last")
+"""Numbers that JSON holds as texts, because they may not be finite."""
 
 _FORMER = {"iteration": "step", "played": "measured", "waited": "stale"}
 
@@ -40,10 +50,14 @@ class TrainState:
         phase_seconds: Time of this phase so far by the clock of the budget [s].
         best: Best validation score so far; None before the first.
         measured: Validations in this phase so far.
+        first: Score of the first validation; None before it.
+        last: Score of the last one.
+        best_step: Step of the best model.
         skipped: Steps left out because their gradient was not finite.
+        left_out: Windows left out of their batches because the model broke down on them.
         stale: Validations in a row that brought nothing better.
         carried: Share of the budget that this phase has beside its own, of phases that ended under a smaller budget.
-        note: What is to be said of the result; empty for nothing.
+        verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
     """
 
     phase: int = 0
@@ -54,14 +68,19 @@ class TrainState:
     phase_seconds: float = 0.0
     best: float | None = None
     measured: int = 0
+    first: float | None = None
+    last: float | None = None
+    best_step: int = 0
     skipped: int = 0
+    left_out: int = 0
     stale: int = 0
     carried: float = 0.0
-    note: str = ""
+    verdict: str = ""
 
     def saved(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
-        return {**asdict(self), "best": None if self.best is None else str(self.best)}
+        scores = {name: None if (x := getattr(self, name)) is None else str(x) for name in _SCORES}
+        return {**asdict(self), **scores}
 
     @classmethod
     def read(cls, saved: dict[str, Any]) -> Self:
@@ -72,11 +91,9 @@ class TrainState:
         if "over" in now:  # counted the validation before the first step
             now["measured"] -= 1
         known = {field.name for field in fields(cls)}
-        best = now.get("best")
-        return cls(
-            **{name: value for name, value in now.items() if name in known and name != "best"},
-            best=None if best is None else float(best),
-        )
+        found: dict[str, Any] = {name: value for name, value in now.items() if name in known}
+        found |= {name: None if now.get(name) is None else float(now[name]) for name in _SCORES}
+        return cls(**found)
 
 
 class Callback:
@@ -145,6 +162,8 @@ class TrainingLoop:
         self.callbacks, self.last, self.log = callbacks, Step(), None
         self._name, self._record, self._data, self._threads, self._progress = name, record, data, thread_count, progress
         self._validations, self._validate_first, self._patience = validations, validate_first, patience
+        self._watch = Watch()
+        self._improved = False  # since the last checkpoint
         self._refused = 0  # steps in a row whose gradient was not finite
         learner.enter(0)
 
@@ -199,14 +218,22 @@ class TrainingLoop:
             self.log = log
             if log is None and self.folder is not None:
                 self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))
+            self._watch = stack.enter_context(watching(None if self.folder is None else self.folder / FOLDER))
             self._interruption = stack.enter_context(Interruption())
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
                 raise Interrupted(self._interrupted(), stop.code) from None
+            self.state.verdict = str(self._judge())
             if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
-                self.log.write(self.state.step, finished=True, **self.learner.closing(self.state), **times)
+                self.log.write(
+                    self.state.step,
+                    finished=True,
+                    verdict=self.state.verdict,
+                    **self.learner.closing(self.state),
+                    **times,
+                )
         return self.state
 
     def save(self) -> None:
@@ -217,7 +244,10 @@ class TrainingLoop:
         tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
-        artifacts.write_tree(self.folder / "state", self._name, tree)
+        artifacts.write_tree(
+            self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
+        )  # fmt: skip
+        self._improved = False
         for callback in self.callbacks:
             callback.on_save(self)
 
@@ -240,6 +270,7 @@ class TrainingLoop:
         while (done := self.budget.done(at)) < 1.0 and not self._exhausted():
             self.last = self.learner.step(done, at)
             at.step, at.phase_step, at.skipped = at.step + 1, at.phase_step + 1, at.skipped + (not self.last.taken)
+            at.left_out += self.last.left_out
             self._refused = 0 if self.last.taken else self._refused + 1
             if self._refused >= MOST_REFUSED:
                 raise self._not_finite(f"in {self._refused} steps in a row, up to step {at.step}")
@@ -250,7 +281,7 @@ class TrainingLoop:
                 found = self._validate()
             self._write(found)
             self._show(found)
-            if time.perf_counter() - saved > SAVE_SECONDS:
+            if self._improved or time.perf_counter() - saved > SAVE_SECONDS:
                 self.save()
                 saved = time.perf_counter()
             for callback in self.callbacks:
@@ -275,6 +306,27 @@ class TrainingLoop:
             "(neurodyn inspect), and check the simulator that they come from (neurodyn check)"
         )
 
+    def _judge(self) -> Verdict:
+        """Return whether what was trained can be used."""
+        at, found = self.state, self.learner.verdicts(self.state)
+        fault = next((fault.words for fault in self._watch.faults), "")
+        if self.budget.steps is None:
+            found.append(verdicts.of_steps(at.step, self.learner.least_steps))
+        if self._validate_first and self._validations:
+            adapted = isinstance(getattr(self._record, "base", None), str)
+            found.append(verdicts.of_best_step(at.best_step, at.step, adapted=adapted))
+        if at.first is not None and at.last is not None and self._has_diverged(at.first, at.last):
+            found.append(verdicts.of_divergence(at.first, at.last, at.best_step))
+        found.append(verdicts.of_skipped(at.skipped, at.step, f" ({fault})" if fault else ""))
+        found.append(verdicts.of_left_out(at.left_out, fault or "their gradient was not finite"))
+        return verdicts.together(found)
+
+    def _has_diverged(self, first: float, last: float) -> bool:
+        """Return whether a score is worse than the first by more than that itself, or is not finite."""
+        if not math.isfinite(last):
+            return True
+        return self.learner.better(first, last) and abs(last - first) > abs(first)
+
     def _exhausted(self) -> bool:
         return self._patience is not None and self.state.stale >= self._patience
 
@@ -286,10 +338,13 @@ class TrainingLoop:
         self._wall, self._cpu = wall, cpu
 
     def _validate(self) -> Validation:
-        at, found = self.state, self.learner.validate(self.state)
-        at.stale += 1
+        at = self.state
+        with watching():  # a model in training may break down; the score says so
+            found = self.learner.validate(at)
+        at.stale, at.last = at.stale + 1, found.score
+        at.first = found.score if at.first is None else at.first
         if at.best is None or self.learner.better(found.score, at.best):
-            at.best, at.stale = found.score, 0
+            at.best, at.stale, at.best_step, self._improved = found.score, 0, at.step, at.step > 0
             self.learner.keep(at)
         for callback in self.callbacks:
             callback.on_validate(self, found)

@@ -14,6 +14,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config, read_config, read_plain
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import notice
 from neurodyn.core.parameter import Parameter
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
@@ -88,15 +89,17 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str = "tra
         state: Name of the checkpoint.
 
     Returns:
-        Whether there is a state to go on from; a training that was killed before its first save begins anew.
+        Whether there is a state to go on from; a training that was killed before its first save begins anew, with a
+        notice where not even its config.yaml is there.
 
     Raises:
-        InputError: The run exists (and `resume` is not asked for), does not, or was made in another way.
+        InputError: The run exists (and `resume` is not asked for), or was made in another way.
     """
     path = out / "config.yaml"
     if resume:
-        if not path.exists():
-            raise InputError(f"{out}: holds no training to resume (no config.yaml); leave out --resume to start one")
+        if not path.exists() and not (out / "model").exists():  # killed before it began, or there never was one
+            notice(f"{out}: holds no training to resume; a new one begins")
+            return False
         algorithm = read_plain(path).get("algorithm", "")
         if algorithm != record.algorithm:  # whose settings are others
             raise InputError(

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from neurodyn.multibody.pd import pd_torque
     from neurodyn.multibody.points import wrenches
     from neurodyn.multibody.sensors import OBSERVERS, SensorFrame
+    from neurodyn.multibody.structures import FORMS
+    from neurodyn.multibody.structures.acting import ActingNetwork
     from neurodyn.multibody.trace import maximum
 
 __all__ = [
-    "CONTACT_MODELS", "INTEGRATORS", "OBSERVERS", "ContactModel", "Contacts", "Engine", "EngineConfig", "FreeMotion",
+    "CONTACT_MODELS", "FORMS", "INTEGRATORS", "OBSERVERS", "ActingNetwork", "ContactModel", "Contacts", "Engine",
+    "EngineConfig", "FreeMotion",
     "SensorFrame", "Tree", "maximum", "nominal", "pd_torque", "wrenches",
 ]  # fmt: skip
 

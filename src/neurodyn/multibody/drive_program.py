@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from neurodyn.core.drive import Drive, require_drives
-from neurodyn.core.errors import InputError
+from neurodyn.core.drive import Drive, require_drives, require_simulated
 from neurodyn.core.spec import StateSpec
 from neurodyn.geometry.array_shapes import Positions, Torques, Velocities
 from neurodyn.multibody.drive import Joint, drive_torque
@@ -38,11 +37,8 @@ class DriveProgram:
         Raises:
             InputError: As of `core.drive.require_drives`, or drives are none that act by torques.
         """
-        if require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives") == "velocity":
-            raise InputError(
-                f"robot {spec.robot!r}: its joints have commanded velocities, which only the hybrid engine knows; "
-                "valid: hybrid dynamics, or drives that take torques or targets"
-            )
+        require_drives(drives, spec.controls, f"robot {spec.robot!r}: drives")
+        require_simulated(drives, spec.robot)
         self.spec, self.step, self._drives = spec, step, dict(drives)
         self._rows = [spec.q_names.index(name) for name in spec.controls]
         graph = Graph()

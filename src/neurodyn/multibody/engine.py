@@ -13,22 +13,24 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
-from neurodyn.core.drive import DRIVE_LAWS, require_drives
+from neurodyn.core.drive import require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.registry import Registry
 from neurodyn.core.spec import StateSpec
-from neurodyn.multibody.articulated import Tree
+from neurodyn.multibody.articulated import LinkMotion, Tree
 from neurodyn.multibody.bodies.supports import support_wrenches
 from neurodyn.multibody.contact_model import SIZE, ContactModel, Contacts
 from neurodyn.multibody.drive import Joint, drive_torque
 from neurodyn.multibody.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.instant import Instant
 from neurodyn.multibody.integration import Integrator
+from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.memory import Memory
 from neurodyn.multibody.passive import passive_torque
 from neurodyn.multibody.points import Wrenches
 from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.structures.inertia import heavier
 from neurodyn.multibody.trace import Graph, Scalar
 from neurodyn.multibody.trace.program import Inputs, Program, Sizes
 from neurodyn.multibody.vectors import ZERO, Vector, array
@@ -123,7 +125,7 @@ class Engine:
         self._dt = spec.dt / config.substeps
         self._nominal = nominal(mechanism, config.contact)
         self._leading = tuple(
-            name for name in spec.controls if name in mechanism.drives and DRIVE_LAWS[mechanism.drives[name].kind].leads
+            name for name in spec.controls if name in mechanism.drives and mechanism.drives[name].leads
         )
         self._nominal |= {f"{name}.armature": _HEAVY for name in self._leading}
         self._advanced = INTEGRATORS[config.integrator or EULER]
@@ -236,14 +238,37 @@ class Engine:
         if mechanism.supports:
             external = _merged(external, support_wrenches(tree, motions, contacts.poses, scope))
         touching = {} if self._contact is None else self._contact.forces(contacts)
-        forces = _merged(external, touching)
+        found = self._accelerations(scope, tree, motions, q, torque, _merged(external, touching))
         acceleration = [
-            scope.define(f"acceleration.{name}", value)
-            for name, value in zip(self._spec.qd_names, tree.accelerations(motions, q, torque, forces), strict=True)
+            scope.define(f"acceleration.{name}", value) for name, value in zip(self._spec.qd_names, found, strict=True)
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
         return q, qd, Instant(scope, memory, tree, motions, torque, external, touching, acceleration, contacts)
+
+    def _accelerations(
+        self, scope: Scope, tree: Tree, motions: list[LinkMotion], q: list[Any], torque: list[Any], forces: Wrenches
+    ) -> list[Any]:
+        """Return accelerations under forces without constraints, with the inertias that networks add."""
+        dofs = {name: dof for dof, name in tree.single_dofs()}
+        for name in dofs:
+            quantity = f"mass_matrix.{name}"
+            if scope.acted_on(quantity) and not is_zero(scope.define(quantity, 0.0)):
+                raise InputError(f"blueprint: {quantity} takes networks of structure inertial alone")
+        found = tree.accelerations(motions, q, torque, forces)
+        if not scope.inertias:
+            return found
+        if self._contact is not None and type(self._contact).accelerations is not ContactModel.accelerations:
+            raise InputError(
+                f"blueprint: structure inertial is not known to contact: {self.config.contact}, which solves with the "
+                "mechanism's own mass matrix; valid: contact: force, or none"
+            )
+        if self._leading:
+            raise InputError(
+                "blueprint: structure inertial is not known to joints on a prescribed path; valid: a mechanism without "
+                "them, or networks of another structure"
+            )
+        return heavier(tree, motions, found, dofs, scope.inertias)
 
     @property
     def _coordinates(self) -> list[str]:
@@ -260,6 +285,8 @@ class Engine:
         """Return the positions of joints from what their encoders read; with sign -1 the other way."""
         q = list(readings)
         for name in self.mechanism.drives:
+            if name in self._leading:
+                continue
             row = self._spec.q_names.index(name)
             q[row] = q[row] - sign * scope(f"actuator.{name}.bias")
         return q
@@ -278,8 +305,8 @@ class Engine:
         """Return the torques of the drives on the driven joints."""
         spec, driven = self._spec, []
         for name, dof, command in zip(spec.controls, spec.control_dofs, control, strict=True):
-            value = command
-            if name in self.mechanism.drives:
+            value = 0.0 if name in self._leading else command
+            if name in self.mechanism.drives and name not in self._leading:
                 row = spec.q_names.index(name)
                 joint = Joint(name, readings[row], qd[dof], spec.continuous[row])
                 drive = self.mechanism.drives[name]

@@ -6,8 +6,7 @@ from itertools import pairwise
 from neurodyn.core.blueprint import Activation, Augmentation
 from neurodyn.multibody.trace import Loop
 
-# The value of an activation at z, and its slope, in terms of z and the value y.
-_ACTIVATIONS: dict[Activation, tuple[str, str]] = {
+ACTIVATIONS: dict[Activation, tuple[str, str]] = {
     "tanh": ("::wp::tanh(z)", "(real)1 - y * y"),
     "elu": ("SELECT(z > (real)0, z, ::wp::exp(z) - (real)1)", "SELECT(z > (real)0, (real)1, y + (real)1)"),
     "relu": ("SELECT(z > (real)0, z, (real)0)", "SELECT(z > (real)0, (real)1, (real)0)"),
@@ -24,6 +23,7 @@ _ACTIVATIONS: dict[Activation, tuple[str, str]] = {
         "y + ((real)1 - y) / ((real)1 + ::wp::exp(-z))",
     ),
 }
+"""The value of an activation at z, and its slope, in terms of z and the value y."""
 
 
 def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Loop:
@@ -38,7 +38,7 @@ def network_loop(augmentation: Augmentation, first_weight: int, name: str) -> Lo
         name: What it is called in messages.
     """
     widths = augmentation.widths
-    value, slope = _ACTIVATIONS[augmentation.activation]
+    value, slope = ACTIVATIONS[augmentation.activation]
     return Loop(
         name=name,
         inputs=widths[0],

@@ -18,14 +18,20 @@ from neurodyn.core.blueprint import Augmentation, Blueprint, aged
 from neurodyn.core.errors import InputError, choices
 from neurodyn.multibody.memory import Memory, delayed
 from neurodyn.multibody.network import network_loop
-from neurodyn.multibody.trace import Expression, Graph, Scalar, apply_loop, cos, sin, tanh
+from neurodyn.multibody.structures import FORMS
+from neurodyn.multibody.structures.acting import ActingNetwork, AddedInertia
+from neurodyn.multibody.trace import Graph, Scalar, apply_loop, cos, sin, tanh
 
 _DERIVED: dict[str, Callable[[Scalar], Scalar]] = {"sin": sin, "cos": cos}
 """Functions of a quantity that an input may name, as "sin(q.elbow)"."""
 
 
 class Scope:
-    """The named quantities of a step."""
+    """The named quantities of a step.
+
+    Attributes:
+        inertias: What networks have added to the mass matrix so far.
+    """
 
     def __init__(
         self, graph: Graph, constants: Mapping[str, Scalar], blueprint: Blueprint, memory: Memory, step: float
@@ -44,13 +50,12 @@ class Scope:
         self._values: dict[str, Scalar] = {}
         self._acting: dict[str, tuple[int, int]] = {}
         self._loops = []
-        first = 0
-        for index, augmentation in enumerate(blueprint.augmentations):
+        self.inertias: list[AddedInertia] = []
+        for index, (augmentation, first) in enumerate(zip(blueprint.augmentations, blueprint.firsts, strict=True)):
             self._loops.append(network_loop(augmentation, first, f"network of {', '.join(augmentation.quantities)}"))
             self._acting |= {name: (index, output) for output, name in enumerate(augmentation.quantities)}
-            first += augmentation.weights
         self._blueprint = blueprint
-        self._outputs: dict[int, list[Expression]] = {}
+        self._outputs: dict[int, list[Scalar]] = {}
         self._past: dict[tuple[str, float], Scalar] = {}
         self._busy: list[int] = []  # networks whose inputs are being computed
 
@@ -63,6 +68,10 @@ class Scope:
     def names(self) -> tuple[str, ...]:
         """Names of all quantities that are known: those of `computed`, then the other constant ones."""
         return (*self._values, *(name for name in self._constants if name not in self._values))
+
+    def acted_on(self, name: str) -> bool:
+        """Return whether a network acts on a quantity."""
+        return name in self._acting
 
     def define(self, name: str, value: Scalar) -> Scalar:
         """Name a quantity; return its value after the blueprint's networks."""
@@ -92,13 +101,13 @@ class Scope:
         augmentation = self._blueprint.augmentations[index]
         if index not in self._outputs:
             self._outputs[index] = self._network(index, augmentation, name)
-        scales = augmentation.output_scale or (1.0,) * len(augmentation.quantities)
-        given = self._outputs[index][output] * scales[output]
+        given = self._outputs[index][output]
         if augmentation.mode == "replace":
             return given
         return value + given if augmentation.mode == "add" else value * (1.0 + given)
 
-    def _network(self, index: int, augmentation: Augmentation, name: str) -> list[Expression]:
+    def _network(self, index: int, augmentation: Augmentation, name: str) -> list[Scalar]:
+        """Return what a network does to each of its quantities, and keep its memory."""
         scales = augmentation.input_scale or (1.0,) * len(augmentation.inputs)
         self._busy.append(index)
         inputs = [self._input(x, name, augmentation) / s for x, s in zip(augmentation.inputs, scales, strict=True)]
@@ -106,13 +115,15 @@ class Scope:
         names = [f"network {index} hidden {k}" for k in range(augmentation.memory)]
         hidden = [self._memory.recall(name, 0.0) for name in names]
         outputs = apply_loop(self._graph, self._loops[index], [*inputs, *hidden])
-        first = len(augmentation.quantities)
+        first = augmentation.outputs
         candidates, gates = outputs[first : first + len(hidden)], outputs[first + len(hidden) :]
         rate = min(1.0, self._step / augmentation.memory_time)
         for name, before, candidate, gate in zip(names, hidden, candidates, gates, strict=True):
             share = rate * 0.5 * (1.0 + tanh(0.5 * gate))
             self._memory.keep(name, before + share * (tanh(candidate) - before))
-        return outputs[:first]
+        begin = self._blueprint.firsts[index]
+        net = ActingNetwork(augmentation, self._graph, begin, inputs, outputs[:first], self, self.inertias)
+        return FORMS[augmentation.structure](net)
 
     def _input(self, name: str, of: str, augmentation: Augmentation) -> Scalar:
         function, inner, age = _parse(name)

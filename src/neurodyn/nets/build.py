@@ -7,6 +7,7 @@ from neurodyn.nets.mlp import Activation
 from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS
 from neurodyn.nets.predictor import Predictor
 from neurodyn.nets.sequence import SequenceNet
+from neurodyn.nets.size import require_size
 
 
 class NetConfig(Config, frozen=True):
@@ -46,6 +47,7 @@ class NetConfig(Config, frozen=True):
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {least}")
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"net.clip is {self.clip}; expected a number above 0")
+        require_size((self.width, self.width, self.head), depth=max(1, self.depth))
         net.check(self)
 
     @property

@@ -16,17 +16,19 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
+from neurodyn.control.fault_watch import FaultWatch
 from neurodyn.control.starts import Starts
 from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph, detached, flattened, refilled
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph, detached
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
 from neurodyn.dynamics.quantities import Quantities
+from neurodyn.dynamics.saved_tree import restored_tree, saved_tree
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.tasks import Memory, Task
 
@@ -162,6 +164,7 @@ class PolicyEnvironment(VecEnv):
         self._starts, self._scale = starts, reward_scale
         self._frames = TaskFrames(task, dynamics, environment)
         self._penalised = penalty > 0
+        self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
         state = present_state(context)
         self.device = state.q.device
@@ -209,6 +212,32 @@ class PolicyEnvironment(VecEnv):
     def set_penalty(self, penalty: float) -> None:
         """Change the weight of the uncertainty, in an environment that was given one above 0."""
         self._share.fill_(penalty * self.task.penalty_scale)
+
+    def saved(self) -> dict[str, Any] | None:
+        """Return all that the next frames depend on, as of `dynamics.saved_tree`; None where frames are recorded."""
+        if self._always_renews:
+            return None
+        return {
+            "worlds": saved_tree(self._at),
+            "contact": self._now["contact"] if "contact" in self._now else None,  # noqa: SIM401 - get would raise
+            "commands": self._generator.get_state(),
+            "renewal": self._renewal.state(),
+            "starts": self._starts.state(),
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `saved` gave.
+
+        Raises:
+            InputError: It is of other dynamics.
+        """
+        self._renewal.load(saved["renewal"])
+        self._starts.load(saved["starts"])
+        self._generator.set_state(saved["commands"])
+        at = self._at = restored_tree(self._at, saved["worlds"])
+        contacts = saved["contact"]
+        step = None if contacts is None else Step(at.state, contacts=contacts.to(self.device))
+        self._now = self._frames.quantities(at.state, step, at.torque)
 
     @property
     def memory(self) -> Memory:
@@ -282,24 +311,6 @@ class PolicyEnvironment(VecEnv):
         """Forget the gradients of all frames so far."""
         self._begin_frame(detached(self._at), self._renewal.turn)
 
-    def saved(self) -> dict[str, Any]:
-        """Return what a stopped training goes on from bitwise: worlds, renewal and random states, for a file."""
-        return {
-            "worlds": flattened(self._at),
-            "generator": self._generator.get_state(),
-            "renewal": self._renewal.saved(),
-            "starts": self._starts.saved(),
-        }
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from `saved`, in an environment that was made as that one was."""
-        self._generator.set_state(saved["generator"].cpu())
-        self._starts.restore(saved["starts"])
-        self._renewal.restore(saved["renewal"])
-        self._begin_frame(
-            refilled(self._at, (tensor.to(self.device) for tensor in saved["worlds"])), self._renewal.turn
-        )
-
     def _replayed(self, actions: Tensor, record: Recorder) -> "Frame":
         """Act for one frame by replaying a recorded one; recorded now where it was not."""
         if self._captured is None:
@@ -333,6 +344,8 @@ class PolicyEnvironment(VecEnv):
         then, step, end = self._frames.frame(before, actions, self._generator, tracked=tracked)
         self._now, memory = then.now, then.memory
         length = at.length + 1
+        if not self._always_renews:  # reading would stall a GPU
+            self._watch.see(before, then, step, end, length)
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
         penalised, uncertain = self._less_penalty(end.reward, step, end.implausible)

@@ -31,6 +31,7 @@ class PolicyEvaluation(Record, frozen=True):
         reward_error: How far each two are apart.
         ground: Ground that was asked for; UNSET of the robot's default one.
         policies: Each policy for itself; empty of one.
+        verdict: Whether the simulator contradicts the returns elsewhere (`core.verdict`).
     """
 
     task: str
@@ -41,6 +42,7 @@ class PolicyEvaluation(Record, frozen=True):
     reward_error: list[RewardError]
     ground: str | UnsetType = UNSET
     policies: tuple["PolicyEvaluation", ...] = ()
+    verdict: str = "ok"
 
 
 @torch.no_grad()

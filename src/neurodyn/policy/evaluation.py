@@ -8,10 +8,11 @@ from msgspec import UNSET
 
 from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, open_dynamics
-from neurodyn.control.returns import Outcome, returns_in
+from neurodyn.control.returns import Outcome, Returns, returns_in
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import MOST_FAILED, Verdict, of_returns, together
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.evaluate import EPISODES, SEED, PolicyEvaluation, play
 from neurodyn.policy.network import PolicyNetwork
@@ -71,12 +72,24 @@ def evaluate_policy(
             episodes=episodes,
             seed=seed,
             results=[returns_in(name, found) for name, found in some.items()],
+            verdict=str(_judged([returns_in(name, found) for name, found in some.items()])),
             reward_error=reward_errors({name: [one.returns for one in found] for name, found in some.items()}),
             ground=UNSET if ground is None else ground,
             policies=tuple(said(slice(i, i + 1)) for i in range(len(folders))) if len(folders[which]) > 1 else (),
         )
 
     return said(slice(None))
+
+
+def _judged(results: list[Returns]) -> Verdict:
+    """Return whether the simulator contradicts what models say, or every second episode fails in it."""
+    real = next((one for one in results if one.dynamics == ANALYTIC), None)
+    if real is None:
+        return Verdict()
+    found = [of_returns(one.mean, real.mean, "the simulator") for one in results if one is not real]
+    if real.failed > MOST_FAILED:
+        found.append(Verdict("warning", f"{real.failed:.0%} of episodes fail in the simulator", "train longer"))
+    return together(found)
 
 
 def _opened(folders: Sequence[str], task: str | None) -> tuple[Task, list[PolicyNetwork]]:

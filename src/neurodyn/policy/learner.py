@@ -14,6 +14,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import Starts
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.verdict import Verdict, of_returns
 from neurodyn.learn.learner import Learner, Validation
 from neurodyn.learn.loop import TrainingLoop, TrainState
 from neurodyn.policy.artifact import policy_config, save_policy
@@ -22,6 +23,9 @@ from neurodyn.policy.evaluate import play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.tasks import Task
+
+LEAST_UPDATES = 10
+"""Updates below which a training that a time budget ends has hardly begun."""
 
 _EVALUATION = 900
 """Seed of the starts from which policies are compared while they train."""
@@ -37,6 +41,7 @@ class PolicyLearner(Learner):
     """
 
     losses: dict[str, float]
+    least_steps = LEAST_UPDATES
 
     def __init__(
         self,
@@ -66,7 +71,7 @@ class PolicyLearner(Learner):
         )  # fmt: skip
         torch.manual_seed(derive_seed(seed, "policy"))
         self._config = policy_config(task, settings.network)
-        self.losses = {}
+        self.losses, self._real = {}, None
         # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds)
 
@@ -83,6 +88,12 @@ class PolicyLearner(Learner):
         network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
         return network.to(self._world.device).requires_grad_(False)
 
+    def verdicts(self, at: TrainState) -> list[Verdict]:
+        """Judge the last return in the dynamics that it was trained in beside that in the reference."""
+        if self._reference is None or self._real is None or at.last is None:
+            return []
+        return [of_returns(at.last, self._real, self._reference.name)]
+
     def keep_now_and_then(self, at: TrainState) -> None:
         """Write the present policy beside the others of its kind, where that is asked for; called after an update."""
         every = self._settings.keep_every
@@ -97,7 +108,7 @@ class PolicyLearner(Learner):
         values = {"return_training": float(played.returns.mean()), "penalised_training": score}
         values |= self.watch(played)
         if self._reference is not None:
-            values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
+            self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
         return Validation(score, values)
 
     def watch(self, played: Outcome) -> dict[str, float]:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from neurodyn.control.starts import Starts, widened
 from neurodyn.dynamics.capture import copied, write
-from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, Window, present_state
+from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics, State, present_state
+from neurodyn.dynamics.saved_tree import restored_tree, saved_tree
 
 WARM_STARTS = 128
 """Least number of starts in models of logs that are read at once: a warm-up of a few costs as much as one of many."""
@@ -38,7 +39,6 @@ class Renewal(ABC):
         self._count = max(WARM_STARTS, worlds // _SHARE)
         self._counts = not ahead
         self._frames = 0
-        self._drawn: tuple[int, dict[str, Any]] | None = None
         self.turn = torch.zeros(1, dtype=torch.long, device=device)
 
     def prepare(self) -> None:
@@ -49,22 +49,12 @@ class Renewal(ABC):
             self._refill(self._count)
         self._frames += 1
 
-    def saved(self) -> dict[str, Any]:
-        """Return what renewal goes on from, for a file: starts in advance by where their draw began."""
-        count, starts = self._drawn or (0, {})
-        return {"turn": self.turn, "frames": self._frames, "count": count, "starts": starts}
+    def state(self) -> dict[str, Any]:
+        """Return starts that are left, on a CPU: as of `dynamics.saved_tree`."""
+        return {}
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from `saved`; the starts are to be restored after it."""
-        if saved["count"]:
-            self._starts.restore(saved["starts"])
-            self._refill(saved["count"])
-        self.turn, self._frames = saved["turn"].to(self.turn.device), saved["frames"]
-
-    def _draw(self, count: int) -> State | Window:
-        """Return starts in advance."""
-        self._drawn = count, self._starts.saved()
-        return self._starts.draw(count)
+    def load(self, saved: dict[str, Any]) -> None:  # noqa: B027 - most have none
+        """Go on from what `state` gave."""
 
     @abstractmethod
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
@@ -101,7 +91,7 @@ class StateRenewal(Renewal):
         return self._dynamics.reset(carry, context, done), present_state(context).where(done, state)
 
     def _refill(self, count: int) -> None:
-        self._pool = _kept(self._pool, present_state(self._draw(count)))
+        self._pool = _kept(self._pool, present_state(self._starts.draw(count)))
 
 
 class WarmStartPool(Renewal):
@@ -131,6 +121,20 @@ class WarmStartPool(Renewal):
         self._state: State | None = None
         self._left = 0
 
+    def state(self) -> dict[str, Any]:
+        """Return the starts that are left."""
+        if self._state is None:
+            return {}
+        return {"left": self._left, "carry": saved_tree(self._carry), "state": saved_tree(self._state)}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        if saved:
+            self._refill(self._count)  # for their form
+            self._carry = restored_tree(self._carry, saved["carry"])
+            self._state = restored_tree(self._state, saved["state"])
+            self._left = saved["left"]
+
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
         """Start anew where `done` is true."""
         if self._counts:
@@ -146,20 +150,11 @@ class WarmStartPool(Renewal):
         return self._model.graft(carry, done, self._carry, chosen), self._state.rows(chosen).where(done, state)
 
     def _refill(self, count: int) -> None:
-        context = self._draw(count)
+        context = self._starts.draw(count)
         fresh = self._model.begin(context), present_state(context)
         known = None if self._state is None or self._counts else (self._carry, self._state)
         self._carry, self._state = _kept(known, fresh)
         self._left = count
-
-    def saved(self) -> dict[str, Any]:
-        """Return what renewal goes on from, and how many starts are left."""
-        return super().saved() | {"left": self._left}
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from `saved`."""
-        super().restore(saved)
-        self._left = saved["left"]
 
 
 def renewal_in(dynamics: Dynamics, starts: Starts, worlds: int, *, ahead: bool) -> Renewal:

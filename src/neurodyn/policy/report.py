@@ -16,7 +16,19 @@ from neurodyn.policy.evaluate import PolicyEvaluation
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.reward_error import LEVEL
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, figure, folded, grid, moving_picture, page, paragraph, section
+from neurodyn.report.page import (
+    Table,
+    cards,
+    code,
+    figure,
+    folded,
+    grid,
+    header,
+    moving_picture,
+    page,
+    paragraph,
+    section,
+)
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
 
@@ -54,8 +66,9 @@ def render_policy_report(folder: Path, result: PolicyEvaluation, motion: Sequenc
     names = ", ".join(row.dynamics for row in result.results)
     lead = f"{result.episodes} episodes each, seed {result.seed}, without exploration noise, in: {names}."
     body = [
-        f"<header><h1>A policy for {result.task}</h1></header>",
+        header(f"A policy for {result.task}"),
         paragraph(lead),
+        paragraph(f"Verdict: {result.verdict}"),
         cards(_headline(result)),
         section("Returns", *(table.html() for table in returns(result) if table.rows)),
         _training(read_metrics(folder)),

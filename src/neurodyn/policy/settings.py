@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError, require
 from neurodyn.learn.presets import load_preset
+from neurodyn.nets.size import require_size
 
 _PRESETS = Path(__file__).resolve().parent / "presets"
 
@@ -25,6 +26,12 @@ class NetworkSettings(Config, frozen=True):
     activation: Literal["elu", "relu", "tanh", "selu", "silu"] = "elu"
     normalise: bool = True
     initial_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        for width in self.hidden:
+            require(width >= 1, "network.hidden", list(self.hidden), "widths of at least 1")
+        require(self.initial_std > 0, "network.initial_std", self.initial_std, "above 0")
+        require_size(self.hidden, what="network")
 
 
 class CloneSettings(Config, frozen=True):

@@ -10,7 +10,7 @@ from neurodyn.evaluate.checks.records import Finding, RobotCheck
 from neurodyn.evaluate.checks.rest import AtRest
 from neurodyn.evaluate.metrics import shown
 from neurodyn.report.numbers import MISSING, digits, quantity, share, span
-from neurodyn.report.page import Table, page, paragraph, section, tables
+from neurodyn.report.page import Table, header, page, paragraph, section, tables
 from neurodyn.report.words import capital
 
 _VERDICTS = {
@@ -42,7 +42,7 @@ def render_check(result: RobotCheck) -> str:
     rows = [[*row(finding), finding.note, finding.advice] for finding in result.findings]
     head = ["Check", "Measured", "Bound", "Verdict", "Of", "What to change"]
     body = [
-        f"<header><h1>Check of {result.robot}</h1></header>",
+        header(f"Check of {result.robot}"),
         paragraph(lead(result)),
         section("Verdicts", Table("Verdicts", head, rows, strong=3).html()),
         section("Convergence", *tables(_convergence(result)), lead=_CONVERGENCE),

@@ -10,7 +10,7 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.identify.held_out import Errors
 from neurodyn.identify.result import Found, Identified, RunFit, Sample
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, facts, figure, grid, page, paragraph, section, tables
+from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, Curve, plot
 
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
@@ -33,7 +33,7 @@ def write_identification(run: Path, result: Identified, picture: Sample, runs: S
 def render_identification(result: Identified, picture: Sample, runs: Sequence[RunFit] = ()) -> str:
     """Return the page as HTML."""
     body = [
-        f"<header><h1>{'Hybrid' if result.weights else 'Identified'} dynamics</h1></header>",
+        header(f"{'Hybrid' if result.weights else 'Identified'} dynamics"),
         paragraph(lead(result)),
         _headline(result),
         *(paragraph(f"Warning: {text}") for text in result.warnings),

@@ -2,7 +2,8 @@
 """The top of a report: what the model is, its headline figures, and the facts about how it was made."""
 
 from functools import singledispatch
-from html import escape
+
+from msgspec import UNSET
 
 from neurodyn.evaluate.metrics import shown
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, OfLog, Simulated, Tossed
@@ -10,6 +11,7 @@ from neurodyn.report import forecast, log
 from neurodyn.report.gather import Material
 from neurodyn.report.numbers import digits, quantity, share, smaller, span, times
 from neurodyn.report.page import cards, facts, paragraph, section
+from neurodyn.report.page import header as page_header
 from neurodyn.report.words import count, network_name, simulated_parts
 
 _MOST_LIMITS = 4
@@ -19,14 +21,9 @@ def header(material: Material) -> str:
     """Return title and summary."""
     about, robot = material.result.about, material.robot
     beside = "its analytic simulator" if isinstance(material.result, Simulated) else "recorded trajectories"
-    lines = [
-        "<header>",
-        paragraph(f"neurodyn · {material.name}", "eyebrow"),
-        f"<h1>{escape(about.robot)}: {about.kind} dynamics beside {beside}</h1>",
-    ]
-    if robot is not None and robot.description:
-        lines.append(paragraph(f"{robot.description}."))
-    return "\n".join([*lines, "</header>"])
+    described = [] if robot is None or not robot.description else [f"{robot.description}."]
+    title = f"{about.robot}: {about.kind} dynamics beside {beside}"
+    return page_header(title, *described, eyebrow=f"neurodyn · {material.name}")
 
 
 def headline(material: Material) -> str:
@@ -35,7 +32,8 @@ def headline(material: Material) -> str:
     entries = _cards(result, material)
     if _finite(result) < 1:
         entries.append((share(_finite(result)), "of roll-outs stay finite", "the others are left out"))
-    return cards(entries)
+    told = "" if result.verdict is UNSET else paragraph(f"Verdict: {result.verdict}")
+    return told + cards(entries)
 
 
 def in_a_sentence(result: Evaluation) -> str:

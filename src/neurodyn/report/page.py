@@ -33,6 +33,13 @@ def page(title: str, body: Iterable[str], script: str = "") -> str:
     return "\n".join(part for part in parts if part) + "\n"
 
 
+def header(title: str, *paragraphs: str, eyebrow: str = "") -> str:
+    """Return the head of a page: its title, a line above it, and paragraphs below; all plain."""
+    above = paragraph(eyebrow, "eyebrow") if eyebrow else ""
+    below = "".join(paragraph(text) for text in paragraphs)
+    return f"<header>{above}<h1>{escape(title)}</h1>{below}</header>"
+
+
 def section(title: str, *parts: str, lead: str = "") -> str:
     """Return a section with a heading and a paragraph of explanation; nothing where there are no parts."""
     content = [part for part in parts if part]

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -126,7 +127,9 @@ def plot(
 
 def legend_list(entries: Sequence[tuple[str, str]]) -> str:
     """Return a legend for several plots: (name, colour)."""
-    items = [f'<li><i style="border-color: var({VARIABLES[colour]})"></i>{name}</li>' for name, colour in entries]
+    items = [
+        f'<li><i style="border-color: var({VARIABLES[colour]})"></i>{escape(name)}</li>' for name, colour in entries
+    ]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
@@ -197,8 +200,6 @@ def _style(name: str) -> dict[str, Any]:
 
 def _inline(svg: str, description: str) -> str:
     """Make an SVG file an element of a page: no prologue, no own style, no names that nothing refers to."""
-    from html import escape
-
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.S)

@@ -9,7 +9,7 @@ import numpy as np
 
 from neurodyn.core.artifacts import atomic, write_text
 from neurodyn.core.errors import InputError
-from neurodyn.report.page import data_uri, moving_picture, page, paragraph, section
+from neurodyn.report.page import data_uri, header, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import film_writer, gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
 from neurodyn.report.plots import PREDICTED, TRUTH, legend_list
 from neurodyn.report.recording import Recording
@@ -58,7 +58,7 @@ def recording_page(recording: Recording) -> str:
     except InputError as error:
         shown = paragraph(f"No pictures: {error}", "note")
     body = [
-        f"<header>{paragraph('neurodyn', 'eyebrow')}<h1>{escape(title)}</h1>{paragraph(caption + '.')}</header>",
+        header(title, f"{caption}.", eyebrow="neurodyn"),
         shown,
         section("Coordinates over time", legend, *trajectory_plots(recording, "view")),
     ]

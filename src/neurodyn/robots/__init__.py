@@ -11,14 +11,14 @@ from neurodyn.core.registry import Registry
 from neurodyn.robots.asset import asset_path, is_installed
 from neurodyn.robots.declaration import Joint, Robot
 from neurodyn.robots.patterns import expand
-from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
+from neurodyn.robots.sections import ContactPointSelection, Fluid, Ranges, SimulatorConfig
 
 if TYPE_CHECKING:
     from neurodyn.robots.data import open_robot_data
 
 __all__ = [
-    "ROBOTS", "ContactPointSelection", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path", "is_installed",
-    "load", "locate", "names", "open_robot_data", "ships",
+    "ROBOTS", "ContactPointSelection", "Fluid", "Joint", "Ranges", "Robot", "SimulatorConfig", "asset_path",
+    "is_installed", "load", "locate", "names", "open_robot_data", "ships",
 ]  # fmt: skip
 
 lazy(__name__)

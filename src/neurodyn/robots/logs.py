@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from neurodyn.core.config import parse_text, read_config
+from neurodyn.core.config import read_config, read_plain
 from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import ColumnMap, read_column_map
@@ -36,7 +36,7 @@ def find_rows(reader: str, robot: str | None = None) -> RowLayout | None:
     path = Path(reader)
     if not path.is_file() or path.suffix.lower() not in {".yaml", ".yml", ".toml", ".json"}:
         return None
-    tree = parse_text(path.read_text(encoding="utf-8"), path.suffix.lower(), str(path))
+    tree = read_plain(path)
     return read_config(path, RowLayout) if isinstance(tree, dict) and tree.get("format") == "rows" else None
 
 

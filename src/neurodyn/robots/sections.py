@@ -17,6 +17,23 @@ Interval = tuple[float, float]
 """Least and greatest value."""
 
 
+class Fluid(Config, frozen=True):
+    """A medium that fills all space, at rest; MuJoCo's forces of it on boxes with the inertias of the links.
+
+    Attributes:
+        density: Density [kg/m^3].
+        viscosity: Dynamic viscosity [Pa s].
+    """
+
+    density: float
+    viscosity: float
+
+    def __post_init__(self) -> None:
+        for name in ("density", "viscosity"):
+            value = getattr(self, name)
+            require(0 <= value < math.inf, f"fluid: {name}", value, "a finite number of at least 0")
+
+
 class SimulatorConfig(Config, frozen=True):
     """The reference simulator.
 
@@ -26,6 +43,7 @@ class SimulatorConfig(Config, frozen=True):
         mass_matrix_interval: Featherstone: substeps between two updates of the mass matrix; divides `substeps`.
         iterations: MuJoCo: greatest number of iterations of the constraint solver; None for its default.
         integrator: MuJoCo: integrator; None for its default.
+        fluid: MuJoCo: the medium around the robot; None for that of the asset, if any.
     """
 
     solver: Literal["featherstone", "mujoco"] = "featherstone"
@@ -33,6 +51,7 @@ class SimulatorConfig(Config, frozen=True):
     mass_matrix_interval: int = 1
     iterations: int | None = None
     integrator: Literal["euler", "implicitfast"] | None = None
+    fluid: Fluid | None = None
 
     def __post_init__(self) -> None:
         require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
@@ -42,8 +61,9 @@ class SimulatorConfig(Config, frozen=True):
             )
         if self.solver == "mujoco" and self.mass_matrix_interval != 1:
             raise ValueError("mass_matrix_interval is an option of featherstone; remove it for mujoco")
-        if self.solver == "featherstone" and (self.iterations is not None or self.integrator is not None):
-            raise ValueError("iterations and integrator are options of mujoco; remove them for featherstone")
+        for name in ("iterations", "integrator", "fluid"):
+            if self.solver == "featherstone" and getattr(self, name) is not None:
+                raise ValueError(f"{name} is an option of mujoco; remove it for featherstone")
 
 
 class Ranges(Config, frozen=True):

@@ -16,6 +16,7 @@ import numpy as np
 
 from neurodyn.core.config import Config, to_dict
 from neurodyn.core.cores import resolve_threads
+from neurodyn.core.drive import require_simulated
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed, require_seed
@@ -123,6 +124,7 @@ def generate(
         InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible
             bounds, or the file exists or cannot be written.
     """
+    require_simulated(robot.drives, robot.name)
     frames = robot.frames if frames is None else frames
     passive_fraction = robot.passive_fraction if passive_fraction is None else passive_fraction
     sources = source_digest(robot)

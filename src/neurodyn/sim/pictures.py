@@ -92,6 +92,7 @@ class _Studio:
 
         self._wp, self._newton, self._sensor = wp, newton, SensorCamera
         builder = build_world(robot)
+        _show_hidden_shapes(builder)
         _draw_bare_links(builder)
         if ground is not None:
             for shape in add_scene(builder, ground.scene):
@@ -195,6 +196,19 @@ class _Studio:
         # A little from above, so that depth can be seen.
         forward = forward + np.array([0, 0, -0.16])
         return forward / np.linalg.norm(forward)
+
+
+def _show_hidden_shapes(builder: Any) -> None:
+    """Show the collision shapes of bodies whose visible shapes, if any, are far smaller: their meshes were left out."""
+    visible = int(import_newton().ShapeFlags.VISIBLE)
+    sizes = [float(np.linalg.norm(list(scale))) for scale in builder.shape_scale]
+    for body in range(len(builder.body_label)):
+        own = [shape for shape, of in enumerate(builder.shape_body) if of == body]
+        shown = [shape for shape in own if builder.shape_flags[shape] & visible]
+        hidden = [shape for shape in own if shape not in shown]
+        if hidden and max((sizes[s] for s in shown), default=0.0) < 0.5 * max(sizes[s] for s in hidden):
+            for shape in hidden:
+                builder.shape_flags[shape] |= visible
 
 
 def _draw_bare_links(builder: Any) -> None:

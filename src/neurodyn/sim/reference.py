@@ -253,7 +253,9 @@ class ReferenceSimulator:
         if declared.solver == "featherstone":
             interval = declared.mass_matrix_interval if self._as_declared else 1
             return solvers.SolverFeatherstone(self.model, angular_damping=0.0, update_mass_matrix_interval=interval)
-        options = {"iterations": declared.iterations, "integrator": declared.integrator}
+        options: dict[str, Any] = {"iterations": declared.iterations, "integrator": declared.integrator}
+        if declared.fluid is not None:
+            options |= {"density": declared.fluid.density, "viscosity": declared.fluid.viscosity}
         if self._capacity is None:
             return solvers.SolverMuJoCo(self.model, disable_contacts=True, **options)
         # The general algorithm misses shallow contacts of large boxes; there is one for boxes alone.

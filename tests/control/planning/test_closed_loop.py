@@ -102,12 +102,14 @@ def test_a_plant_of_other_states_is_refused():
 
 def test_verdicts():
     result, _ = looped()
-    assert verdict(result).startswith("in real time: a decision takes")
+    assert str(verdict(result)).startswith("ok: a decision takes")
     from msgspec.structs import replace
 
-    assert verdict(replace(result, decision_ms=200.0)).startswith("too slow for real time here")
-    assert verdict(replace(result, fallbacks=3)).startswith("unusable: in 3 decisions no plan was finite")
-    assert verdict(replace(result, result=replace(result.result, failed=0.6))) == "unusable: 60% of episodes fail"
+    assert str(verdict(replace(result, decision_ms=200.0))).startswith("warning: too slow for real time here")
+    assert str(verdict(replace(result, fallbacks=3))).startswith("fails: in 3 decisions no plan was finite")
+    assert str(verdict(replace(result, result=replace(result.result, failed=0.6)))).startswith(
+        "fails: 60% of episodes fail; "
+    )
 
 
 def test_the_page_shows_every_table():

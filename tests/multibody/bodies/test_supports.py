@@ -25,7 +25,7 @@ def sliding():
 @pytest.fixture(scope="module")
 def model():
     mechanism = sliding()
-    parameters = select_parameters(mechanism.quantities(), FREE)
+    parameters = select_parameters(mechanism.quantities(), FREE, mechanism.bounds())
     return dynamics(mechanism, None, parameters, substeps=1, dt=DT)
 
 
@@ -90,6 +90,14 @@ def test_quantities_return_into_the_mechanism():
     mechanism = sliding()
     named = {f"support.under.{name}": 0.1 * (index + 2) for index, name in enumerate(NAMES)}
     assert {**mechanism.quantities(), **named} == mechanism.with_quantities(named).quantities()
+
+
+def test_numbers_stay_where_they_have_a_meaning():
+    found = {one.name: one.lower for one in select_parameters(
+        sliding().quantities(), ["support.*"], sliding().bounds())}  # fmt: skip
+    assert found["support.under.friction"] == 0.0
+    assert found["support.under.anisotropy"] > 0.0
+    assert found["support.under.rim"] is None
 
 
 def test_what_cannot_be_is_refused():

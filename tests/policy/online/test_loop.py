@@ -9,9 +9,9 @@ import pytest
 
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import Interrupted
 from neurodyn.data.store import Store
 from neurodyn.dynamics import load
-from neurodyn.learn.interruption import Interrupted
 from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
 from neurodyn.policy.online.refit import NeuralRefit
 from neurodyn.policy.online.rounds import RoundInProgress

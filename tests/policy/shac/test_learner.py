@@ -77,7 +77,7 @@ def test_a_stopped_training_goes_on_bitwise(tmp_path, settings):
     train_policy(Hold(), here(), parts, settings, resume=True)
     ours, theirs = (artifacts.read_tensors(folder / "policy.safetensors") for folder in (whole, parts))
     assert all(torch.equal(ours[key], theirs[key]) for key in ours)
-    for key in ("learner", "target", "world"):
+    for key in ("learner", "target", "worlds"):
         first, second = (artifacts.read_tree(folder / "state", "training")[key] for folder in (whole, parts))
         assert str(first) == str(second)
     mine, other = ([line.get("loss") for line in lines(folder)] for folder in (whole, parts))

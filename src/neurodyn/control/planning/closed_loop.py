@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from torch import Tensor
 
 from neurodyn.control.compatibility import require_fit
+from neurodyn.control.fault_watch import FaultWatch
 from neurodyn.control.measured_state import Noise, measured
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
@@ -137,6 +138,7 @@ def run(
     _require_states(model, plant)
     noise = noise or Noise()
     at, start, loop = _begin(planner, plant, episodes, seed)
+    watch = FaultWatch(loop, f"task {task.name!r} planned by {name} in {plant.name}")
     generator = device_generator(at.state.q.device, derive_seed(seed, "control"))
     tally = Tally(task, episodes, at.state.q.device)
     pending = [at.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
@@ -151,7 +153,9 @@ def run(
         assert planner.decided is not None
         pending.append(planner.decided)
         running.append(tally.running.clone())
-        at, step, end = loop.frame(at, pending.pop(0), generator)
+        before = at
+        at, step, end = loop.frame(before, pending.pop(0), generator)
+        watch.see(before, at, step, end, torch.full((episodes,), number + 1))
         controls.append(_acted(at, planner))
         late = torch.full_like(end.failed, number + 1 >= length) & ~end.failed
         states.append(step.state.where(tally.running & ~end.implausible, states[-1]))

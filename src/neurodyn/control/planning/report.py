@@ -10,9 +10,10 @@ from neurodyn.control.planning.closed_loop import ControlResult, Path
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
 from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import MOST_FAILED, Verdict
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, folded, moving_picture, page, paragraph, section
+from neurodyn.report.page import Table, cards, code, folded, header, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.recording import Recording
 from neurodyn.tasks import Task
@@ -37,7 +38,7 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
         f"{result.plant}. {verdict(result)}."
     )
     body = [
-        f"<header><h1>{result.task}: planned by {result.planner}</h1></header>",
+        header(f"{result.task}: planned by {result.planner}"),
         paragraph(lead),
         cards(_headline(result)),
         section("Figures", *(table.html() for table in control_tables(result) if table.rows)),
@@ -47,17 +48,18 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
     return page(f"{result.task}: {result.planner}", body)
 
 
-def verdict(result: ControlResult) -> str:
-    """Return whether the planner can be used, in words."""
+def verdict(result: ControlResult) -> Verdict:
+    """Return whether the planner can be used."""
     if result.fallbacks:
-        return f"unusable: in {result.fallbacks:,} decisions no plan was finite, and the last one went on"
-    if result.result.failed > 0.5:
-        return f"unusable: {result.result.failed:.0%} of episodes fail"
+        found = f"in {result.fallbacks:,} decisions no plan was finite, and the last one went on"
+        return Verdict("fails", found, "give a model that stays finite, or a shorter --horizon")
+    if result.result.failed > MOST_FAILED:
+        found = f"{result.result.failed:.0%} of episodes fail"
+        return Verdict("fails", found, "give more --samples or --rounds, or a better model")
     if result.decision_ms > result.frame_ms:
-        return (
-            f"too slow for real time here: a decision takes {result.decision_ms:.3g} ms, a frame {result.frame_ms:.3g}"
-        )
-    return f"in real time: a decision takes {result.decision_ms:.3g} ms of a frame's {result.frame_ms:.3g}"
+        found = f"a decision takes {result.decision_ms:.3g} ms, a frame {result.frame_ms:.3g}"
+        return Verdict("warning", f"too slow for real time here: {found}", "give fewer --samples or --rounds")
+    return Verdict("ok", f"a decision takes {result.decision_ms:.3g} ms of a frame's {result.frame_ms:.3g}")
 
 
 def control_tables(result: ControlResult) -> list[Table]:

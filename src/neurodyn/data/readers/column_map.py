@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from neurodyn.core.config import Config, describe_os_error, from_dict, parse_text, read_config, renamed, to_dict
+from neurodyn.core.config import Config, from_dict, read_config, read_plain, renamed, to_dict
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError
@@ -293,10 +293,7 @@ def read_column_map(path: Path) -> ColumnMap:
 
 
 def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
-    try:
-        tree = parse_text(path.read_text(encoding="utf-8"), path.suffix.lower(), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a column map") from None
+    tree = read_plain(path)
     if not isinstance(tree, dict):
         raise InputError(f"{path}: is no column map; expected keys {', '.join(ColumnMap.__struct_fields__)}")
     tree = renamed(tree, ColumnMap, str(path))

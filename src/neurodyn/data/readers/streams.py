@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.notices import notice
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, normalise, to_newton
@@ -198,6 +199,8 @@ def _cut(
     for index, coordinate in enumerate(spec.q_names):
         if coordinate in columns.q and columns.q[coordinate].wrapped:
             positions[:, index] = np.unwrap(positions[:, index])
+        if not run.partial and np.ptp(positions[:, index]) == 0.0:
+            notice(f"{where}: {coordinate} never changes; look whether its column and unit are right")
     continuous_signs(spec, positions)
     if qd is not None:
         to_newton(columns.floating, spec, positions, qd)
@@ -241,6 +244,9 @@ def _kept(
             f"{where}: time goes backwards in run {run.name!r} at row {first + int(rows[row])} ({time[row - 1]:.6g} s "
             f"to {time[row]:.6g} s); sort the rows, or declare where runs begin (`episodes`)"
         )
+    doubled = int((steps == 0).sum())
+    if doubled:
+        notice(f"{where}: {doubled} rows of run {run.name!r} have the time of the row before them, and are left out")
     fresh = np.concatenate(([True], steps > 0)) if len(rows) else np.zeros(0, bool)
     good = np.ones(len(rows), bool)
     for s in (signals, *others):

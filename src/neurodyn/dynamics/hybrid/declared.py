@@ -11,6 +11,7 @@ from pathlib import Path
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.notices import notice
 from neurodyn.core.parameter import select_parameters
 from neurodyn.core.scene import Scene
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -44,6 +45,11 @@ def declared_hybrid(
             the contact model could act on.
     """
     declared = robot if isinstance(robot, Robot) else load(robot)
+    if declared.simulator.fluid is not None:
+        notice(
+            f"{declared.name}: the hybrid model has no fluid, the simulator has; networks of a blueprint on the "
+            "wrenches of links learn its forces"
+        )
     contact = simulated_contact(declared) if contact is None else contact
     if contact is not None:
         CONTACT_MODELS.require(contact)

@@ -17,6 +17,7 @@ from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.parameter import Parameter
 from neurodyn.core.scene import Scene
 from neurodyn.core.spec import StateSpec
+from neurodyn.core.structures import STRUCTURES
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.control import frame_command, require_torques
 from neurodyn.dynamics.fixed_frame import FixedFrame, KeptFrames, wants_torch
@@ -528,19 +529,21 @@ def _chained(parts: list[Rows]) -> Rows:
 
 
 def first_weights(config: EngineConfig, seed: int) -> Tensor:
-    """Return the first weights of a blueprint's networks: zero effect, but for those that replace.
+    """Return the first weights of a blueprint's networks, of zero or little effect.
 
-    Hidden layers are drawn uniformly within 1 / sqrt(inputs), last layers are zero, or small where they replace.
+    Hidden layers are drawn uniformly within 1 / sqrt(inputs). Last layers are zero, but small where networks replace,
+    and of structures that gradients could not move away from zero.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = []
-    for augmentation in config.blueprint.augmentations:
+    for augmentation in config.blueprint.owners:
         widths = augmentation.widths
         for number, (before, after) in enumerate(pairwise(widths)):
             last = number == len(widths) - 2
             size = torch.full((after,), before**-0.5, dtype=torch.float64)
             if last:  # what a memory takes in is drawn as in hidden layers
-                size[: len(augmentation.quantities)] = 0.0 if augmentation.mode != "replace" else 1e-2
+                start = STRUCTURES[augmentation.structure].start
+                size[: augmentation.outputs] = start if augmentation.mode != "replace" else 1e-2
             sizes = torch.cat([size.repeat_interleave(before), size])
             draw = torch.rand(after * (before + 1), generator=generator, dtype=torch.float64)
             parts.append(sizes * (2.0 * draw - 1.0))

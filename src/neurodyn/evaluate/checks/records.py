@@ -2,13 +2,12 @@
 """What checks of a robot return."""
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from neurodyn.core.verdict import Grade, worst_grade
 from neurodyn.evaluate.records import Result
-
-Verdict = Literal["ok", "warning", "fails"]
 
 
 class Finding(Result, frozen=True):
@@ -26,7 +25,7 @@ class Finding(Result, frozen=True):
     """
 
     what: str
-    verdict: Verdict
+    verdict: Grade
     value: float | None = None
     unit: str = ""
     bound: float | None = None
@@ -65,14 +64,13 @@ class RobotCheck(Result, frozen=True):
     frames: int
     seed: int
     dt: float
-    simulator: dict[str, str | int | None]
+    simulator: dict[str, str | int | dict[str, float] | None]
     checks: dict[str, CheckResult] = msgspec.field(default_factory=dict)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Grade:
         """The worst verdict of all."""
-        found = {finding.verdict for finding in self.findings}
-        return "fails" if "fails" in found else "warning" if "warning" in found else "ok"
+        return worst_grade(finding.verdict for finding in self.findings)
 
     @property
     def findings(self) -> list[Finding]:
@@ -114,7 +112,7 @@ def judged(
     """
     warns, fails = bounds
     known = None if value is None else finite(value)
-    verdict: Verdict = "fails" if known is None or known > fails else "warning" if known > warns else "ok"
+    verdict: Grade = "fails" if known is None or known > fails else "warning" if known > warns else "ok"
     return Finding(
         what=what,
         verdict=verdict,

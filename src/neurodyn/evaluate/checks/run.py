@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from neurodyn.core.config import to_dict
+from neurodyn.core.drive import require_simulated
 from neurodyn.core.errors import InputError
 from neurodyn.core.registry import Registry
 from neurodyn.evaluate.checks.records import CheckResult, Finding, RobotCheck
@@ -66,6 +67,7 @@ def check(
         if value < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")
     declared = robot if isinstance(robot, Robot) else load(robot)
+    require_simulated(declared.drives, declared.name)
     subject = Subject(declared, ground, worlds, frames, seed, device)
     _ = subject.scenario, subject.model  # what cannot be built at all is refused in one line
     subject.draw("states", 1)

@@ -97,6 +97,14 @@ class NetworkLearner(GradientLearner):
         else:
             self._batch = train.rows(torch.randint(train.count, (count,), generator=self._generator))
 
+    def windows(self) -> int:
+        """Return how many windows the batch has."""
+        return self._batch.count
+
+    def take(self, rows: Tensor) -> None:
+        """Replace the batch by some of its windows."""
+        self._batch = self._batch.rows(rows)
+
     def loss(self) -> Tensor:
         """Return the error of the roll-outs plus the penalty."""
         weights = self._flat()
@@ -182,7 +190,7 @@ class NetworkLearner(GradientLearner):
 def split_weights(blueprint: Blueprint, weights: Tensor) -> list[Tensor]:
     """Return the matrices and biases of all networks, in their order, as views."""
     parts, first = [], 0
-    for augmentation in blueprint.augmentations:
+    for augmentation in blueprint.owners:
         for before, after in pairwise(augmentation.widths):
             parts.append(weights.detach()[first : first + after * before].view(after, before))
             first += after * before

@@ -8,13 +8,18 @@ part of the optimiser's statistics, and a gradient that is cut off by itself.
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
+from neurodyn.core.verdict import Verdict, of_data
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.store import Store
+from neurodyn.data.store import Split, Store
 from neurodyn.data.stored_rows import IN_MEMORY
+from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, report
+from neurodyn.dynamics.interface import State, Trajectory, Window
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -77,6 +82,39 @@ class NeuralLearner(WindowLearner):
         """Return the loss of the batch, by member."""
         return training_loss(self._model, self._batch, self._phase, self._scale)
 
+    def windows(self) -> int:
+        """Return how many windows the batch has; those of members are not taken apart."""
+        return 0 if self._model.members > 1 else sum(len(part.batch.q) for part in self._batch)
+
+    def take(self, rows: Tensor) -> None:
+        """Replace the batch by some of its windows."""
+        parts, first = [], 0
+        for part in self._batch:
+            size = len(part.batch.q)
+            own = rows[(rows >= first) & (rows < first + size)] - first
+            first += size
+            if len(own):
+                environment = None if part.environment is None else part.environment.rows(own)
+                parts.append(Part(part.batch.rows(own), environment))
+        self._batch = parts
+
+    @torch.no_grad()
+    def broken(self, row: int) -> None:
+        """Report a window on which the model breaks down: where its roll-out does, or its gradient."""
+        self.take(torch.tensor([row]))
+        (part,) = self._batch
+        batch, where = part.batch, f"training of neural dynamics of {self._model.spec.robot!r}"
+        path = Trajectory(batch.q, batch.qd)
+        state = State(batch.q[:, 0], batch.qd[:, 0])
+        predicted = self._model._rollout(state, batch.control, part.environment)
+        fault = fault_of(guard_bounds_of(self._model), predicted, where)
+        frames = batch.control.shape[1]
+        if fault is None:
+            fault = Fault(where, 0, frames, "the gradient", None, None, None)
+        last = max(1, min(fault.frame, frames))
+        window = Window(path.q[:, : last + 1], path.qd[:, : last + 1], batch.control[:, :last])
+        report(msgspec.structs.replace(fault, world=row), Before(self._model.spec, window, part.environment))
+
     def zero_gradients(self) -> None:
         """Forget the gradients; the optimiser sees views of those of members."""
         self._model.zero_grad(set_to_none=True)
@@ -96,16 +134,24 @@ class NeuralLearner(WindowLearner):
         return Validation(error.score, values, f"held-out roll-out error: {shown}")
 
     def finish(self, at: TrainState) -> None:
-        """Calibrate the best members on more held-out windows; say so where the network brought nothing."""
+        """Calibrate the best members on more held-out windows."""
         if self._model.members > 1:
             best = NEURAL.load(self._run).to(self._device)
             self._validation.calibrate(best)
             NEURAL.save(self._run, best)
+
+    def verdicts(self, at: TrainState) -> list[Verdict]:
+        """Judge the data, and the network beside its base."""
+        found = [of_data(*self._data.amount(Split.TRAIN))]
         base = self._validation.base_score(self._model)
-        nothing = base is not None and at.best is not None and at.best >= base
-        at.note = (
-            "the network adds nothing to its base on held-out episodes: the base alone is as good" if nothing else ""
-        )
+        if base is not None and at.best is not None and at.best >= base:
+            found.append(
+                Verdict(
+                    "warning", "the network adds nothing to its base on held-out episodes: the base alone is as good",
+                    "use the base, or give more data or a larger budget",
+                )
+            )  # fmt: skip
+        return found
 
     def closing(self, at: TrainState) -> dict[str, Any]:
         """Return the best score beside that of the base alone, where that leaves nothing out."""

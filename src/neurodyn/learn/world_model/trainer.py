@@ -5,8 +5,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from neurodyn.core.verdict import Verdict, of_data
 from neurodyn.data.mixture import Mixture
-from neurodyn.data.store import Store
+from neurodyn.data.store import Split, Store
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.devices import require_device
@@ -89,6 +90,10 @@ class WorldModelLearner(WindowLearner):
     def clip_gradients(self) -> Tensor:
         """Cut each member's gradient off by itself."""
         return self._parameters.take_gradients(self.clip)
+
+    def verdicts(self, at: TrainState) -> list[Verdict]:
+        """Judge the data."""
+        return [of_data(*self._data.amount(Split.TRAIN))]
 
     def validate(self, at: TrainState) -> Validation:
         """Roll out along held-out windows."""

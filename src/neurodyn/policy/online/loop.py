@@ -9,10 +9,10 @@ from msgspec import UNSET
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import to_yaml
+from neurodyn.core.interruption import Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
-from neurodyn.learn.interruption import Interrupted
 from neurodyn.learn.run_folder import RunRecord, check_run
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online.page import write_page

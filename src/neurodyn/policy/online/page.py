@@ -7,7 +7,7 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.policy.online.measure import SECONDS
 from neurodyn.policy.online.record import OnlineResult, Round
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, figure, folded, grid, page, paragraph, section
+from neurodyn.report.page import Table, cards, code, figure, folded, grid, header, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, Curve, plot
 
 
@@ -26,7 +26,7 @@ def render_page(out: Path, result: OnlineResult) -> str:
     """Return the page as HTML."""
     beginning = "a new model" if result.dynamics == "new" else result.dynamics
     body = [
-        f"<header><h1>{result.task}: learned in turns with a {result.kind} model</h1></header>",
+        header(f"{result.task}: learned in turns with a {result.kind} model"),
         paragraph(f"From {beginning}; reference: {result.reference}. Verdict: {result.verdict}."),
         cards(_headline(result)),
         section("Rounds", grid(_plots(result)), rounds_table(result).html(), lead=_LEAD),

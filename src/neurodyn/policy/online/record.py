@@ -10,9 +10,7 @@ from neurodyn.control.returns import Returns
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.records import Record
-
-UNUSABLE = 0.5
-"""Relative difference of the returns in model and reference above which a policy is called unusable."""
+from neurodyn.core.verdict import EXPLOITED, Verdict
 
 
 class FittedModel(Record, frozen=True):
@@ -114,7 +112,7 @@ class OnlineResult(Record, frozen=True):
         rounds: The rounds.
         best: Number of the round whose policy returns most in the reference, which is the one that is kept.
         settled: Whether the loop ended because model and reference agree and no more is gained.
-        verdict: Conclusion in a sentence.
+        verdict: Conclusion, as of `core.verdict`.
         cpu_seconds: Processor time of all steps [s].
     """
 
@@ -157,13 +155,14 @@ def verdict(rounds: list[Round], tolerance: float, reference: str) -> str:
         f"the policy of round {best.number} returns {best.real.mean:.4g} in {reference} and "
         f"{best.imagined.mean:.4g} in its model, {best.gap:.1%} apart"
     )
+    more = "give more rounds or frames, or a better model"
     if best.real.failed == 1.0 and best.imagined.failed < 1.0:
-        return f"unusable: {found}, and every episode in {reference} fails"
-    if best.gap > UNUSABLE:
-        return f"unusable: {found}: it exploits its model; give more rounds or frames, or a better model"
+        return str(Verdict("fails", f"{found}, and every episode in {reference} fails", more))
+    if best.gap > EXPLOITED:
+        return str(Verdict("fails", f"{found}: it exploits its model", more))
     if best.gap > tolerance:
-        return f"does not agree: {found}, more than {tolerance:.0%}"
-    return f"agrees: {found}, within {tolerance:.0%}"
+        return str(Verdict("warning", f"{found}, more than {tolerance:.0%}", more))
+    return str(Verdict("ok", f"{found}, within {tolerance:.0%}"))
 
 
 def read_round(path: Path, number: int) -> Round:

@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -117,7 +118,8 @@ class PpoLearner(PolicyLearner):
         elif self._rule is not None:
             self._world.set_penalty(self._rule.update(self._uncertain))
         self.keep_now_and_then(at)
-        return Step(rate=self.runner.alg.learning_rate)
+        finite = all(math.isfinite(value) for value in self.losses.values())
+        return Step(rate=self.runner.alg.learning_rate, taken=finite)
 
     def _release(self, at: TrainState) -> None:
         """Let the policy learn, too; under a rule for lambda the first is kept until another is as certain."""
@@ -154,13 +156,20 @@ class PpoLearner(PolicyLearner):
         super().keep(at)
 
     def state(self) -> dict[str, Any]:
-        """Return the learner's and torch's random state."""
-        saved = {"learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty}
+        """Return the learner, the worlds it learns in (on a CPU), and torch's random state."""
+        saved = {
+            "learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty,
+            "rate": self.runner.alg.learning_rate, "worlds": self._world.saved(), "uncertain": self._uncertain,
+        }  # fmt: skip
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`; episodes begin anew."""
+        """Go on from `state`; on a GPU, and from checkpoints of older versions, episodes begin anew."""
         self.runner.alg.load(saved["learner"], None, True)
+        self.runner.alg.learning_rate = saved.get("rate", self.runner.alg.learning_rate)
+        self._uncertain = saved.get("uncertain", 0.0)
+        if saved.get("worlds") is not None:
+            self._world.load(saved["worlds"])
         torch.set_rng_state(saved["random"].cpu())
         if self._rule is not None:
             self._rule.load(saved["rule"])

@@ -124,24 +124,26 @@ class ShacLearner(PolicyLearner):
 
     def state(self) -> dict[str, Any]:
         """Return networks, optimisers, worlds and random states."""
+        self._world.cut()  # as the next window does first
         return {
             "learner": {"actor_state_dict": self._actor.state_dict(), "critic_state_dict": self.critic.state_dict()},
             "target": self._target.state_dict(),
             "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
             "random": torch.get_rng_state(),
-            "world": self._world.saved(),
+            "worlds": self._world.saved(),
             "frames": self._frames,
             "median": self._median,
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from `state`, bitwise."""
+        """Go on from `state`, bitwise on a CPU; on a GPU episodes begin anew."""
         self._actor.load_state_dict(saved["learner"]["actor_state_dict"])
         self.critic.load_state_dict(saved["learner"]["critic_state_dict"])
         self._target.load_state_dict(saved["target"])
         for optimiser, state in zip((self._optimiser, self._critic_optimiser), saved["optimisers"], strict=True):
             optimiser.load_state_dict(state)
-        self._world.restore(saved["world"])
+        if saved["worlds"] is not None:
+            self._world.load(saved["worlds"])
         self._frames, self._median = saved["frames"], saved["median"]
         torch.set_rng_state(saved["random"].cpu())
 

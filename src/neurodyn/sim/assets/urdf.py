@@ -5,7 +5,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.plain_data import require_regular
 from neurodyn.sim.assets.mesh_files import MissingMeshError, find_mesh, leave_out
+from neurodyn.sim.assets.urdf_checks import require_sound, require_tree
 
 _SUPPORTED = ("continuous", "fixed", "prismatic", "revolute")
 
@@ -23,6 +25,7 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
         InputError: The file is no URDF, has joints of an unsupported type, or lacks a locked joint.
     """
     root = parse_xml(path, "robot", "URDF")
+    require_sound(path, root)
     names = [joint.get("name", "") for joint in root.findall("joint")]
     for name in locked:
         if name not in names:
@@ -34,6 +37,7 @@ def prepare_urdf(path: Path, *, locked: tuple[str, ...] = (), meshes: bool = Tru
             for child in [child for child in joint if child.tag in ("axis", "limit", "mimic", "dynamics")]:
                 joint.remove(child)
         _check_joint(path, joint, links)
+    require_tree(path, root)
     _prepare_meshes(path, root, meshes)
     _add_missing_masses(root)
     return ElementTree.tostring(root, encoding="unicode")
@@ -64,9 +68,10 @@ def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:
     Raises:
         InputError: The file cannot be read, is no XML, or has another root.
     """
+    require_regular(path, what)
     try:
         root = ElementTree.parse(path).getroot()
-    except (OSError, ElementTree.ParseError, UnicodeDecodeError) as error:
+    except (OSError, ElementTree.ParseError, ValueError, LookupError) as error:  # ValueError, LookupError: encodings
         raise InputError(f"{path}: not readable as {what} ({error})") from None
     if root.tag != tag:
         raise InputError(f"{path}: not a {what}: its root is <{root.tag}> instead of <{tag}>")

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An LSTM that swims: what examples/swimmer.py is held against.
+"""An LSTM and a GRU that swim: what examples/swimmer.py is held against.
 
-It is told as much as the hybrid model is: velocities in the axes of the front body, so that where the swimmer is and
-heads does not matter, and positions follow from velocities by the equation that the simulator uses. It learns how the
-velocities change, first with the true states as inputs, then on its own roll-outs.
+They are told as much as the hybrid model is: velocities in the axes of the first body, so that where the swimmer is and
+heads does not matter, and positions follow from velocities by the equation that the simulator uses. They learn how the
+velocities change, first with the true states as inputs, then on their own roll-outs.
 """
 
 import math
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-Memory = tuple[Tensor, Tensor]
 Data = tuple[Tensor, Tensor, Tensor]
-"""Positions, velocities and controls, shapes [n, T + 1, 4], [n, T + 1, 4] and [n, T, 1]."""
+"""Positions and velocities (x, y, heading, hinges) and controls, shapes [n, T + 1, nq], [n, T + 1, nq], [n, T, nu]."""
 
 
 def _turned(vector: Tensor, heading: Tensor) -> Tensor:
@@ -26,48 +26,48 @@ def _turned(vector: Tensor, heading: Tensor) -> Tensor:
 
 
 def _own(q: Tensor, qd: Tensor) -> Tensor:
-    """Return velocities with those of the base in the axes of the front body."""
+    """Return velocities with those of the base in the axes of the first body."""
     return torch.cat([_turned(qd[..., :2], -q[..., 2]), qd[..., 2:]], -1)
 
 
 def _changes(q: Tensor, qd: Tensor) -> Tensor:
-    """Return how velocities change from state to state, in the axes of the front body before."""
+    """Return how velocities change from state to state, in the axes of the first body before."""
     return _own(q[:, :-1], qd[:, 1:] - qd[:, :-1])
 
 
-class Lstm(nn.Module):
+class Recurrent(nn.Module):
     """A recurrent network with a linear layer on it, normalised by its training data."""
 
-    def __init__(self, data: Data, dt: float, hidden: int = 17) -> None:
+    def __init__(self, kind: Literal["lstm", "gru"], data: Data, dt: float, hidden: int) -> None:
         super().__init__()
         self._dt = dt
         q, qd, control = data
-        self.lstm, self.out = nn.LSTM(7, hidden, batch_first=True), nn.Linear(hidden, 4)
-        self.double()
         self._size = control.std()
-        self._mean, self._spread = torch.zeros(7).double(), torch.ones(7).double()
+        self._mean, self._spread = torch.zeros(1).double(), torch.ones(1).double()
         seen = self._inputs(q[:, :-1], qd[:, :-1], control).flatten(0, 1)
         self._mean, self._spread = seen.mean(0), seen.std(0)
         self._change = _changes(q, qd).flatten(0, 1).std(0)
+        made = {"lstm": nn.LSTM, "gru": nn.GRU}[kind]
+        self.cell, self.out = made(seen.shape[1], hidden, batch_first=True), nn.Linear(hidden, q.shape[-1])
+        self.double()
 
     def _inputs(self, q: Tensor, qd: Tensor, control: Tensor) -> Tensor:
         hinge = q[..., 3:]
-        return (
-            torch.cat([_own(q, qd), hinge.sin(), hinge.cos(), control / self._size], -1) - self._mean
-        ) / self._spread
+        seen = torch.cat([_own(q, qd), hinge.sin(), hinge.cos(), control / self._size], -1)
+        return (seen - self._mean) / self._spread
 
     def forced(self, data: Data) -> Tensor:
         """Return the loss of one step ahead from true states."""
         q, qd, control = data
-        changes = self.out(self.lstm(self._inputs(q[:, :-1], qd[:, :-1], control))[0])
+        changes = self.out(self.cell(self._inputs(q[:, :-1], qd[:, :-1], control))[0])
         return (changes - _changes(q, qd) / self._change).square().mean()
 
     def rollout(self, q: Tensor, qd: Tensor, control: Tensor) -> tuple[Tensor, Tensor]:
-        """Return positions and velocities from the first ones on, shapes [n, T + 1, 4]."""
-        memory: Memory | None = None
+        """Return positions and velocities from the first ones on, shapes [n, T + 1, nq]."""
+        memory = None
         paths = ([q], [qd])
         for u in control.unbind(1):
-            seen, memory = self.lstm(self._inputs(q, qd, u)[:, None], memory)
+            seen, memory = self.cell(self._inputs(q, qd, u)[:, None], memory)
             change = self.out(seen[:, 0]) * self._change
             qd = qd + torch.cat([_turned(change[:, :2], q[:, 2]), change[:, 2:]], -1)
             q = q + self._dt * qd
@@ -77,20 +77,23 @@ class Lstm(nn.Module):
 
 
 def trained(
-    data: Data, seconds: float, rate: float, *, dt: float, windows: Callable[[Data, int, int], Data], seed: int = 0
-) -> Lstm:
+    kind: Literal["lstm", "gru"], data: Data, seconds: float, rate: float, *, dt: float,
+    windows: Callable[[Data, int, int], Data], hidden: int = 17, seed: int = 0,
+) -> Recurrent:  # fmt: skip
     """Train a network within a budget of CPU time.
 
     Args:
+        kind: Which network.
         data: Trajectories.
         seconds: CPU time.
         rate: Learning rate.
         dt: Length of a frame [s].
         windows: Cuts trajectories into windows of so many frames that begin every so many.
+        hidden: Size of its memory.
         seed: Seed of weights and batches.
     """
     torch.manual_seed(seed)
-    model = Lstm(data, dt)
+    model = Recurrent(kind, data, dt, hidden)
     optimiser = torch.optim.Adam(model.parameters())
     whole = data[2].shape[1]
     for frames, share, batch, part in ((0, 0.4, 0, 1.0), (20, 0.3, 64, 0.5), (whole, 0.3, 10, 0.3)):

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM, which a training obeys between two steps, so that what it saves is whole."""
+"""Ctrl-C and SIGTERM: the first ends a verb in order, a training between two steps; the second ends it at once."""
 
+import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
 
 
@@ -34,7 +39,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _SIGNALS:
                 self._before[number] = signal.signal(number, self._catch)
         return self
 
@@ -52,8 +57,39 @@ class Interruption:
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         self._release()
+        if signal.getsignal(number) is _stop:
+            _quit_next_time()
 
     def _release(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """While a verb runs, end it in order at the first Ctrl-C or SIGTERM, and the process at once at the second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _stop) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    _quit_next_time()
+    raise Interrupted(KEPT, 128 + number)
+
+
+def _quit_next_time() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, _quit)
+
+
+def _quit(number: int, frame: FrameType | None) -> None:
+    sys.stderr.write("neurodyn: stopped at once; files are as they were before the last write\n")
+    os._exit(128 + number)

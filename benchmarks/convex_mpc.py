@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convex MPC of quadrupeds and its imitation: what a decision costs, how well robots follow, how often they fall.
+
+Decisions are timed on situations of a trotting A1, one world at a time, on one thread: building the quadratic program,
+solving it (with every solver that is installed), both together, and the network that imitates them. Before it is
+timed, every solver is compared with daqp. Then robots walk on random commands up to 0.6 m/s and 0.8 rad/s, and the
+network in place of the quadratic program, from the same starts under the same commands.
+"""
+
+import argparse
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from _common import require, single_thread, write_result
+from neurodyn import robots
+from neurodyn.control import Commands, MpcSettings, WalkingPlant, walk, walker, walking_plant
+from neurodyn.control.mpc.quadratic_program import SOLVERS
+from neurodyn.control.mpc.rigid_body import RigidBodyPrediction
+from neurodyn.control.mpc.situation import Situation
+
+SEED = 500
+GATHERED = 3.0
+"""Length of the walk from which situations are taken [s]."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--robots", nargs="*", default=["a1"])
+    parser.add_argument("--plant", default="hybrid")
+    parser.add_argument("--grounds", nargs="*", default=["flat", "steps"])
+    parser.add_argument("--gaits", nargs="*", default=["trot"])
+    parser.add_argument("--episodes", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--network", type=Path, help="folder of `neurodyn imitate` for an A1, to be compared")
+    parser.add_argument("--no-walks", action="store_true", help="time decisions alone")
+    asked = parser.parse_args()
+    single_thread()
+    figures, ratios = timed(asked.network)
+    for name in [] if asked.no_walks else asked.robots:
+        for ground in asked.grounds:
+            plant = walking_plant(robots.load(name), asked.plant, ground)
+            for gait in asked.gaits:
+                figures |= walked(plant, gait, asked.episodes, asked.seconds, None)
+            if asked.network is not None and name == "a1":
+                figures |= walked(plant, "trot", asked.episodes, asked.seconds, asked.network)
+    write_result(asked.json, "convex_mpc", figures, ratios)
+
+
+def timed(network: Path | None) -> tuple[dict[str, float], dict[str, float]]:
+    """Return times of decisions of a trotting A1 [ms], medians over situations, and their ratios."""
+    plant, settings = walking_plant(robots.load("a1")), MpcSettings()
+    situations = gathered(plant)
+    prediction = RigidBodyPrediction(plant.quadruped, settings)
+    programs = [prediction.programs(here)[0] for here in situations]
+    greatest = settings.greatest_force * plant.quadruped.mass * plant.quadruped.gravity
+    reference = [SOLVERS["daqp"](p.H, p.g, settings.friction, greatest) for p in programs]
+    require(all(x is not None for x in reference), "daqp solves every program")
+    figures = {"unknowns": statistics.median(len(p.g) for p in programs)}
+    figures["build_ms"] = median(prediction.programs, situations)
+    for name in SOLVERS:
+        if importlib.util.find_spec(name) is None:
+            continue
+        solve = SOLVERS[name]
+        off = max(
+            float(np.abs(p.first(solve(p.H, p.g, settings.friction, greatest)) - p.first(x)).max())
+            for p, x in zip(programs, reference, strict=True)
+        )
+        require(off < 1.0, f"{name} is {off:.3g} N off daqp")
+        figures[f"{name}_ms"] = median(lambda p, s=solve: s(p.H, p.g, settings.friction, greatest), programs)
+        figures[f"{name}_off_N"] = off
+    figures["decision_ms"] = median(walker(plant)[0].law, situations)
+    ratios = {}
+    if network is not None:
+        law = walker(plant, imitation=network)[0].law
+        features = [here.features() for here in situations]
+        weight = plant.quadruped.mass * plant.quadruped.gravity
+        errors = [np.abs(law(here)[0] - p.first(x)) for here, p, x in zip(situations, programs, reference, strict=True)]
+        figures["network_error_of_weight"] = float(np.mean(errors)) / weight
+        require(figures["network_error_of_weight"] < 0.05, "the network imitates the quadratic program")
+        figures["network_ms"] = median(law.network, features)
+        figures["network_decision_ms"] = median(law, situations)
+        ratios["network_vs_daqp_b1"] = figures["network_ms"] / figures["daqp_ms"]
+        ratios["network_decision_vs_mpc_decision_b1"] = figures["network_decision_ms"] / figures["decision_ms"]
+    return figures, ratios
+
+
+def gathered(plant: WalkingPlant) -> list[Situation]:
+    """Return what decisions of a trotting robot were made from."""
+    controller, _, _ = walker(plant)
+    found: list[Situation] = []
+
+    def watch(standing: np.ndarray, frame: int) -> None:
+        if frame * plant.dt > 0.5:
+            found.append(controller.decided[0])
+
+    result, _ = walk(plant, controller, Commands.drawn(1, GATHERED, SEED), seconds=GATHERED, seed=SEED, watch=watch)
+    require(result.falls == 0 and result.fallbacks == 0, "the robot walks")
+    return found
+
+
+def median(work: Callable[[object], object], given: list) -> float:
+    """Return the CPU time of one call [ms]: the median over what is given of the least of five calls."""
+    times = []
+    for one in given:
+        least = float("inf")
+        for _ in range(5):
+            began = time.thread_time()
+            work(one)
+            least = min(least, time.thread_time() - began)
+        times.append(1e3 * least)
+    return statistics.median(times)
+
+
+def walked(plant: WalkingPlant, gait: str, episodes: int, seconds: float, network: Path | None) -> dict[str, float]:
+    """Return how a robot follows random commands."""
+    controller, law, gait = walker(plant, gait=gait, imitation=network)
+    commands = Commands.drawn(episodes, seconds, SEED)
+    result, _ = walk(plant, controller, commands, seconds=seconds, seed=SEED, names=(law, gait))
+    key = f"{plant.robot.name}_{plant.ground}_{gait}_{law}"
+    return {
+        f"{key}_velocity_error": result.velocity_error, f"{key}_worst_velocity_error": result.worst_velocity_error,
+        f"{key}_yaw_rate_error": result.yaw_rate_error, f"{key}_falls": result.falls,
+        f"{key}_episodes": result.episodes, f"{key}_fallbacks": result.fallbacks,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of users, as dictionaries, lists, strings and numbers: YAML, TOML and JSON, within stated limits.
+
+Nothing but plain data comes out, and nothing hangs: pipes, devices, huge files, deep nesting and aliases that stand for
+millions of values are refused.
+"""
+
+import json
+import math
+import stat
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from neurodyn.core.errors import InputError
+
+MOST_BYTES = 64 << 20
+"""Size of a text file of settings, declarations or results [bytes]."""
+
+MOST_DEPTH = 64
+"""Levels of nesting."""
+
+MOST_VALUES = 4_000_000
+"""Values in a file, those behind aliases counted wherever they are used."""
+
+
+def require_regular(path: Path, what: str) -> None:
+    """Refuse to read a pipe, device or socket, which may never end; a file that is not there is left to its reader.
+
+    Raises:
+        InputError: It is one.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError(f"{path}: is a pipe, device or socket, which is not read; expected {what}")
+
+
+def read_text(path: Path, what: str, *, errors: str = "strict") -> str:
+    """Read a text file.
+
+    Args:
+        path: The file.
+        what: What was expected, for the message ("a JSON file").
+        errors: What becomes of bytes that are no UTF-8, as of `str.decode`.
+
+    Raises:
+        InputError: It is missing, no regular file, larger than `MOST_BYTES`, or no UTF-8.
+    """
+    require_regular(path, what)
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise InputError(f"{path}: has {size:,} bytes; expected {what} of at most {MOST_BYTES:,}")
+        return path.read_text(encoding="utf-8-sig", errors=errors)
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no path at all
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path}: cannot be read ({reason}); expected {what}") from None
+
+
+def parse_text(text: str, suffix: str, where: str) -> Any:
+    """Parse YAML, TOML or JSON text by file suffix.
+
+    Raises:
+        InputError: The text is malformed or beyond the limits, or the suffix is none of .yaml, .yml, .toml, .json.
+    """
+    if suffix not in _PARSERS:
+        raise InputError(f"{where}: unknown kind of file {suffix or '(no suffix)'!r}; valid: {', '.join(_PARSERS)}")
+    try:
+        data = _PARSERS[suffix](text)
+    except RecursionError:
+        raise InputError(f"{where}: is nested too deeply; valid: at most {MOST_DEPTH} levels") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # dates and numbers that are none, too
+        raise InputError(f"{where}: not readable as {suffix[1:].upper()}: {error}") from None
+    for place, value in _values(data, where):
+        _require_plain(value, where, place)
+    return data
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, with limits on nesting and on what aliases stand for."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise RecursionError
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None and id(node) not in self._sizes:
+            children = node.value if isinstance(node, yaml.SequenceNode) else ()
+            if isinstance(node, yaml.MappingNode):
+                children = [child for pair in node.value for child in pair]
+            self._sizes[id(node)] = 1 + sum(self._sizes.get(id(child), 1) for child in children)
+            if self._sizes[id(node)] > MOST_VALUES:
+                raise ValueError(f"its aliases stand for more than {MOST_VALUES:,} values")
+        return node
+
+
+def _read_yaml(text: str) -> Any:
+    return yaml.load(text, Loader=_Loader)
+
+
+_PARSERS = {
+    ".yaml": _read_yaml,
+    ".yml": _read_yaml,
+    ".toml": tomllib.loads,
+    ".json": json.loads,
+}
+
+
+def _values(data: Any, where: str, place: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield all values with their places."""
+    if depth > MOST_DEPTH:
+        raise InputError(f"{where}: is nested too deeply; valid: at most {MOST_DEPTH} levels")
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if isinstance(key, str):
+                yield f"{place}.{key}", key
+            yield from _values(value, where, f"{place}.{key}", depth + 1)
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _values(value, where, f"{place}[{index}]", depth + 1)
+    else:
+        yield place, data
+
+
+def _require_plain(value: Any, where: str, place: str) -> None:
+    at = place.lstrip(".") or "the file"
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise InputError(f"{where}: {at} is a whole number beyond 64 bits; valid: below 2^63")
+    if isinstance(value, float) and math.isnan(value):
+        raise InputError(f"{where}: {at} is not a number; valid: a number")
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(f"{where}: {at} holds a character that no name has (NUL); valid: text")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts: whether a result can be used, why not, and what to do. One vocabulary for checks, trainings and policies.
+
+A verdict is written as "ok", or as "GRADE: WHAT; ADVICE": in the last line of a verb, on the page, and in the JSON
+under `verdict`, where its first word is the grade. A training whose verdict fails ends with exit code 2.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Grade = Literal["ok", "warning", "fails"]
+"""ok; warning: usable with care, as said; fails: not to be used."""
+
+_ORDER: tuple[Grade, ...] = ("ok", "warning", "fails")
+
+LEAST_STEPS = 100
+"""Steps below which a training that a time budget ends has hardly begun."""
+
+LEAST_EPISODES = 5
+"""Training episodes below which held-out episodes say little of others."""
+
+LEAST_TRANSITIONS = 1000
+"""Training transitions below which no network is worth training."""
+
+EXPLOITED = 0.5
+"""Relative difference of the returns in a model and in the reference above which a policy exploits its model."""
+
+MOST_FAILED = 0.5
+"""Share of episodes that fail above which a policy or a planner cannot be used."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One verdict.
+
+    Attributes:
+        grade: Its grade.
+        what: What was found; empty where all is well and there is nothing to say.
+        advice: What to do; empty for nothing.
+    """
+
+    grade: Grade = "ok"
+    what: str = ""
+    advice: str = ""
+
+    def __str__(self) -> str:
+        told = "; ".join(part for part in (self.what, self.advice) if part)
+        return f"{self.grade}: {told}" if told else self.grade
+
+
+def grade_of(verdict: str) -> str:
+    """Return the grade of a verdict as it is written."""
+    return verdict.partition(":")[0]
+
+
+def worst_grade(grades: Iterable[Grade]) -> Grade:
+    """Return the worst of some grades; "ok" of none."""
+    return _ORDER[max(map(_ORDER.index, grades), default=0)]
+
+
+def together(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return several verdicts as one: the worst grade, and all that is not ok, the worst first."""
+    known = [one for one in verdicts if one.grade != "ok"]
+    if not known:
+        return Verdict()
+    ordered = sorted(known, key=lambda one: -_ORDER.index(one.grade))
+    first, *others = ordered
+    return Verdict(first.grade, first.what, "; ".join(part for part in (first.advice, *map(str, others)) if part))
+
+
+def of_steps(steps: int, least: int = LEAST_STEPS) -> Verdict:
+    """Judge how many steps a time budget left room for."""
+    if steps >= least:
+        return Verdict()
+    return Verdict(
+        "warning", f"only {steps} steps fitted the budget, fewer than {least}",
+        "give more --minutes, or smaller settings",
+    )  # fmt: skip
+
+
+def of_best_step(best: int, steps: int, *, adapted: bool) -> Verdict:
+    """Judge a training whose best model is that of a step; `adapted` where it began from a trained one."""
+    if best or not steps:
+        return Verdict()
+    if adapted:
+        return Verdict(
+            "warning", f"step 0 was best: none of {steps} steps improved on the model that it began from",
+            "use that model, or give other data, a lower rate or a larger budget",
+        )  # fmt: skip
+    return Verdict(
+        "warning", f"step 0 was best: none of {steps} steps improved on the first weights on held-out episodes",
+        "give a larger budget or more data; neurodyn inspect shows what the data hold",
+    )  # fmt: skip
+
+
+def of_divergence(first: float, last: float, best_step: int) -> Verdict:
+    """Say that a training diverged, from the scores of its first and its last validation."""
+    return Verdict(
+        "fails", f"the training diverged: its held-out score went from {first:.3g} to {last:.3g}",
+        f"what is kept is the model of step {best_step}; give a lower rate, or look at the data (neurodyn inspect)",
+    )  # fmt: skip
+
+
+def of_skipped(skipped: int, steps: int, cause: str) -> Verdict:
+    """Judge steps that were left out because a gradient was not finite."""
+    if not skipped:
+        return Verdict()
+    return Verdict(
+        "fails", f"{skipped} of {steps} steps were left out because their gradient was not finite{cause}",
+        "look for implausible values in the data (neurodyn inspect), or give a lower rate",
+    )  # fmt: skip
+
+
+def of_left_out(windows: int, fault: str) -> Verdict:
+    """Judge windows that were left out of their batches because a model broke down on them."""
+    if not windows:
+        return Verdict()
+    return Verdict(
+        "warning", f"{windows} windows were left out of their batches ({fault})", "neurodyn inspect the data"
+    )
+
+
+def of_data(episodes: int, transitions: int) -> Verdict:
+    """Judge how much a model is to be learned from."""
+    if episodes >= LEAST_EPISODES and transitions >= LEAST_TRANSITIONS:
+        return Verdict()
+    return Verdict(
+        "warning", f"the data hold little: {transitions:,} transitions in {episodes} training episodes",
+        f"record more, at least {LEAST_TRANSITIONS:,} transitions in {LEAST_EPISODES} episodes",
+    )  # fmt: skip
+
+
+def of_persistence(mine: float | None, persistence: float | None, what: str) -> Verdict:
+    """Judge a mean error beside that of the prediction that nothing moves."""
+    if mine is None:
+        return Verdict("fails", "no roll-out is finite", "train longer, or look at the data (neurodyn inspect)")
+    if persistence is None or mine < persistence:
+        return Verdict()
+    return Verdict(
+        "fails", f"the model loses to persistence: {what} {mine:.3g} beside {persistence:.3g} of nothing moving",
+        "train longer, give more data, or ask for shorter horizons",
+    )  # fmt: skip
+
+
+def of_faults(fault: str, worlds: int, of: int) -> Verdict:
+    """Judge roll-outs of which some left what is plausible."""
+    if not worlds:
+        return Verdict()
+    grade: Grade = "fails" if worlds > 0.05 * of else "warning"
+    return Verdict(grade, fault, "give training data of such motion, or ask for shorter horizons")
+
+
+def of_bounds(mode: str, share: float, frames: int, first: str) -> Verdict:
+    """Judge the share of long roll-outs that stay within plausible bounds."""
+    if share >= 1.0:
+        return Verdict()
+    found = f"{1 - share:.2%} of {mode} roll-outs leave bounds in {frames:,} frames"
+    return Verdict(
+        "warning" if share > 0.95 else "fails", found,
+        f"first: {first}; train with longer forecasts, or on data of such motion",
+    )  # fmt: skip
+
+
+def of_returns(imagined: float, real: float, reference: str) -> Verdict:
+    """Judge a return in a model beside that in a reference."""
+    gap = abs(imagined - real) / max(abs(imagined), abs(real), 1e-12)
+    if gap <= EXPLOITED or real > imagined:
+        return Verdict()
+    return Verdict(
+        "fails", f"{reference} contradicts the imagined return: {real:.4g} instead of {imagined:.4g}, {gap:.0%} apart",
+        "the policy exploits its model; give a penalty (--penalty), a better model, or neurodyn policy online",
+    )  # fmt: skip
