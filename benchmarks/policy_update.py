@@ -14,7 +14,7 @@ import torch
 from _common import require, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicySettings, load_settings
-from neurodyn.policy.train import PolicyLearner
+from neurodyn.policy.ppo.learner import PpoLearner
 from neurodyn.tasks import load as load_task
 
 WORK = {"cartpole-swingup": "pretrained:cartpole", "ant-run": "pretrained:ant"}
@@ -56,7 +56,7 @@ class Trainer:
         wanted = load_task(task)
         with tempfile.TemporaryDirectory() as folder, patch.object(PolicySettings, "runner", lambda _: configuration):
             where = open_dynamics(wanted, WORK[task])
-            self.learner = PolicyLearner(Path(folder), wanted, where, self.settings)
+            self.learner = PpoLearner(Path(folder), wanted, where, self.settings)
         self._updates: list[float] = []
         self._whole: list[float] = []
         algorithm_update = self.learner.runner.alg.update

@@ -25,7 +25,7 @@ from neurodyn.identify import identify
 from neurodyn.robots import load as load_robot
 
 FRAMES, SPEED, REACH, TOUCH = 80, 0.1, 0.05, 0.045 + 0.00475
-NOISE = (2e-4, 2e-4, 2e-3)  # m, m, rad: of the camera
+NOISE = (2e-4, 2e-4, 2e-3)  # of the camera: m, m, rad
 COLUMN_MAP = """
 robot: planar-push
 format: npz
@@ -90,17 +90,16 @@ def draw(path: Path, models: dict[str, HybridDynamics]) -> None:
 
     start, velocity = pushes(40, np.random.default_rng(3))
     paths = {name: model.rollout(start, velocity).q.numpy() for name, model in models.items()}
-    ends = [np.abs(paths["nominal"] - paths["real"])[:, -1, 2:] @ (1.0, 1.0, 0.04)]
-    push = int(np.argsort(ends[0])[30])  # one of the pushes that the nominal numbers get wrong
-    figure = Figure(figsize=(3.2, 3.2), layout="constrained")
-    axes = figure.subplots()
+    off = np.abs(paths["nominal"] - paths["real"])[:, -1, 2:] @ (1.0, 1.0, 0.04)
+    push = int(np.argsort(off)[30])  # one of those that the nominal numbers get wrong
+    axes = (figure := Figure(figsize=(3.2, 3.2), layout="constrained")).subplots()
     axes.set(xlim=(-0.12, 0.12), ylim=(-0.12, 0.12), aspect="equal", xticks=[], yticks=[])
     square = np.array(models["real"].mechanism.body_contacts[0].second.vertices)
     colours = {"real": "#343a40", "nominal": "#ff922b", "identified": "#4dabf7"}
     blocks = {name: Polygon(square, fill=False, edgecolor=colours[name], label=name, linewidth=1.5) for name in paths}
-    tip = axes.add_patch(Circle((0, 0), 0.00475, color="#868e96"))
-    for block in blocks.values():
-        axes.add_patch(block)
+    tip = Circle((0, 0), 0.00475, color="#868e96")
+    for patch in (tip, *blocks.values()):
+        axes.add_patch(patch)
     axes.legend(loc="upper right", fontsize=7)
 
     def show(frame: int) -> None:
@@ -127,7 +126,6 @@ def final_errors(model: HybridDynamics, store: Store, split: Split) -> tuple[flo
 
 @torch.no_grad()
 def main() -> None:
-    """Log, identify, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pushes", type=int, default=24)
     parser.add_argument("--film", type=Path, help="write a film of a held-out push (.gif)")

@@ -19,10 +19,11 @@ ARGUMENTS = {
     "boxes.py": ["--worlds", "4", "--frames", "12"],
     "link_lengths.py": ["--grid", "2"],
     "swimmer.py": ["--seconds", "2"],
-    "walking.py": ["--seconds", "0.6", "--decisions", "500", "--episodes", "1"],
+    "walking.py": ["--seconds", "0.6", "--decisions", "1000", "--episodes", "1"],
     "swimmer_gait.py": ["--seconds", "2", "--gait", "1", "--film", "gait.gif"],
     "friction_discovery.py": ["--windows", "8", "--steps", "10", "--refit", "10", "--seconds", "1"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
+    "pushing.py": ["--pushes", "8"],
     "real_pendulum.py": ["--windows", "20", "--horizon", "0.1"],
 }
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
@@ -39,6 +40,8 @@ def test_example_runs(script: str, tmp_path: Path):
         if "cartpole" not in pretrained_names():
             pytest.skip("pretrained:cartpole does not ship with this tree")
     model: list[str] = []
+    if script == "pushing.py":
+        pytest.importorskip("newton")
     if script == "boxes.py":
         pytest.importorskip("newton")
         model = ["--run", briefly_trained("ant", tmp_path)]

@@ -7,7 +7,8 @@ from tensordict import TensorDict
 
 from neurodyn.learn.loop import TrainState
 from neurodyn.policy.critic import load_critic
-from neurodyn.policy.train import PolicyLearner, train_policy
+from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.train import train_policy
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 
@@ -17,7 +18,7 @@ def test_it_is_that_of_the_training(tmp_path, monkeypatch):
     train_policy(Hold(), here(), tmp_path / "first", settings)
     monkeypatch.setattr("neurodyn.policy.artifact.load", lambda _: Hold())
     value = load_critic(str(tmp_path / "first"), Hold())
-    learner = PolicyLearner(tmp_path / "second", Hold(), here(), settings, initial=tmp_path / "first")
+    learner = PpoLearner(tmp_path / "second", Hold(), here(), settings, initial=tmp_path / "first")
     learner.begin(TrainState())
     seen = torch.randn(16, 3)
     wanted = learner.runner.alg.critic(TensorDict({"policy": seen}, batch_size=[16]))[:, 0] / 0.25

@@ -23,8 +23,9 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.policy.artifact import policy_config, read_weights
 from neurodyn.policy.penalty import CertaintyRule, certainty_rule, held_out_uncertainty
+from neurodyn.policy.ppo.learner import PpoLearner
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.train import PolicyLearner, train_policy
+from neurodyn.policy.train import train_policy
 from neurodyn.policy.warm_start import CRITIC_UPDATES
 from tests.policy.worlds import SPEC, Hold, Mass
 
@@ -138,7 +139,7 @@ def test_policies_of_which_the_model_is_certain_are_kept_and_averaged(tmp_path, 
     train_policy(Hold(), Here("mass", Mass()), first, msgspec.structs.replace(SETTINGS, penalty=0.0, evaluations=0))
     shutil.rmtree(first / "state")  # so that a new critic learns first
     settings = msgspec.structs.replace(SETTINGS, iterations=CRITIC_UPDATES + 3, evaluations=CRITIC_UPDATES + 3)
-    seen, played = [], PolicyLearner.validate
+    seen, played = [], PpoLearner.validate
 
     def certain(rule, _):
         return len(seen) != CRITIC_UPDATES + 1  # of the three that learned, the second is not
@@ -149,7 +150,7 @@ def test_policies_of_which_the_model_is_certain_are_kept_and_averaged(tmp_path, 
         return found
 
     monkeypatch.setattr(CertaintyRule, "certain", certain)
-    monkeypatch.setattr(PolicyLearner, "validate", watched)
+    monkeypatch.setattr(PpoLearner, "validate", watched)
     network = policy_config(Hold(), settings.network).build()
     network.load_state_dict(read_weights(first))
     monkeypatch.setattr("neurodyn.policy.warm_start.load_policy", lambda _: (None, network))

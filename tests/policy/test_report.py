@@ -63,3 +63,19 @@ def test_a_page_is_written_even_where_nothing_can_be_drawn(folder):
     (folder / "policy.safetensors").write_bytes(b"")  # no policy: nothing moves
     path = write_policy_report(folder, RESULT)
     assert "holds no policy" in path.read_text()
+
+
+def test_gradients_through_the_dynamics_are_shown_by_horizon(folder):
+    assert "Gradient of a return" not in render_policy_report(folder, RESULT)
+    lines = [
+        {"step": step, "frames": 100 * step, "length": 5.0, "noise": 1.0, "horizon": 4, "return_training": 1.0,
+         "gradients": {"1": [0.1, 0.2], "2": [0.3, 0.4], "4": [0.5, 60.0]}} for step in (1, 2)
+    ]  # fmt: skip
+    path = folder / "metrics.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = render_policy_report(folder, RESULT)
+    assert "Gradient of a return" in page
+    assert "Frames of a window" not in page  # which did not change
+    lines[1]["horizon"] = 8
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "Frames of a window" in render_policy_report(folder, RESULT)

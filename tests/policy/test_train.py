@@ -17,8 +17,9 @@ from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.plan import Budget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.evaluate import play
+from neurodyn.policy.ppo.learner import PpoLearner
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.train import PolicyLearner, train_policy
+from neurodyn.policy.train import train_policy
 from neurodyn.tasks import load
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
 from tests.policy.worlds import Hold, Mass
@@ -53,7 +54,7 @@ def test_a_policy_gets_better(tmp_path):
         worlds=64, horizon=16, iterations=40, evaluations=0, minibatches=2, rate=1e-3, gamma=0.95,
         network=NetworkSettings(hidden=(16,), initial_std=0.5),
     )  # fmt: skip
-    learner = PolicyLearner(tmp_path, Long(), here(), settings)
+    learner = PpoLearner(tmp_path, Long(), here(), settings)
     starts = [SampledStarts(Long(), 5) for _ in range(2)]
     before = play(learner.network, Long(), Mass(), starts[0], 64).returns.mean()
     TrainingLoop(learner, Budget(settings.iterations)).run()
@@ -158,7 +159,7 @@ def test_policies_are_for_one_task():
 
 
 def test_what_is_loaded_acts_as_what_was_trained(tmp_path):
-    learner = PolicyLearner(tmp_path, load("cartpole-swingup"), ResolvedDynamics("mass", _Cart()), TINY)
+    learner = PpoLearner(tmp_path, load("cartpole-swingup"), ResolvedDynamics("mass", _Cart()), TINY)
     learner.runner.learn(2)
     network = learner.network
     from neurodyn.policy.artifact import save_policy

@@ -8,14 +8,15 @@ import torch
 from neurodyn.core import artifacts
 from neurodyn.learn.loop import TrainState
 from neurodyn.policy.artifact import policy_config
-from neurodyn.policy.train import PolicyLearner, train_policy
+from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.train import train_policy
 from neurodyn.policy.warm_start import CRITIC_UPDATES, critic_updates
 from tests.policy.test_train import TINY, here
 from tests.policy.worlds import Hold
 
 
 def begun(folder, tmp_path):
-    learner = PolicyLearner(tmp_path / "second", Hold(), here(), TINY, initial=folder)
+    learner = PpoLearner(tmp_path / "second", Hold(), here(), TINY, initial=folder)
     learner.begin(TrainState())
     return learner
 
@@ -27,7 +28,7 @@ def test_with_its_critic(tmp_path):
     learner = begun(first, tmp_path)
     for name, network in (("actor", learner.runner.alg.actor), ("critic", learner.runner.alg.critic)):
         assert all(torch.equal(network.state_dict()[key], value) for key, value in last[f"{name}_state_dict"].items())
-    assert critic_updates(first) == 0
+    assert critic_updates(first, TINY) == 0
 
 
 def test_alone(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ def train(
     *,
     dynamics: str,
     out: Path,
+    algorithm: str = "ppo",
     settings: Path | None = None,
     policy: str | None = None,
     starts: str | None = None,
@@ -34,15 +35,16 @@ def train(
     device: Device = "cpu",
     resume: bool = False,
 ) -> None:
-    """Train a policy by PPO in a simulator or in a model, and write it to a folder.
+    """Train a policy in a simulator or in a model, and write it to a folder.
 
     Args:
         task: Name of a task, as cartpole-swingup, or FILE.py:CLASS for one of your own.
         dynamics: Where it is trained: analytic, hybrid (the declared robot with its simulator's contacts, compiled), a
             run directory, or pretrained:NAME.
         out: Folder to write.
-        settings: File with settings (YAML, TOML or JSON); by default those of the task.
-        policy: Policy to begin with: a folder, or pretrained-policy:NAME.
+        algorithm: ppo; shac (gradients through the dynamics); or ahac (shac with a horizon that adapts).
+        settings: File with settings (YAML, TOML or JSON); by default those of the task and the algorithm.
+        policy: Policy to begin with, by whatever algorithm: a folder, or pretrained-policy:NAME.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
             draws, in models without a memory; by default the model's own log.
         minutes: Time budget; by default the task's number of updates.
@@ -67,15 +69,18 @@ def train(
     require_learner()
     from neurodyn.control.compatibility import require_fit
     from neurodyn.control.resolve import open_dynamics, open_reference
+    from neurodyn.learn.metrics import read_metrics
+    from neurodyn.policy.algorithms import ALGORITHMS
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
     from neurodyn.policy.warm_start import begun_with
     from neurodyn.tasks import load
 
-    wanted = load(task)
+    chosen, wanted = ALGORITHMS[algorithm], load(task)
     where = open_dynamics(wanted, dynamics, device=device, starts=starts)
+    chosen.require(where.dynamics)
     resolved = with_flags(
-        load_settings(task, settings, logs=where.dynamics.measured),
+        load_settings(task, settings, logs=where.dynamics.measured, kind=chosen.settings),
         minutes=minutes, iterations=iterations, worlds=worlds, penalty=penalty, seed=seed,
         keep_every=keep_every,
     )  # fmt: skip
@@ -90,7 +95,7 @@ def train(
             wanted, where, out, resolved, reference=beside, starts=starts, initial=begun, resume=resume, progress=bar
         )  # fmt: skip
     print(
-        f"trained {end.step} updates on {resolved.frames_of(end.step):,} frames in {end.seconds:.0f} s "
+        f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {end.seconds:.0f} s "
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
     beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
@@ -213,7 +218,7 @@ def _default_output(policy: str, suffix: str) -> Path:
 
 ACTIONS: Registry[Verb] = Registry(
     "policy action",
-    train=Verb("Train a policy by PPO in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
+    train=Verb("Train a policy in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
     play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
     evaluate=Verb("Measure the return of policies in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
     **{

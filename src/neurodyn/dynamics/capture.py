@@ -131,6 +131,11 @@ def copied(tree: Any) -> Any:
     return _rebuilt(tree, iter(fresh))
 
 
+def detached(tree: Any) -> Any:
+    """Return a tree without gradients, on the same memory."""
+    return _rebuilt(tree, (tensor.detach() for tensor in _tensors(tree)))
+
+
 def write(target: Any, source: Any) -> None:
     """Copy the tensors of a tree to those of another of the same form."""
     pairs = [(a, b) for a, b in zip(_tensors(target), _tensors(source), strict=True) if not _is_same(a, b)]

@@ -47,6 +47,7 @@ class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=Tru
         data: Path of the trajectories; of several files all.
         shares: Share of each file in the windows of a batch; UNSET for one file.
         task: Name of a policy's task.
+        algorithm: What trained a policy; empty for `DEFAULT_ALGORITHM`.
         dynamics: What a policy was trained in, as the user calls it.
         parameters: Quantities that were identified.
         blueprint: Networks of a hybrid model, or the candidates of a discovery.
@@ -61,6 +62,7 @@ class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=Tru
     data: str | tuple[str, ...] = ""
     shares: tuple[float, ...] | UnsetType = UNSET
     task: str = ""
+    algorithm: str = ""
     dynamics: str = ""
     parameters: tuple[Parameter, ...] | UnsetType = UNSET
     blueprint: Blueprint | UnsetType | None = UNSET
@@ -69,6 +71,9 @@ class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=Tru
     versions: dict[str, str]
     base: str | UnsetType | None = UNSET
 
+
+DEFAULT_ALGORITHM = "ppo"
+"""What trained a policy whose record names no algorithm."""
 
 _FREE = ("data", "versions")
 """What a resumed run may say anew: data are compared by their content."""
@@ -95,6 +100,12 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str = "tra
         if not path.exists() and not (out / "model").exists():  # killed before it began, or there never was one
             notice(f"{out}: holds no training to resume; a new one begins")
             return False
+        algorithm = read_plain(path).get("algorithm", "")
+        if algorithm != record.algorithm:  # whose settings are others
+            raise InputError(
+                f"{path}: --resume needs the algorithm that the run was started with, "
+                f"{algorithm or DEFAULT_ALGORITHM}; give that one, or another --out"
+            )
         before: RunRecord[Any] = read_config(path, RunRecord[type(record.settings)])
         for name in record.__struct_fields__:
             if name not in _FREE and _lasting(getattr(before, name)) != _lasting(getattr(record, name)):

@@ -7,6 +7,7 @@ from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
     from neurodyn.control.starts import LoggedStarts, SampledStarts
+    from neurodyn.policy.algorithms import ALGORITHMS
     from neurodyn.policy.artifact import load_policy
     from neurodyn.policy.environment import PolicyEnvironment
     from neurodyn.policy.evaluation import evaluate_policy as evaluate
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from neurodyn.policy.play import record_policy
     from neurodyn.policy.published import import_policy
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
+    from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [
-    "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment", "PolicySettings", "SampledStarts",
-    "evaluate", "export_policy", "import_policy", "load_policy", "load_settings", "online", "record_policy", "train",
+    "ALGORITHMS", "AhacSettings", "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment",
+    "PolicySettings", "SampledStarts", "ShacSettings", "evaluate", "export_policy", "import_policy", "load_policy",
+    "load_settings", "online", "record_policy", "train",
 ]  # fmt: skip
 
 lazy(__name__)

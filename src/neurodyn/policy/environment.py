@@ -23,7 +23,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.base import LearnedDynamics
-from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
+from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph, detached
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import Carry, Dynamics, Environment, State, Step, present_state
 from neurodyn.dynamics.pushes import pushed
@@ -89,14 +89,25 @@ class _Ended:
 
 
 @dataclass(frozen=True)
-class _Frame:
-    """What a frame gives: observations, rewards, whether episodes ended, what rsl_rl asks for, and what ended."""
+class Frame:
+    """What a frame gives.
+
+    Attributes:
+        observation: Observations of the present states, shape [worlds, observations].
+        reward: Rewards, less the penalty, scaled, shape [worlds].
+        done: Whether episodes ended, shape [worlds].
+        extras: What rsl_rl asks for, and more.
+        ended: What ended; None where nothing did.
+        last: Observations of the states in which the frame ended, before anything started anew, shape
+            [worlds, observations]; None where nobody asked for gradients.
+    """
 
     observation: Tensor
     reward: Tensor
     done: Tensor
     extras: dict[str, Any]
     ended: _Ended | None
+    last: Tensor | None = None
 
 
 class PolicyEnvironment(VecEnv):
@@ -282,7 +293,25 @@ class PolicyEnvironment(VecEnv):
         observation = TensorDict({"policy": frame.observation}, batch_size=[self.num_envs])
         return observation, frame.reward, frame.done, frame.extras
 
-    def _replayed(self, actions: Tensor, record: Recorder) -> "_Frame":
+    def step_tracked(self, actions: Tensor) -> Frame:
+        """Act for one frame with gradients, which end where an episode does.
+
+        Args:
+            actions: As of `step`.
+        """
+        self._renewal.prepare()
+        frame = self._frame(actions, tracked=True)
+        if frame.ended is not None:
+            self._ended.append(detached(frame.ended))
+        if len(self._ended) >= _MOST_UNREAD:
+            self._read_ends()
+        return frame
+
+    def cut(self) -> None:
+        """Forget the gradients of all frames so far."""
+        self._begin_frame(detached(self._at), self._renewal.turn)
+
+    def _replayed(self, actions: Tensor, record: Recorder) -> "Frame":
         """Act for one frame by replaying a recorded one; recorded now where it was not."""
         if self._captured is None:
             before = self._at, self._renewal.turn
@@ -300,7 +329,7 @@ class PolicyEnvironment(VecEnv):
         self._begin_frame(*self._captured.state)
         return frame
 
-    def _captured_step(self, before: tuple[Worlds, Tensor], actions: Tensor) -> tuple[Any, "_Frame"]:
+    def _captured_step(self, before: tuple[Worlds, Tensor], actions: Tensor) -> tuple[Any, "Frame"]:
         self._begin_frame(*before)
         frame = self._frame(actions)
         return (self._at, self._renewal.turn), frame
@@ -309,10 +338,10 @@ class PolicyEnvironment(VecEnv):
         self._at, self._renewal.turn = at, turn
         self._now = self._frames.quantities(at.state, None, at.torque)
 
-    def _frame(self, actions: Tensor) -> "_Frame":
+    def _frame(self, actions: Tensor, *, tracked: bool = False) -> "Frame":
         at = self._at
         before = Moment(at.carry, at.state, at.torque, at.memory, self._now)
-        then, step, end = self._frames.frame(before, actions, self._generator)
+        then, step, end = self._frames.frame(before, actions, self._generator, tracked=tracked)
         self._now, memory = then.now, then.memory
         length = at.length + 1
         if not self._always_renews:  # reading would stall a GPU
@@ -320,7 +349,8 @@ class PolicyEnvironment(VecEnv):
         late = (length >= self.max_episode_length) > end.failed
         done = end.failed | late
         penalised, uncertain = self._less_penalty(end.reward, step, end.implausible)
-        returns = at.returns + torch.stack([end.reward, penalised, self._one])
+        returns = at.returns + torch.stack([end.reward, penalised, self._one]).detach()
+        last = self.task.observe(then.now, memory) if tracked else None
         extras: dict[str, Any] = {
             "time_outs": late,
             "reward": end.reward,
@@ -340,7 +370,9 @@ class PolicyEnvironment(VecEnv):
             self._at = replace(self._at, state=pushed(self.dynamics.spec, self._at.state, change))
             self._now = self._frames.quantities(self._at.state, None, self._at.torque)
         reward = penalised if self._scale == 1.0 else self._scale * penalised
-        return _Frame(self._observed(), reward, done, extras, ended)
+        if last is not None and self._now is then.now and self._at.memory is memory and self._noise is None:
+            return Frame(last, reward, done, extras, ended, last)  # nothing has changed since
+        return Frame(self._observed(), reward, done, extras, ended, last)
 
     def collect(self) -> Episodes:
         """Return the episodes that ended since the last call."""
@@ -355,7 +387,7 @@ class PolicyEnvironment(VecEnv):
         if uncertain is None:
             return reward, so_far
         uncertain = uncertain.masked_fill(implausible, 0.0)
-        return reward - self._share * uncertain, so_far + uncertain.mean()
+        return reward - self._share * uncertain, so_far + uncertain.mean().detach()
 
     def _read_ends(self) -> None:
         """Count the episodes that have ended: once for many frames, because reading stalls a GPU."""

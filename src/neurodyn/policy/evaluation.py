@@ -10,14 +10,13 @@ from neurodyn.control.grounds import task_ground
 from neurodyn.control.resolve import ANALYTIC, open_dynamics
 from neurodyn.control.returns import Outcome, Returns, returns_in
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
-from neurodyn.core.config import read_config
+from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import MOST_FAILED, Verdict, of_returns, together
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.evaluate import EPISODES, SEED, PolicyEvaluation, play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.reward_error import reward_errors
-from neurodyn.policy.train import PolicyRecord
 from neurodyn.tasks import Task
 
 
@@ -120,7 +119,7 @@ def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
     names = [ANALYTIC]
     for folder in folders:
         path = resolve_policy(folder) / "config.yaml"
-        where = read_config(path, PolicyRecord).dynamics if path.is_file() else ANALYTIC
+        where = read_plain(path)["dynamics"] if path.is_file() else ANALYTIC
         if not folder.startswith(PRETRAINED_POLICY) or where.startswith(PRETRAINED):
             names.append(where)
     return tuple(names)

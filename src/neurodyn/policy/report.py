@@ -35,6 +35,9 @@ from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
 SECONDS = 6.0
 """Length of a moving picture on the page [s]."""
 
+_LATE = 4
+"""What share of the updates counts as the last ones: one in so many."""
+
 
 def write_policy_report(
     folder: Path, result: PolicyEvaluation, *, starts: str | None = None, task: str | None = None
@@ -178,12 +181,34 @@ def _training(lines: Sequence[Mapping[str, Any]]) -> str:
         points = [(line["frames"], line[key]) for line in lines if line.get(key) is not None]
         curve = Curve(None, [x for x, _ in points], [y for _, y in points], THIRD, "-", 1.3)
         shown.append(figure(plot(key, [curve], x_label="frames", unit="", description=text), text))
+    shown += _gradients(lines)
     last = next((line for line in reversed(lines) if "cpu_seconds" in line), {})
     lead = (
         f"{last.get('frames', 0):,} frames in {last.get('cpu_seconds', 0.0):.0f} CPU-s. The policy that is kept is the "
         "best one where it was trained; the reference is watched, never used."
     )
     return section("Training", grid(shown), lead=lead)
+
+
+def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how gradients through the dynamics grow with the horizon, and the horizon, where there are gradients."""
+    seen = [line for line in lines if "gradients" in line]
+    if not seen:
+        return []
+    late = seen[-max(1, len(seen) // _LATE) :]
+    ahead = sorted({int(name) for line in late for name in line["gradients"]})
+    curves = []
+    for index, (label, colour) in enumerate((("median of the worlds", PREDICTED), ("95 % quantile", SECOND))):
+        found = [[line["gradients"][str(n)][index] for line in late if str(n) in line["gradients"]] for n in ahead]
+        curves.append(Curve(label, ahead, [sum(part) / len(part) for part in found], colour, "-", 1.6))
+    last = seen[-1]
+    text = "Gradient of a return by an action, by the frames that it is followed (last quarter of the updates)"
+    shown = [figure(plot("gradients", curves, x_label="frames", unit="", log=True, bars=True, description=text), text)]
+    if any(line["horizon"] != last["horizon"] for line in seen):
+        text = "Frames of a window"
+        curve = Curve(None, [line["frames"] for line in seen], [line["horizon"] for line in seen], THIRD, "-", 1.3)
+        shown.append(figure(plot("horizon", [curve], x_label="frames", unit="", description=text), text))
+    return shown
 
 
 def _config(folder: Path) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of policy training: PPO of rsl_rl in our own configuration; presets by task."""
+"""Settings of policy training: those of all algorithms, those of PPO (rsl_rl in our configuration), presets by task."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from neurodyn.core.config import Config, from_dict, to_dict
 from neurodyn.core.errors import InputError, require
@@ -60,8 +60,8 @@ class CloneSettings(Config, frozen=True):
         require(0 < self.best <= 1, "clone: best", self.best, "above 0, at most 1")
 
 
-class PolicySettings(Config, frozen=True):
-    """Training of one policy.
+class TrainingSettings(Config, frozen=True):
+    """What the training of a policy has whatever the algorithm.
 
     Attributes:
         worlds: Worlds that run at once.
@@ -77,15 +77,8 @@ class PolicySettings(Config, frozen=True):
         clone: How the first policy imitates the log, where it is trained in a model of one; None for a random one.
         network: The network.
         gamma: Discount of a frame.
-        lam: Lambda of generalised advantage estimation.
+        lam: Lambda of the estimates of returns.
         rate: First learning rate.
-        schedule: "adaptive" keeps the change of the policy near `desired_kl`.
-        desired_kl: Divergence of the policy that one update aims at.
-        clip: Range of the probability ratio.
-        epochs: Passes over the frames of an update.
-        minibatches: Steps of a pass.
-        entropy: Weight of the entropy of actions.
-        value: Weight of the value loss.
         gradient: Greatest norm of the gradient.
         reward_scale: Factor on rewards before the learner sees them.
         evaluations: How often the policy is played in the reference dynamics while it trains.
@@ -94,7 +87,13 @@ class PolicySettings(Config, frozen=True):
         threads: Threads of torch; None for its default.
     """
 
+    algorithm: ClassVar[str]
+    """Name in `policy.algorithms.ALGORITHMS`."""
     budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations")
+    counts: ClassVar[tuple[str, ...]] = (
+        "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every",
+    )  # fmt: skip
+    """Names of what is at least 1, or None."""
 
     worlds: int = 512
     horizon: int = 32
@@ -109,13 +108,6 @@ class PolicySettings(Config, frozen=True):
     gamma: float = 0.99
     lam: float = 0.95
     rate: float = 3e-4
-    schedule: Literal["adaptive", "fixed"] = "adaptive"
-    desired_kl: float = 0.008
-    clip: float = 0.2
-    epochs: int = 5
-    minibatches: int = 4
-    entropy: float = 0.0
-    value: float = 1.0
     gradient: float = 1.0
     reward_scale: float = 1.0
     evaluations: int = 20
@@ -124,8 +116,7 @@ class PolicySettings(Config, frozen=True):
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        counts = ("worlds", "horizon", "frames", "iterations", "epochs", "minibatches", "evaluation_worlds")
-        for name in (*counts, "keep_every"):
+        for name in self.counts:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; valid: at least 1")
@@ -139,8 +130,6 @@ class PolicySettings(Config, frozen=True):
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.task_share is not None:
             require(0 < self.task_share < 1, "task_share", self.task_share, "between 0 and 1")
-        if self.worlds * self.horizon < self.minibatches:
-            raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
 
     @property
     def fixed_penalty(self) -> float:
@@ -151,8 +140,8 @@ class PolicySettings(Config, frozen=True):
         """Return the frames of all worlds in so many updates."""
         return updates * self.worlds * self.horizon
 
-    def runner(self) -> dict[str, Any]:
-        """Return the configuration of rsl_rl's OnPolicyRunner."""
+    def models(self) -> dict[str, dict[str, Any]]:
+        """Return the configuration of rsl_rl's models of actor and critic."""
         network = {
             "class_name": "rsl_rl.models.MLPModel",
             "hidden_dims": list(self.network.hidden),
@@ -160,15 +149,48 @@ class PolicySettings(Config, frozen=True):
             "obs_normalization": self.network.normalise,
         }
         std = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": self.network.initial_std}
+        return {"actor": {**network, "distribution_cfg": {**std, "std_type": "log"}}, "critic": dict(network)}
+
+
+class PolicySettings(TrainingSettings, frozen=True):
+    """Training of one policy by PPO.
+
+    Attributes:
+        schedule: "adaptive" keeps the change of the policy near `desired_kl`.
+        desired_kl: Divergence of the policy that one update aims at.
+        clip: Range of the probability ratio.
+        epochs: Passes over the frames of an update.
+        minibatches: Steps of a pass.
+        entropy: Weight of the entropy of actions.
+        value: Weight of the value loss.
+    """
+
+    algorithm: ClassVar[str] = "ppo"
+    counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "epochs", "minibatches")
+
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+    desired_kl: float = 0.008
+    clip: float = 0.2
+    epochs: int = 5
+    minibatches: int = 4
+    entropy: float = 0.0
+    value: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.worlds * self.horizon < self.minibatches:
+            raise ValueError(f"minibatches is {self.minibatches}; valid: at most worlds x horizon")
+
+    def runner(self) -> dict[str, Any]:
+        """Return the configuration of rsl_rl's OnPolicyRunner."""
         return {
             "num_steps_per_env": self.horizon,
             "save_interval": 10**9,
             "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
             "check_for_nan": True,
-            "actor": {**network, "distribution_cfg": {**std, "std_type": "log"}},
-            "critic": dict(network),
+            **self.models(),
             "algorithm": {
-                "class_name": "neurodyn.policy.ppo:PPO",
+                "class_name": "neurodyn.policy.ppo.update:PPO",
                 "num_learning_epochs": self.epochs,
                 "num_mini_batches": self.minibatches,
                 "clip_param": self.clip,
@@ -185,7 +207,16 @@ class PolicySettings(Config, frozen=True):
         }
 
 
-def load_settings(task: str, path: Path | None = None, *, logs: bool = False) -> PolicySettings:
+S = TypeVar("S", bound=TrainingSettings)
+
+
+def load_settings(
+    task: str,
+    path: Path | None = None,
+    *,
+    logs: bool = False,
+    kind: type[S] = PolicySettings,  # pyright: ignore[reportArgumentType]
+) -> S:
     """Return the settings of a task: those of a file, or the preset; of a task of your own, the defaults.
 
     A task with other observations (TASK@nerd) has the preset of TASK. Some tasks have a preset of their own for
@@ -195,17 +226,18 @@ def load_settings(task: str, path: Path | None = None, *, logs: bool = False) ->
         task: Name of the task.
         path: A file of the user's; None for the preset.
         logs: Whether the policy is trained in a model of logs.
+        kind: Settings of the algorithm that trains it.
 
     Raises:
         InputError: The file is missing or bad.
     """
     name = task.partition("@")[0]
     names = (f"{name}-from-logs", name) if logs else (name,)
-    presets = () if ".py:" in task else tuple(_PRESETS / f"{name}.yaml" for name in names)
-    return load_preset(PolicySettings, path, presets) or PolicySettings()
+    presets = () if ".py:" in task else tuple(_PRESETS / kind.algorithm / f"{name}.yaml" for name in names)
+    return load_preset(kind, path, presets) or kind()
 
 
-def with_flags(settings: PolicySettings, **flags: Any) -> PolicySettings:
+def with_flags(settings: S, **flags: Any) -> S:
     """Return settings with what a user asks for; a flag that is None was not given.
 
     A budget in minutes replaces one in iterations unless both are given.
@@ -217,6 +249,6 @@ def with_flags(settings: PolicySettings, **flags: Any) -> PolicySettings:
     if "minutes" in given and "iterations" not in given:
         given["iterations"] = None
     try:
-        return from_dict({**to_dict(settings), **given}, PolicySettings, "policy settings")
+        return from_dict({**to_dict(settings), **given}, type(settings), "policy settings")
     except InputError as error:
         raise InputError(str(error).removeprefix("policy settings: ")) from None

@@ -12,7 +12,7 @@ from neurodyn.core.artifacts import write_text
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, moving_picture, page, paragraph, section
+from neurodyn.report.page import Table, cards, header, moving_picture, page, paragraph, section
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.recording import Recording
 
@@ -80,7 +80,7 @@ def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walke
         f"{np.abs(walked.command[..., 2]).max():.2g} rad/s. {walk_verdict(result)}."
     )
     body = [
-        f"<header><h1>{result.robot}: {result.gait} by {result.law}</h1></header>",
+        header(f"{result.robot}: {result.gait} by {result.law}"),
         paragraph(lead),
         cards([
             (f"{_shown(result.velocity_error)} m/s", "velocity error", f"of commands up to {asked:.2g} m/s"),

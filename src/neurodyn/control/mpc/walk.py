@@ -15,7 +15,7 @@ from neurodyn.core.records import Record
 from neurodyn.dynamics.interface import Environment, State, Trajectory
 
 SETTLING = 1.0
-"""Time at the beginning of an episode that does not count in tracking errors [s]."""
+"""Time at the beginning of an episode that does not count in tracking errors [s]; at most half of it."""
 
 
 class WalkResult(Record, frozen=True):
@@ -148,7 +148,7 @@ def walk(
         np.stack(velocities, 1), np.stack(rates, 1), np.stack(asked, 1), np.stack(upright, 1), environment,
     )  # fmt: skip
     cycle = max(1, round(controller.gait.period / plant.dt))
-    errors = tracking_errors(path, round(SETTLING / plant.dt), cycle)
+    errors = tracking_errors(path, round(min(SETTLING, 0.5 * seconds) / plant.dt), cycle)
     decided = controller.decisions - decisions
     result = WalkResult(
         robot=plant.robot.name, law=names[0], gait=names[1], plant=plant.name, ground=plant.ground, seed=seed,

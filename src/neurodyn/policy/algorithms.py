@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Algorithms that train policies, by name; another one is settings, a learner, and `ALGORITHMS.add(name, ...)`."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.registry import Registry
+from neurodyn.dynamics.interface import Dynamics
+from neurodyn.policy.settings import PolicySettings, TrainingSettings
+from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
+
+if TYPE_CHECKING:
+    from neurodyn.policy.learner import PolicyLearner
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A way to train a policy.
+
+    Attributes:
+        settings: Its settings.
+        learner: Its learner, as "module:class", which is imported when a training begins.
+        needs_gradients: Whether it needs gradients through the dynamics.
+    """
+
+    settings: type[TrainingSettings]
+    learner: str
+    needs_gradients: bool = False
+
+    def build(self) -> "type[PolicyLearner]":
+        """Return the learner's class."""
+        module, _, name = self.learner.partition(":")
+        return getattr(import_module(module), name)
+
+    def require(self, dynamics: Dynamics) -> None:
+        """Refuse dynamics that it cannot train in.
+
+        Raises:
+            InputError: It needs gradients and they have none.
+        """
+        if self.needs_gradients and not dynamics.differentiable:
+            raise InputError(
+                f"{self.settings.algorithm} needs gradients, which {dynamics.kind} dynamics of "
+                f"{dynamics.spec.robot!r} do not have; valid: hybrid dynamics, a neural or a world model, or "
+                "--algorithm ppo"
+            )
+
+
+ALGORITHMS: Registry[Algorithm] = Registry(
+    "algorithm",
+    ppo=Algorithm(PolicySettings, "neurodyn.policy.ppo.learner:PpoLearner"),
+    shac=Algorithm(ShacSettings, "neurodyn.policy.shac.learner:ShacLearner", needs_gradients=True),
+    ahac=Algorithm(AhacSettings, "neurodyn.policy.shac.learner:AhacLearner", needs_gradients=True),
+)
+"""All algorithms."""

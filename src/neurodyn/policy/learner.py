@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy in training, whatever the algorithm: where it acts, how it is played, which is kept, what is logged."""
+
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rsl_rl.models import MLPModel
+
+from neurodyn.control.compatibility import require_fit
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import Outcome
+from neurodyn.control.starts import Starts
+from neurodyn.core.seeds import derive_seed
+from neurodyn.core.verdict import Verdict, of_returns
+from neurodyn.learn.learner import Learner, Validation
+from neurodyn.learn.loop import TrainingLoop, TrainState
+from neurodyn.policy.artifact import policy_config, save_policy
+from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.evaluate import play
+from neurodyn.policy.network import PolicyNetwork
+from neurodyn.policy.settings import TrainingSettings
+from neurodyn.tasks import Task
+
+LEAST_UPDATES = 10
+"""Updates below which a training that a time budget ends has hardly begun."""
+
+_EVALUATION = 900
+"""Seed of the starts from which policies are compared while they train."""
+
+
+class PolicyLearner(Learner):
+    """One policy in training: a step is an update of an algorithm, a validation a play without noise.
+
+    A subclass needs `actor`, `step`, `state` and `load`.
+
+    Attributes:
+        losses: Losses of the last update by name.
+    """
+
+    losses: dict[str, float]
+    least_steps = LEAST_UPDATES
+
+    def __init__(
+        self,
+        out: Path,
+        task: Task,
+        where: ResolvedDynamics,
+        settings: TrainingSettings,
+        reference: ResolvedDynamics | None = None,
+        *,
+        initial: Path | None = None,
+        starts: Starts | None = None,
+    ) -> None:
+        """Build the worlds; arguments and errors are those of `train_policy`."""
+        self._out, self._task, self._where, self._settings = out, task, where, settings
+        self._reference, self._initial = reference, initial
+        seed = settings.seed
+        require_fit(task, where.dynamics, settings.penalty)
+        # Where it is played: from starts of the task where some of the training's episodes have such.
+        self._plays = where
+        if settings.task_share is not None and where.log is not None and where.drawn_by(task):
+            self._plays = replace(where, log=None)
+            starts = where.mixed_starts(task, seed, settings.task_share) if starts is None else starts
+        self._starts = where.starts(task, seed) if starts is None else starts
+        self._world = PolicyEnvironment(
+            task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
+            reward_scale=settings.reward_scale, noisy=True, frames=settings.frames,
+        )  # fmt: skip
+        torch.manual_seed(derive_seed(seed, "policy"))
+        self._config = policy_config(task, settings.network)
+        self.losses, self._real = {}, None
+        # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
+        self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds)
+
+    @property
+    def actor(self) -> MLPModel:
+        """The network that acts, as rsl_rl has it."""
+        raise NotImplementedError
+
+    @property
+    def network(self) -> PolicyNetwork:
+        """The present policy."""
+        actor = self.actor
+        network = self._config.build()
+        network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
+        return network.to(self._world.device).requires_grad_(False)
+
+    def verdicts(self, at: TrainState) -> list[Verdict]:
+        """Judge the last return in the dynamics that it was trained in beside that in the reference."""
+        if self._reference is None or self._real is None or at.last is None:
+            return []
+        return [of_returns(at.last, self._real, self._reference.name)]
+
+    def keep_now_and_then(self, at: TrainState) -> None:
+        """Write the present policy beside the others of its kind, where that is asked for; called after an update."""
+        every = self._settings.keep_every
+        if every is not None and (at.step + 1) % every == 0:
+            save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
+
+    def validate(self, at: TrainState) -> Validation:
+        """Play the present policy where it is trained, and in the reference."""
+        network = self._played = self.network  # made once: its first weights are drawn from torch's generator
+        played = self._play(network, self._plays, self._penalty)
+        score = float(played.penalised.mean())
+        values = {"return_training": float(played.returns.mean()), "penalised_training": score}
+        values |= self.watch(played)
+        if self._reference is not None:
+            self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
+        return Validation(score, values)
+
+    def watch(self, played: Outcome) -> dict[str, float]:
+        """Return further figures of a play where the policy is trained."""
+        return {}
+
+    def better(self, score: float, best: float) -> bool:
+        """Return whether a return is greater."""
+        return score > best
+
+    def keep(self, at: TrainState) -> None:
+        """Write the policy that was played."""
+        save_policy(self._out, self._config, self._played)
+
+    def finish(self, at: TrainState) -> None:
+        """Write the last policy where none was ever compared."""
+        if at.best is None:
+            save_policy(self._out, self._config, self.network)
+
+    def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
+        """Return the line of an update."""
+        at, ended = loop.state, self._world.collect()
+        count = len(ended.returns)
+        parts = {
+            "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,
+            "implausible": ended.implausible,
+        }  # fmt: skip
+        means = {name: sum(part) / count for name, part in parts.items()} if count else {}
+        self._recent.extend(zip(ended.returns, ended.implausible, strict=True))
+        return {
+            **self.closing(at),
+            "seconds": round(at.seconds, 3),
+            "cpu_seconds": round(at.cpu_seconds, 3),
+            "episodes": count,
+            "rate": loop.last.rate,
+            "noise": self.noise(),
+            **self.further(),
+            "loss": self.losses,
+            **means,
+            **(found.values if found else {}),
+        }
+
+    def noise(self) -> float:
+        """Return the mean standard deviation of actions."""
+        return float(self.actor.output_std.detach().mean())
+
+    def further(self) -> dict[str, Any]:
+        """Return what an algorithm has to say of an update beside its losses."""
+        return {}
+
+    def text(self, loop: TrainingLoop, found: Validation | None) -> str:
+        """Return the return of the last episodes, or of the play."""
+        values = {} if found is None else found.values
+        recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]
+        shown, real = values.get("return_training", recent[0] if recent else None), values.get("return_reference")
+        text = "" if shown is None else f"return {shown:.4g}"
+        if real is not None and self._reference is not None:
+            text = f"{text}, in {self._reference.name} {real:.4g}"
+        broken = recent[1] if recent else 0.0
+        return f"{text}, {broken:.1%} of episodes implausible" if broken else text
+
+    def closing(self, at: TrainState) -> dict[str, Any]:
+        """Return the frames of all worlds so far."""
+        return {"frames": self._settings.frames_of(at.step)}
+
+    @property
+    def _penalty(self) -> float:
+        """Weight of the uncertainty now."""
+        return self._settings.fixed_penalty
+
+    def _play(self, network: PolicyNetwork, where: ResolvedDynamics, penalty: float) -> Outcome:
+        starts = where.starts(self._task, _EVALUATION)
+        count = self._settings.evaluation_worlds
+        return play(network, self._task, where.dynamics, starts, count, seed=_EVALUATION, penalty=penalty)

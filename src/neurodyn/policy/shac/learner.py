@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy that SHAC or AHAC trains: windows of frames with gradients through the dynamics."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from rsl_rl.models import MLPModel
+from rsl_rl.modules import GaussianDistribution
+from tensordict import TensorDict
+from torch import Tensor, nn
+
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import Starts
+from neurodyn.learn.learner import Step
+from neurodyn.learn.loop import TrainState
+from neurodyn.policy.learner import PolicyLearner
+from neurodyn.policy.shac.critic import CriticRegression, lambda_returns
+from neurodyn.policy.shac.gradients import GradientWatch
+from neurodyn.policy.shac.horizon import AdaptiveHorizon
+from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
+from neurodyn.policy.shac.window import Window, roll
+from neurodyn.policy.warm_start import critic_updates, warm_start
+from neurodyn.tasks import Task
+
+_GROUPS = {"actor": ["policy"], "critic": ["policy"]}
+
+
+class ShacLearner(PolicyLearner):
+    """One policy in training: a step is a window, a step of the policy, and the critic's passes over the window.
+
+    Attributes:
+        critic: The critic, as rsl_rl has it.
+    """
+
+    _settings: ShacSettings
+
+    def __init__(
+        self,
+        out: Path,
+        task: Task,
+        where: ResolvedDynamics,
+        settings: ShacSettings,
+        reference: ResolvedDynamics | None = None,
+        *,
+        initial: Path | None = None,
+        starts: Starts | None = None,
+    ) -> None:
+        """Build worlds, networks and optimisers; arguments and errors are those of `train_policy`."""
+        super().__init__(out, task, where, settings, reference, initial=initial, starts=starts)
+        device = self._world.device
+        seen, models = self._world.get_observations(), settings.models()
+        self._actor, self.critic = (
+            MLPModel(
+                seen, _GROUPS, name, width, **{key: value for key, value in models[name].items() if key != "class_name"}
+            ).to(device)
+            for name, width in (("actor", len(task.actions)), ("critic", 1))
+        )
+        self._target = deepcopy(self.critic.mlp).requires_grad_(False)
+        self._optimiser, self._critic_optimiser = (
+            torch.optim.Adam(model.parameters(), rate, settings.betas, fused=True)
+            for model, rate in ((self._actor, settings.rate), (self.critic, settings.critic_rate))
+        )
+        self._regression = CriticRegression(self.critic.mlp, self._critic_optimiser, settings.gradient)
+        self._frames, self._median = 0, 0.0
+        self._watch = GradientWatch(settings.horizon, settings.worlds)
+
+    @property
+    def actor(self) -> MLPModel:
+        """The network that acts."""
+        return self._actor
+
+    @property
+    def horizon(self) -> int:
+        """Frames of the next window."""
+        return self._settings.horizon
+
+    def begin(self, at: TrainState) -> None:
+        """Start from an earlier policy, where one is given, and spread the episodes."""
+        if at.step:
+            return
+        if self._initial is not None:
+            warm_start(self._actor, self.critic, self._initial, self._settings)
+            self._target.load_state_dict(self.critic.mlp.state_dict())
+        # Otherwise all would be as old as each other, and time out in the same frame.
+        longest = int(self._world.max_episode_length)
+        self._world.episode_length_buf = torch.randint(longest, (self._settings.worlds,)).to(self._world.device)
+
+    def step(self, done: float, at: TrainState) -> Step:
+        """Roll out a window, step the policy, and fit the critic; a policy that was given waits for its critic."""
+        settings, frames = self._settings, self.horizon
+        share = settings.final + (1.0 - settings.final) * (1.0 - done)
+        for optimiser, rate in ((self._optimiser, settings.rate), (self._critic_optimiser, settings.critic_rate)):
+            optimiser.param_groups[0]["lr"] = share * rate
+        limit = settings.action_gradient
+        most = None if limit is None or not self._median else limit * self._median
+        self._watch = GradientWatch(frames, settings.worlds, most)
+        with torch.enable_grad():
+            window = roll(self._world, self.act, self.value, frames, settings.gamma, self._watch)
+            self._optimiser.zero_grad()
+            window.loss.backward()
+        self._median, self._frames = self._watch.median, self._frames + frames * settings.worlds
+        norm = nn.utils.clip_grad_norm_(self._actor.parameters(), settings.gradient)
+        taken, loss = bool(norm.isfinite()), float(window.loss.detach())
+        if taken and at.step >= critic_updates(self._initial, settings):
+            self._optimiser.step()
+        self.losses = {"policy": loss, "gradient": float(norm), "value": self._fit(window)}
+        self.keep_now_and_then(at)
+        return Step(loss, share * settings.rate, taken)
+
+    def act(self, observation: Tensor) -> Tensor:
+        """Return actions with noise, which gradients pass (reparametrised), shape [worlds, actions]."""
+        mean = self._actor.mlp(self._actor.obs_normalizer(observation))
+        return mean + self._std * torch.randn_like(mean)
+
+    def value(self, observation: Tensor) -> Tensor:
+        """Return what the slow copy of the critic says, shape [rows]."""
+        return self._target(self.critic.obs_normalizer(observation))[:, 0]
+
+    def noise(self) -> float:
+        """Return the mean standard deviation of actions."""
+        return float(self._std.detach().mean())
+
+    def state(self) -> dict[str, Any]:
+        """Return networks, optimisers, worlds and random states."""
+        self._world.cut()  # as the next window does first
+        return {
+            "learner": {"actor_state_dict": self._actor.state_dict(), "critic_state_dict": self.critic.state_dict()},
+            "target": self._target.state_dict(),
+            "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
+            "random": torch.get_rng_state(),
+            "worlds": self._world.saved(),
+            "frames": self._frames,
+            "median": self._median,
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`, bitwise on a CPU; on a GPU episodes begin anew."""
+        self._actor.load_state_dict(saved["learner"]["actor_state_dict"])
+        self.critic.load_state_dict(saved["learner"]["critic_state_dict"])
+        self._target.load_state_dict(saved["target"])
+        for optimiser, state in zip((self._optimiser, self._critic_optimiser), saved["optimisers"], strict=True):
+            optimiser.load_state_dict(state)
+        if saved["worlds"] is not None:
+            self._world.load(saved["worlds"])
+        self._frames, self._median = saved["frames"], saved["median"]
+        torch.set_rng_state(saved["random"].cpu())
+
+    def further(self) -> dict[str, Any]:
+        """Return the window's length and its gradients."""
+        watch = self._watch
+        found = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
+        return {**found, "gradients_lost": watch.lost} if watch.lost else found
+
+    def closing(self, at: TrainState) -> dict[str, Any]:
+        """Return the frames of all worlds so far."""
+        return {"frames": self._frames}
+
+    @property
+    def _std(self) -> Tensor:
+        distribution = self._actor.distribution
+        assert isinstance(distribution, GaussianDistribution)
+        return distribution.log_std_param.clamp(*distribution.log_std_range).exp()
+
+    def _fit(self, window: Window) -> float:
+        """Fit the critic to a window, let its copy follow, and take the window into the normalisation."""
+        settings, critic = self._settings, self.critic
+        with torch.no_grad():
+            values = self.value(window.last.flatten(0, 1)).view_as(window.reward)
+            targets = lambda_returns(
+                window.reward, values, window.failed, window.done, settings.gamma, settings.lam,
+                settings.failure * settings.reward_scale,
+            ).flatten()  # fmt: skip
+            seen = window.seen.flatten(0, 1)
+            normalised = critic.obs_normalizer(seen)
+        loss = self._regression.fit(normalised, targets, settings.critic_epochs, settings.critic_minibatches)
+        with torch.no_grad():
+            for slow, fast in zip(self._target.parameters(), critic.mlp.parameters(), strict=True):
+                slow.lerp_(fast, 1.0 - settings.target)
+        named = TensorDict({"policy": seen}, batch_size=[len(seen)])
+        self._actor.update_normalization(named)
+        critic.update_normalization(named)
+        return loss
+
+
+class AhacLearner(ShacLearner):
+    """The same, with a window as long as its gradients can be used."""
+
+    def __init__(
+        self, out: Path, task: Task, where: ResolvedDynamics, settings: AhacSettings, *more: Any, **named: Any
+    ) -> None:
+        """Build; arguments and errors are those of `train_policy`."""
+        super().__init__(out, task, where, settings, *more, **named)
+        self._horizon = AdaptiveHorizon(settings)
+
+    @property
+    def horizon(self) -> int:
+        """Frames of the next window."""
+        return self._horizon.frames
+
+    def step(self, done: float, at: TrainState) -> Step:
+        """Make a step of SHAC, and adapt the horizon."""
+        step = super().step(done, at)
+        self._horizon.update(self._watch.explosion())
+        return step
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of SHAC, and the horizon."""
+        return {**super().state(), "horizon": self._horizon.value}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from `state`, bitwise."""
+        super().load(saved)
+        self._horizon.value = saved["horizon"]

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SHAC and AHAC learn, go on bitwise where they were stopped, and share their policies with PPO."""
+
+import json
+
+import msgspec
+import pytest
+import torch
+
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.starts import SampledStarts
+from neurodyn.core import artifacts
+from neurodyn.core.errors import InputError
+from neurodyn.learn.loop import TrainingLoop, TrainState
+from neurodyn.learn.plan import Budget
+from neurodyn.policy.algorithms import ALGORITHMS
+from neurodyn.policy.artifact import load_policy, policy_config
+from neurodyn.policy.critic import load_critic
+from neurodyn.policy.evaluate import play
+from neurodyn.policy.ppo.learner import PpoLearner
+from neurodyn.policy.ppo.update import LEAST_RATE
+from neurodyn.policy.settings import NetworkSettings, load_settings
+from neurodyn.policy.shac.horizon import AdaptiveHorizon
+from neurodyn.policy.shac.learner import ShacLearner
+from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
+from neurodyn.policy.train import train_policy
+from tests.learn.callbacks import StopAt, Stopped
+from tests.policy.test_train import TINY as PPO
+from tests.policy.worlds import Hold, Mass
+
+TINY = ShacSettings(
+    worlds=8, horizon=6, iterations=8, evaluations=2, evaluation_worlds=8, critic_minibatches=2, critic_epochs=2,
+    network=NetworkSettings(hidden=(8,), initial_std=0.3),
+)  # fmt: skip
+ADAPTIVE = AhacSettings(**{**msgspec.structs.asdict(TINY), "least": 4, "most": 16, "explosion": 1.01})
+
+
+class Smooth(Mass):
+    """The mass, through which gradients pass."""
+
+    differentiable = True
+
+
+class _Here(ResolvedDynamics):
+    def starts(self, task, seed):
+        return SampledStarts(task, seed)
+
+
+def here(dynamics=Smooth):
+    return _Here("mass", dynamics())
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.trains
+def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
+    class Long(Hold):
+        frames = 30
+
+    settings = msgspec.structs.replace(TINY, worlds=16, horizon=16, rate=1e-2, gamma=0.95, critic_epochs=4)
+    learner = ShacLearner(tmp_path, Long(), here(), settings)
+    before = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
+    TrainingLoop(learner, Budget(60)).run()
+    after = play(learner.network, Long(), Mass(), SampledStarts(Long(), 5), 64).returns.mean()
+    assert before < 15.0
+    assert after > 20.0  # PPO needs 41,000 frames for that (test_train), here there were 15,360
+
+
+@pytest.mark.parametrize("settings", [TINY, ADAPTIVE], ids=["shac", "ahac"])
+def test_a_stopped_training_goes_on_bitwise(tmp_path, settings):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train_policy(Hold(), here(), whole, settings)
+    with pytest.raises(Stopped):
+        train_policy(Hold(), here(), parts, settings, callbacks=[StopAt(3, save=True)])
+    train_policy(Hold(), here(), parts, settings, resume=True)
+    ours, theirs = (artifacts.read_tensors(folder / "policy.safetensors") for folder in (whole, parts))
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    for key in ("learner", "target", "worlds"):
+        first, second = (artifacts.read_tree(folder / "state", "training")[key] for folder in (whole, parts))
+        assert str(first) == str(second)
+    mine, other = ([line.get("loss") for line in lines(folder)] for folder in (whole, parts))
+    assert mine == other
+
+
+def test_what_is_written(tmp_path):
+    out = tmp_path / "policy"
+    end = train_policy(Hold(), here(), out, ADAPTIVE, reference=here())
+    found = lines(out)
+    assert end.step == 8
+    assert found[-1]["frames"] == sum(8 * line["horizon"] for line in found[:-1])
+    assert {"1", "2", "4"} <= found[0]["gradients"].keys()
+    assert all(len(pair) == 2 and 0 <= pair[0] <= pair[1] for pair in found[0]["gradients"].values())
+    assert "algorithm: ahac" in (out / "config.yaml").read_text()
+    assert found[1]["cpu_seconds"] > 0
+
+
+def test_dynamics_without_gradients_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"shac needs gradients, which fake dynamics of 'mass' do not have; valid: "):
+        train_policy(Hold(), here(Mass), tmp_path / "policy", TINY)
+    assert not (tmp_path / "policy").exists()
+
+
+def test_another_algorithm_does_not_resume(tmp_path):
+    train_policy(Hold(), here(), tmp_path, TINY)
+    with pytest.raises(InputError, match=r"config\.yaml.*shac"):
+        train_policy(Hold(), here(), tmp_path, PPO, resume=True)
+
+
+class TestWarmStart:
+    def test_ppo_from_shac(self, tmp_path):
+        first = tmp_path / "first"
+        train_policy(Hold(), here(), first, TINY)
+        learner = PpoLearner(tmp_path / "second", Hold(), here(), PPO, initial=first)
+        learner.begin(TrainState())
+        self.same(learner, first)
+        assert learner.step(0.0, TrainState()).rate <= 4 * LEAST_RATE
+        other = PpoLearner(tmp_path / "third", Hold(), here(), msgspec.structs.replace(PPO, gamma=0.9), initial=first)
+        other.begin(TrainState())
+        assert other.step(0.0, TrainState()).rate == PPO.rate  # a new critic learns first, and fast
+
+    def test_shac_from_ppo(self, tmp_path):
+        first = tmp_path / "first"
+        train_policy(Hold(), here(), first, PPO)
+        learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY, initial=first)
+        learner.begin(TrainState())
+        self.same(learner, first)
+        seen = torch.randn(5, 3)
+        torch.testing.assert_close(learner.value(seen), learner.critic({"policy": seen})[:, 0])
+
+    def test_a_critic_of_another_discount_is_not_taken_over(self, tmp_path):
+        first = tmp_path / "first"
+        train_policy(Hold(), here(), first, PPO)
+        learner = ShacLearner(tmp_path / "second", Hold(), here(), msgspec.structs.replace(TINY, gamma=0.9),
+                              initial=first)  # fmt: skip
+        fresh = learner.critic.mlp[0].weight.clone()
+        learner.begin(TrainState())
+        self.same(learner, first)
+        assert torch.equal(learner.critic.mlp[0].weight, fresh)
+        before = learner.actor.mlp[0].weight.clone()
+        learner.step(0.0, TrainState())
+        assert torch.equal(learner.actor.mlp[0].weight, before)
+
+    def same(self, learner, folder):
+        last = artifacts.read_tree(folder / "state", "training")["learner"]
+        network = policy_config(Hold(), TINY.network).build()
+        network.take(last["actor_state_dict"], 1e-2)
+        seen = torch.randn(32, 3)
+        torch.testing.assert_close(learner.network(seen), network(seen))
+
+    def test_a_policy_without_its_critic_waits_for_one(self, tmp_path, monkeypatch):
+        network = policy_config(Hold(), TINY.network).build()
+        monkeypatch.setattr("neurodyn.policy.warm_start.load_policy", lambda _: (None, network))
+        learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY, initial=tmp_path)
+        learner.begin(TrainState())
+        before = {name: value.clone() for name, value in learner.actor.mlp.state_dict().items()}
+        critic = learner.critic.mlp[0].weight.clone()
+        learner.step(0.0, TrainState())
+        assert all(torch.equal(learner.actor.mlp.state_dict()[name], value) for name, value in before.items())
+        assert not torch.equal(learner.critic.mlp[0].weight, critic)
+        learner.step(0.0, TrainState(step=10))
+        assert any(not torch.equal(learner.actor.mlp.state_dict()[name], value) for name, value in before.items())
+
+
+def test_its_critic_is_one_that_planners_take(tmp_path, monkeypatch):
+    train_policy(Hold(), here(), tmp_path, msgspec.structs.replace(TINY, reward_scale=0.5))
+    monkeypatch.setattr("neurodyn.policy.artifact.load", lambda _: Hold())
+    config, policy = load_policy(tmp_path)
+    assert policy(torch.zeros(2, len(config.observations))).shape == (2, 1)
+    saved = artifacts.read_tree(tmp_path / "state", "training")["learner"]["critic_state_dict"]
+    learner = ShacLearner(tmp_path / "second", Hold(), here(), TINY)
+    learner.critic.load_state_dict(saved)
+    seen = torch.randn(4, 3)
+    torch.testing.assert_close(load_critic(str(tmp_path), Hold())(seen), 2.0 * learner.critic({"policy": seen})[:, 0])
+
+
+def test_the_horizon_follows_the_explosion():
+    horizon = AdaptiveHorizon(AhacSettings(horizon=32, least=8, most=64, explosion=3.0, adaptation=0.1))
+    horizon.update(3.0)
+    assert horizon.frames == 32
+    for _ in range(100):
+        horizon.update(float("inf"))
+    assert horizon.frames == 8
+    for _ in range(100):
+        horizon.update(1.0)
+    assert horizon.frames == 64
+
+
+@pytest.mark.parametrize("name", ["shac", "ahac"])
+def test_presets_are_those_of_the_algorithm(name):
+    kind = ALGORITHMS[name].settings
+    for task in ("cartpole-swingup", "ant-run"):
+        settings = load_settings(task, kind=kind)
+        assert type(settings) is kind
+        # As PPO's, so that either goes on with the other's policy.
+        ppo = load_settings(task)
+        assert settings.reward_scale == ppo.reward_scale
+        assert settings.network.hidden == ppo.network.hidden
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"penalty": "auto"}, "penalty"), ({"critic_epochs": 0}, "critic_epochs"), ({"betas": (0.9, 1.0)}, "betas"),
+     ({"rate": 0.0}, "rate"), ({"critic_minibatches": 100}, "critic_minibatches")],
+)  # fmt: skip
+def test_bad_settings(changes, message):
+    with pytest.raises(ValueError, match=message):
+        msgspec.structs.replace(TINY, **changes).__post_init__()
+
+
+def test_a_horizon_beyond_its_bounds():
+    with pytest.raises(ValueError, match="horizon is 100; valid: from least"):
+        AhacSettings(horizon=100)
