@@ -208,7 +208,7 @@ class Campaign:
         return found
 
     def sound(self) -> dict[str, float]:
-        """Run each verb without a fault, and return how long it takes [s]: one that is refused would prove nothing."""
+        """Run each verb without any fault, and return its time [s]: one that is refused would prove nothing."""
         times, wrong = {}, []
         for _, (name, arguments, _) in zip(range(10), self.verbs(), strict=False):
             output, begin = self.place(".txt"), time.monotonic()
