@@ -4,6 +4,7 @@
 import json
 
 import pytest
+import warp
 import yaml
 
 from neurodyn.cli.main import run
@@ -28,6 +29,8 @@ def coarse(tmp_path):
 
 def test_a_sound_robot_leads_to_data(tmp_path, capsys):
     files = ["--json", str(tmp_path / "check.json"), "--report", str(tmp_path / "check.html")]
+    warp.init()  # says so, on the standard output of a process that has no terminal
+    capsys.readouterr()
     assert run(["check", "cartpole", "--worlds", "4", "--frames", "20", *files]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "can be learned from" in lines[0]

@@ -53,7 +53,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["policy", "log", str(tmp_path / "none"), *out], "is no folder; expected a folder written by"),
         (["policy", "log", velocity, cartpole, *out], "valid: one or more policies for one task"),
         (["policy", "log", "random", *out], "--task is missing; 'random' alone does not say which task it acts in"),
-        (["policy", "log", cartpole, "--task", "ant-run", *out], "valid: one or more policies for one task"),
+        (["policy", "log", cartpole, "--task", "ant-run", *out], "its task is cartpole-swingup; valid here: ant-run"),
         (["policy", "log", velocity, *out, "--csv", "rows.csv", "--coordinates"], "valid: --csv or --coordinates"),
         (["policy", "log", "pretrained-policy:none", *out], "no pretrained policy 'none'; valid: "),
         (["policy", "log", cartpole, *out, "--csv", "rows.csv"], "robot 'cartpole' declares no rows to log"),
