@@ -177,8 +177,8 @@ class BaseDynamics(ABC):
         something asks for gradients: the context, the controls, or weights that are not frozen.
         """
         path = self._rollout(context, controls, environment)
-        capturing = path.q.is_cuda and torch.cuda.is_current_stream_capturing()
-        return path if capturing else watch_rollout(self, path, controls, environment)
+        unread = path.q.is_meta or (path.q.is_cuda and torch.cuda.is_current_stream_capturing())
+        return path if unread else watch_rollout(self, path, controls, environment)
 
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames frame by frame; a kind with a faster way overrides this."""

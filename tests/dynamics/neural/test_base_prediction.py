@@ -264,7 +264,7 @@ def test_a_training_that_adds_nothing_leaves_the_base_alone_and_says_so(tmp_path
     phase = msgspec.structs.replace(SETTINGS.phases[0], rate=0.3)
     settings = msgspec.structs.replace(SETTINGS, base="contact", phases=(phase,))
     end = train(CUBE, "cube", "here", falling_store(), tmp_path, settings)
-    assert "adds nothing to its base" in end.note
+    assert "adds nothing to its base" in end.verdict
     last = read_metrics(tmp_path)[-1]
     assert last["best_score"] == last["base_score"] < 1e-4
     kept = copy.deepcopy(NEURAL.load(tmp_path)).predictor
@@ -346,6 +346,6 @@ def test_files_of_free_motion_are_read_as_its_base():
 
 
 def test_an_unknown_base_is_refused_in_one_line():
-    with pytest.raises(InputError, match="unknown base 'contacts'; valid: contact, free") as caught:
+    with pytest.raises(InputError, match="unknown base 'contacts' .did you mean 'contact'..; valid: contact, free") as caught:
         from_dict({**msgspec.to_builtins(SETTINGS), "base": "contacts"}, Settings)
     assert "\n" not in str(caught.value)

@@ -29,5 +29,5 @@ def test_the_steps_of_the_base_are_those_of_the_simulator():
 
 def test_targets_are_not_taken_for_torques():
     header = msgspec.structs.replace(HEADER, spec=msgspec.structs.replace(SPEC, control_kind="target"))
-    with pytest.warns(Notice, match=r"base 'free' takes torques, and the commands of 'arm' are targets"):
+    with pytest.warns(Notice, match=r"base 'free' takes torques, and 'arm' is commanded otherwise"):
         assert known_base(settings("free"), header)[0] is None

@@ -78,7 +78,7 @@ def test_finetuning_forecasts_from_the_history_that_the_network_needs(kind: str)
     [
         ("steps: 0", "steps is 0"),
         ("steps: -3", "steps is -3"),
-        ("minutes: .nan", "minutes is nan"),
+        ("minutes: .nan", "minutes is not a number"),
         ("minutes: .inf", "minutes is inf"),
         ("minutes: 1\nsteps: 1", "either minutes or steps"),
         ("{}", "either minutes or steps"),

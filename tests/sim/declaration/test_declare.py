@@ -126,19 +126,22 @@ def test_bad_assets_are_one_line_and_leave_nothing_behind(case, tmp_path):
 
 def test_a_base_floats_where_several_chains_stand_on_it(tmp_path):
     inertial = '<inertial><mass value="1"/>' + INERTIA.format(1) + "</inertial>"
-    links = "".join(f'<link name="{name}">{inertial}</link>' for name in ("trunk", "left", "right", "finger", "thumb"))
+
+    def links(*names: str) -> str:
+        return "".join(f'<link name="{name}">{inertial}</link>' for name in names)
+
     joint = (
         '<joint name="{0}" type="{3}"><parent link="{1}"/><child link="{2}"/><axis xyz="0 0 1"/>'
         '<limit lower="0" upper="0.1" effort="5" velocity="4"/>{4}</joint>'
     )
     legs = joint.format("a", "trunk", "left", "revolute", "") + joint.format("b", "trunk", "right", "revolute", "")
-    (tmp_path / "legs.urdf").write_text(f'<robot name="legs">{links.replace("finger", "x")}{legs}</robot>')
+    (tmp_path / "legs.urdf").write_text(f'<robot name="legs">{links("trunk", "left", "right")}{legs}</robot>')
     arm = (
         joint.format("a", "trunk", "left", "revolute", "")
         + joint.format("grip", "left", "finger", "prismatic", "")
         + joint.format("mimic", "left", "thumb", "prismatic", '<mimic joint="grip"/>')
     )
-    (tmp_path / "arm.urdf").write_text(f'<robot name="arm">{links}{arm}</robot>')
+    (tmp_path / "arm.urdf").write_text(f'<robot name="arm">{links("trunk", "left", "finger", "thumb")}{arm}</robot>')
     legged, armed = (read_facts(tmp_path / f"{name}.urdf") for name in ("legs", "arm"))
     assert (legged.floating, [joint.kind for joint in legged.joints]) == (True, ["free", "revolute", "revolute"])
     assert not read_facts(tmp_path / "legs.urdf", floating=False).floating
