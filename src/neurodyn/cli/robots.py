@@ -38,6 +38,7 @@ def _list(json: Path | None) -> None:
     table = Table("robot", "joints", "controls", "dt [s]", "simulator", "pretrained", box=SIMPLE_HEAD, pad_edge=False)
     for column in table.columns:
         column.no_wrap = True
+    table.columns[0].min_width = max((len(robot.name) for robot in found), default=0)  # what a user has to type
     for robot in found:
         table.add_row(
             robot.name,
