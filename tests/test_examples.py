@@ -22,6 +22,7 @@ ARGUMENTS = {
     "walking.py": ["--seconds", "0.6", "--decisions", "1000", "--episodes", "1"],
     "swimmer_gait.py": ["--seconds", "2", "--gait", "1", "--film", "gait.gif"],
     "friction_discovery.py": ["--windows", "8", "--steps", "10", "--refit", "10", "--seconds", "1"],
+    "logs_to_policy.py": ["--transitions", "1000", "--iterations", "2", "--episodes", "8", "--json", "figures.json"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
     "pushing.py": ["--pushes", "8"],
     "real_pendulum.py": ["--windows", "20", "--horizon", "0.1"],
@@ -35,6 +36,8 @@ SCRIPTS = sorted({path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rgl
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_example_runs(script: str, tmp_path: Path):
+    if script == "logs_to_policy.py":
+        pytest.importorskip("rsl_rl")
     if script in PRETRAINED:
         pytest.importorskip("newton")
         if "cartpole" not in pretrained_names():

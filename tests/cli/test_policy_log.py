@@ -55,6 +55,8 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["policy", "log", "random", *out], "--task is missing; 'random' alone does not say which task it acts in"),
         (["policy", "log", cartpole, "--task", "ant-run", *out], "its task is cartpole-swingup; valid here: ant-run"),
         (["policy", "log", velocity, *out, "--csv", "rows.csv", "--coordinates"], "valid: --csv or --coordinates"),
+        (["policy", "log", cartpole, *out, "--velocity-noise", "-1"], "noise of the velocity is -1"),
+        (["policy", "log", cartpole, *out, "--dynamics", "none"], "no such dynamics; valid: analytic, hybrid, a run"),
         (["policy", "log", "pretrained-policy:none", *out], "no pretrained policy 'none'; valid: "),
         (["policy", "log", cartpole, *out, "--csv", "rows.csv"], "robot 'cartpole' declares no rows to log"),
         (["import", str(bad), *rows, "--robot", "anymal-c"], "row 0 has 3 columns; valid: 66 (state 45, action 12"),

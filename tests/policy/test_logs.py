@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from neurodyn.control.grounds import home_ground
+from neurodyn.control.measured_state import Noise
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Status
 from neurodyn.data.inspection import inspect_store
@@ -16,6 +17,7 @@ from neurodyn.data.readers import read_rows, write_rows
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.artifact import load as load_model
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.evaluate import evaluate
@@ -133,6 +135,34 @@ def test_a_bolted_robot_logs_joints_and_the_torques_that_moved_them(tmp_path: Pa
         if len(control):
             after = dynamics.rollout(State(q[:-1], qd[:-1]), control[:, None])  # every frame on its own
             np.testing.assert_allclose(after.qd[:, 1], qd[1:], atol=1e-3)
+
+
+def test_measurements_are_noisy_and_another_robot_than_declared_makes_a_log(tmp_path: Path) -> None:
+    class Brief(CartpoleSwingUp):
+        frames = 40
+
+    heavy, seen = declared_hybrid("cartpole", parameters=["slider.mass=70"]), []
+
+    def push(observation: torch.Tensor) -> torch.Tensor:
+        seen.append(observation)
+        return torch.full((len(observation), 1), 0.3)
+
+    stores = {}
+    for name, noise in (("exact", None), ("noisy", Noise(0.01, 0.2))):
+        out = tmp_path / f"{name}.h5"
+        record_log(
+            Brief(), heavy, [Behaviour("push", push)], out, transitions=800, worlds=20, noise=0.0, seed=1,
+            measurement=noise, declared=False,
+        )  # fmt: skip
+        stores[name] = Store.open(out)
+    exact, noisy = stores["exact"], stores["noisy"]
+    assert (noisy.header.source, noisy.header.fingerprint) == ("log", None)
+    assert noisy.header.notes["measurement_noise"] == {"position": 0.01, "velocity": 0.2}
+    np.testing.assert_allclose((noisy.q - exact.q).std(0), 0.01, rtol=0.1)
+    np.testing.assert_allclose((noisy.qd - exact.qd).std(0), 0.2, rtol=0.1)
+    np.testing.assert_array_equal(noisy.reward, exact.reward)  # of the true state
+    begin = noisy.table["start"]
+    np.testing.assert_allclose(seen[-40][:, 2:], noisy.qd[begin], rtol=1e-5)  # what the policy saw is what was logged
 
 
 class _Brief(AnymalVelocity):

@@ -2,7 +2,7 @@
 """`neurodyn policy log`: logs of policies at work, to learn models from."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -16,13 +16,15 @@ def log(
     worlds: int = 256,
     noise: float = 0.5,
     seed: int = 0,
-    dynamics: Literal["analytic", "hybrid"] = "analytic",
+    position_noise: float = 0.0,
+    velocity_noise: float = 0.0,
+    dynamics: str = "analytic",
     csv: Path | None = None,
     coordinates: bool = False,
     measured: bool = False,
     task: str | None = None,
 ) -> None:
-    """Record what several policies of one task do in the simulator, with rewards and ends.
+    """Record what several policies of one task do in the simulator or in a model, with rewards and ends.
 
     A robot that declares rows logs those, as the robot itself would; any other logs generalised coordinates and
     torques, as `generate` does.
@@ -35,8 +37,10 @@ def log(
         worlds: Episodes that are made at once.
         noise: Greatest standard deviation of the noise on actions; each episode has its own.
         seed: Seed of starts, commands, pushes and noise.
-        dynamics: What stands for the robot: the simulator, or the declared robot with its contacts, compiled, which is
-            ten times faster.
+        position_noise: Standard deviation of measured positions, which the policies see and the log holds [rad or m].
+        velocity_noise: Standard deviation of measured velocities, likewise [rad/s or m/s].
+        dynamics: What stands for the robot: analytic (its simulator), hybrid (the declared robot with its contacts,
+            compiled, ten times faster), or a run directory, as of `neurodyn hybrid --parameters`.
         csv: File for the same as headerless rows, in the layout that the robot declares.
         coordinates: Whether a robot that declares rows logs generalised coordinates and torques all the same.
         measured: Whether a robot without rows logs what it would measure, for a world model, instead of coordinates:
@@ -46,13 +50,15 @@ def log(
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.core.artifacts import require_writable
+    from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.readers import write_rows
     from neurodyn.data.store import Store
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
-    from neurodyn.control.resolve import open_dynamics
+    from neurodyn.control.measured_state import Noise
+    from neurodyn.control.resolve import TASK, is_declared, open_dynamics
     from neurodyn.policy.artifact import load_policy, task_of
     from neurodyn.policy.logs import RANDOM, Behaviour, record_log, row_layout
     from neurodyn.tasks import load
@@ -64,6 +70,7 @@ def log(
     if coordinates and measured:
         raise InputError("--coordinates and --measured exclude each other; valid: one of them, or neither")
     require_writable(out, csv)
+    sway = from_dict({"position": position_noise, "velocity": velocity_noise}, Noise, "log")
     networks = {name: load_policy(name) for name in policies if name != RANDOM}
     configs = {name: config for name, (config, _) in networks.items()}
     tasks = {config.task for config in configs.values()}
@@ -76,11 +83,13 @@ def log(
     layout = None if csv is None else row_layout(wanted)
     behaviours = [Behaviour(name, networks[name][1] if name in networks else None) for name in policies]
     written = coordinates if coordinates or measured else None
+    declared = is_declared(dynamics)
+    robot = open_dynamics(wanted, dynamics, starts=None if declared else TASK).dynamics
     with TrainingBar("recording") as bar:
         found = record_log(
-            wanted, open_dynamics(wanted, dynamics).dynamics, behaviours, out,
+            wanted, robot, behaviours, out,
             transitions=transitions, worlds=worlds, noise=noise, seed=seed, coordinates=written,
-            progress=lambda done, asked: bar.update(done / asked, ""),
+            measurement=sway, declared=declared, progress=lambda done, asked: bar.update(done / asked, ""),
         )  # fmt: skip
     print(
         f"{found.transitions:,} transitions in {found.episodes} episodes, {found.failed:.1%} of which ended in a "

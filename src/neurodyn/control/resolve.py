@@ -108,7 +108,7 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
         InputError: There are no such dynamics, they are not for this task, or the log is missing or of another robot.
     """
     require_device(device)
-    if name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir():
+    if is_declared(name):
         if starts is not None:
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
         return ResolvedDynamics(name, KINDS[name].parts["simulate"](task.declaration(), device=device))
@@ -130,6 +130,11 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
     if differences:
         raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")
     return ResolvedDynamics(name, dynamics, log)
+
+
+def is_declared(name: str) -> bool:
+    """Return whether dynamics are those of the declared robot, without a run: "analytic" or "hybrid"."""
+    return name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir()
 
 
 def _declared() -> str:

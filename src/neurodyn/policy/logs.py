@@ -25,9 +25,10 @@ from torch import Tensor
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.frame_end import FrameEnd, episode_bounds, judge
 from neurodyn.control.grounds import home_ground
+from neurodyn.control.measured_state import Noise, measured
 from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import plausible_starts
-from neurodyn.core.config import read_config
+from neurodyn.core.config import read_config, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import Channel, StateSpec
@@ -150,6 +151,8 @@ def record_log(
     noise: float = 0.5,
     seed: int = 0,
     coordinates: bool | None = None,
+    measurement: Noise | None = None,
+    declared: bool = True,
     test: float = TEST_FRACTION,
     progress: Callable[[int, int], None] | None = None,
 ) -> LogSummary:
@@ -166,6 +169,10 @@ def record_log(
         seed: Seed of starts, commands, pushes and noise.
         coordinates: Whether generalised coordinates and torques are written, or what the robot would measure; None for
             coordinates unless the robot declares rows.
+        measurement: How far off is what policies see and the log holds; None for not at all. Rewards and ends are those
+            of the true state.
+        declared: Whether the dynamics are those that the robot declares: coordinates are then its simulator's data,
+            and name it; else they are a log.
         test: Share of the episodes that are set apart for tests.
         progress: Called with the transitions so far and those asked for, after each batch.
 
@@ -183,13 +190,18 @@ def record_log(
     begin = time.process_time()
     notes = {"task": task.name, "policies": [b.name for b in behaviours], "noise": noise}
     rows = logs_rows(task) if coordinates is None else not coordinates
-    header = (_row_header if rows else _coordinate_header)(task, seed, notes)
+    if measurement is not None and (measurement.position or measurement.velocity):
+        notes["measurement_noise"] = to_dict(measurement)
+    if rows:
+        header = _log_header(measured_spec(task), seed, notes)
+    else:
+        header = _simulated_header(task, seed, notes) if declared else _log_header(_coordinates(task), seed, notes)
     bounds = episode_bounds(task, dynamics)
     written, ended = 0, [[] for _ in behaviours]
     with StoreWriter(path, header, rewarded=True) as writer:
         while written < transitions:
             stream = derive_seed(seed, "log", writer.batches)
-            batch = _Batch(task, dynamics, behaviours, bounds, worlds, noise, stream, rows=rows)
+            batch = _Batch(task, dynamics, behaviours, bounds, worlds, noise, stream, measurement or Noise(), rows=rows)
             batch.run(header.spec)
             split = assign_splits(worlds, derive_seed(seed, "log split", writer.batches), test=test)
             arrays, kept = batch.arrays(), batch.kept
@@ -223,14 +235,19 @@ def record_log(
     )
 
 
-def _row_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
+def _coordinates(task: Task) -> StateSpec:
+    robot = task.declaration()
+    return msgspec.structs.replace(robot.spec, contacts=tuple(robot.contacts))
+
+
+def _log_header(spec: StateSpec, seed: int, notes: dict[str, Any]) -> StoreHeader:
     return StoreHeader(
-        spec=measured_spec(task), source="log", seed=seed, versions=package_versions("newton", "torch"), notes=notes,
+        spec=spec, source="log", seed=seed, versions=package_versions("newton", "torch"), notes=notes,
         groups=tuple(notes["policies"]),
     )  # fmt: skip
 
 
-def _coordinate_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
+def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHeader:
     from neurodyn.sim.build import build
     from neurodyn.sim.store_header import simulated_header
 
@@ -239,7 +256,7 @@ def _coordinate_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHea
     return simulated_header(
         robot, build(robot, worlds=1), scene if scene is not None and scene.shapes else None, seed=seed,
         simulator={"sampling": notes}, notes=notes, groups=tuple(notes["policies"]),
-        spec=msgspec.structs.replace(robot.spec, contacts=tuple(robot.contacts)),
+        spec=_coordinates(task),
     )  # fmt: skip
 
 
@@ -255,11 +272,12 @@ class _Batch:
         worlds: int,
         noise: float,
         seed: int,
+        measurement: Noise,
         *,
         rows: bool,
     ) -> None:
         self._task, self._dynamics, self._behaviours = task, dynamics, behaviours
-        self._bounds, self._measured = bounds, rows
+        self._bounds, self._measured, self._measurement = bounds, rows, measurement
         self._generator = torch.Generator().manual_seed(seed)
         self.policy = np.arange(worlds) % len(behaviours)
         loud = torch.tensor([not behaviour.quiet for behaviour in behaviours])[torch.from_numpy(self.policy)]
@@ -279,8 +297,9 @@ class _Batch:
         carry = self._dynamics.begin(state, self._environments)
         now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu))
         memory = task.begin(now, self._generator)
+        seen = self._seen(state, now, None, None)[1]
         for frame in range(task.frames + 1):
-            action = self._act(task.observe(now, memory))
+            action = self._act(task.observe(seen, memory))
             control = task.control(action, now, memory)
             torque = frame_torque(self._dynamics.spec, state, control)
             carry, step = self._dynamics.step(carry, state, Control(torque=torque))
@@ -292,13 +311,14 @@ class _Batch:
             if change is not None:
                 state = pushed(self._dynamics.spec, state, change)
                 now = self._quantities(state, None, torque)
+            shown, seen = self._seen(state, now, None if change is not None else step, torque)
             self._count(frame, end, state)
             if frame:
                 driven = torque if spec.control_kind == "torque" else control.target
                 assert driven is not None  # of a robot with rows, whose layout says so
                 self._rows[-1]["control"] = driven
                 self._rows[-1]["reward"] = end.reward[:, None]
-            self._rows.append(self._row(spec, state, now, contacts))
+            self._rows.append(self._row(spec, shown, seen, contacts))
             if frame and self.failed.all():
                 break
 
@@ -314,8 +334,15 @@ class _Batch:
         self.lengths = np.minimum(self.lengths, arrays["control"].shape[1])
         return arrays
 
-    def _quantities(self, state: State, step: Step | None, torque: Tensor) -> Quantities:
+    def _quantities(self, state: State, step: Step | None, torque: Tensor | None) -> Quantities:
         return self._dynamics.quantities(state, step, torque=torque, environment=self._environments)
+
+    def _seen(
+        self, state: State, now: Quantities, step: Step | None, torque: Tensor | None
+    ) -> tuple[State, Quantities]:
+        """Return a state and its quantities as they are measured."""
+        shown = measured(self._dynamics.spec, state, self._measurement, self._generator)
+        return shown, now if shown is state else self._quantities(shown, step, torque)
 
     def _act(self, observation: Tensor) -> Tensor:
         action = torch.zeros(len(observation), len(self._task.actions))

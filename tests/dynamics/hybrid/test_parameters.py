@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
-from neurodyn.dynamics.hybrid.parameters import Parameters
+from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 
 ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 BODY = (0.012, 0.011, 0.003, 0.001, -0.0005, 0.0002)
@@ -186,3 +186,9 @@ def test_bounds_in_an_inertia_that_is_free_as_a_whole_are_refused(bounds):
 def test_an_inertia_of_no_body_is_refused():
     with pytest.raises(InputError, match=r"link 'arm': its inertia is that of no body.*; valid: moments"):
         Parameters(inertia(values=(1.0, 1.0, 3.0, 0.0, 0.0, 0.0)))
+
+
+def test_a_value_of_zero_moves_on_the_scale_of_its_range():
+    assert size_of(Parameter("slider.damping", 0.0, 0.0, 500.0)) == 5.0
+    assert size_of(Parameter("slider.damping", 0.0, 0.0)) == 1e-3
+    assert size_of(Parameter("slider.damping", 20.0, 0.0, 500.0)) == 20.0

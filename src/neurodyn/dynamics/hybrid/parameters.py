@@ -102,7 +102,9 @@ class Parameters(nn.Module):
 
 
 def size_of(spec: Parameter) -> float:
-    """Return the scale on which a parameter moves."""
+    """Return the scale on which a parameter moves: its nominal value, or where that is 0 a hundredth of its range."""
+    if spec.nominal == 0.0 and spec.lower is not None and spec.upper is not None:
+        return max(0.01 * (spec.upper - spec.lower), 1e-3)
     return max(abs(spec.nominal), 1e-3)
 
 

@@ -184,7 +184,8 @@ def require_seen(analysis: Identifiability, robot: str) -> None:
         it, acts = ("it", "it acts") if len(analysis.unseen) == 1 else ("them", "they act")
         raise InputError(
             f"the data of {robot!r} cannot identify {', '.join(analysis.unseen)}: no roll-out depends on {it}; valid: "
-            f"the other parameters, or data that move what {acts} on, or a prior (prior: NAME=DEVIATION)"
+            f"the other parameters, data that move what {acts} on, a range (NAME=LOWER:UPPER) where the value may be "
+            "far from nominal, or a prior (prior: NAME=DEVIATION)"
         )
     if analysis.lost:
         raise InputError(

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From logs to a better policy: a cartpole that is not as declared is identified, and the policy trained through it.
+
+The policy that ships was trained on the declared cartpole. The one it meets here has a heavier cart, friction of the
+wheels and a damped hinge: it logs a few noisy episodes, the log gives the parameters, and gradients through the
+identified model fit the policy to them. Nothing but that log knows of the true parameters. Every step is a command that
+the script prints.
+
+    python examples/logs_to_policy.py --out logs-to-policy --seeds 0 1 2
+"""
+
+import argparse
+import json
+import shlex
+import time
+from pathlib import Path
+
+from neurodyn.cli.main import run
+
+POLICY, SETTINGS = "pretrained-policy:cartpole", Path(__file__).with_suffix(".yaml")
+TRUE = ("slider.mass=70", "slider.damping=100", "hinge.damping=1.5")
+"""The hidden parameters [kg, N s/m, N m s/rad]; 50, 0 and 0 are declared."""
+# A quantity that is 0 by declaration has a range, as its unit says nothing of its size.
+FREE = ("slider.mass", "slider.damping=0:500", "hinge.damping=0:10", "hinge.com.z")
+
+
+def command(text: str) -> None:
+    """Print a command of neurodyn, and run it."""
+    print(f"\n$ neurodyn {text}", flush=True)
+    if run(shlex.split(text)):
+        raise SystemExit(f"failed: neurodyn {text}")
+
+
+def played(policy: str, dynamics: list[str], out: Path, episodes: int) -> dict[str, float]:
+    """Return the mean return of a policy in each dynamics."""
+    given = " ".join(f"--dynamics {name}" for name in dynamics)
+    command(f"policy evaluate {policy} {given} --episodes {episodes} --json {out}")
+    return {one["dynamics"]: one["return"] for one in json.loads(out.read_text())["results"]}
+
+
+def improved(real: str, folder: Path, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """Log the policy on the real cartpole, identify it, train the policy through it; return what comes of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log, model, better = folder / "log.h5", folder / "identified", folder / "policy"
+    command(
+        f"policy log {POLICY} --dynamics {real} --transitions {options.transitions} --worlds 24 --noise 1 "
+        f"--position-noise 0.002 --velocity-noise 0.02 --seed {seed} --out {log}"
+    )
+    begin = time.process_time()
+    command(f"identify cartpole --data {log} --parameters {' '.join(FREE)} --seed {seed} --threads 1 --out {model}")
+    between = time.process_time()
+    command(
+        f"policy train cartpole-swingup --algorithm shac --policy {POLICY} --settings {SETTINGS} --dynamics {model} "
+        f"--iterations {options.iterations} --reference none --seed {seed} --out {better}"
+    )
+    end = time.process_time()
+    found = played(str(better), [str(model), real], folder / "after.json", options.episodes)
+    return {
+        "imagined": found[str(model)], "after": found[real],
+        "identify_cpu_s": between - begin, "train_cpu_s": end - between,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Play the old policy and, for each seed, the one that comes of its log."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("logs-to-policy"), help="folder of logs, models and policies")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--transitions", type=int, default=6000, help="of a log, 1/60 s each")
+    parser.add_argument("--iterations", type=int, default=600, help="updates of a training")
+    parser.add_argument("--episodes", type=int, default=256, help="of an evaluation")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    options = parser.parse_args()
+    real = str(options.out / "real")
+    command(f"hybrid cartpole --parameters {' '.join(TRUE)} --out {real}")
+    before = played(POLICY, [real], options.out / "before.json", options.episodes)[real]
+    figures: dict[str, float] = {"before": before}
+    for seed in options.seeds:
+        found = improved(real, options.out / f"seed-{seed}", seed, options)
+        figures |= {f"{name}_{seed}": value for name, value in found.items()}
+    for seed in options.seeds:
+        print(f"seed {seed}: {before:.0f} before, {figures[f'after_{seed}']:.0f} after")
+    if options.json is not None:
+        options.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
