@@ -23,8 +23,11 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
 from neurodyn.identify.identify import Problem, identify
+from neurodyn.identify.run import identify as identify_by_name
 from neurodyn.identify.settings import IdentificationSettings, NetworkSettings, changed
 from neurodyn.learn.loop import TrainState
+from neurodyn.learn.manifest import read_manifest
+from neurodyn.learn.reproduction import reproduce
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot
 from tests.learn.callbacks import SignalAt
@@ -402,3 +405,12 @@ def test_parameters_come_from_the_settings_where_none_are_asked_for(log_file: Pa
     page = (tmp_path / "run" / f"evaluation-horizon-5-data-{log_file.stem}.html").read_text()
     assert "hybrid dynamics beside" in page
     assert "Sample trajectories" in page
+
+
+def test_an_identification_gets_the_same_bits_again(store: Store, tmp_path: Path):
+    store.write(tmp_path / "arm.h5")
+    short = msgspec.structs.replace(SETTINGS, iterations=3, rollouts=5)
+    identify_by_name(str(ARM), tmp_path / "arm.h5", tmp_path / "run", parameters=ASKED, settings=short)
+    assert read_manifest(tmp_path / "run").training == "identify"
+    found = reproduce(tmp_path / "run", tmp_path / "again")
+    assert found.same

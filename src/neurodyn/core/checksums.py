@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums that files of an artifact carry in themselves, so that each file stays whole when another is replaced."""
+"""Checksums: those that files of an artifact carry in themselves, and those by which files are told apart.
 
+The first are in each file, so that it stays whole when another is replaced.
+"""
+
+import hashlib
 import json
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +43,20 @@ def of_tensors(tensors: "dict[str, torch.Tensor]") -> str:
             flat: np.ndarray[Any, Any] = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy()
             crc = zlib.crc32(flat.data, crc)
     return f"crc32:{crc:08x}"
+
+
+def of_file(path: Path) -> str:
+    """Return the SHA-256 of the bytes of a file."""
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def of_files(folder: Path, *patterns: str) -> str:
+    """Return the SHA-256 of names and bytes of the files in a folder that match patterns, in the order of the names."""
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}):
+        digest.update(f"{path.relative_to(folder).as_posix()} {of_file(path)}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _of(data: Any) -> str:

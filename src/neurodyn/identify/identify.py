@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import to_dict, to_yaml
+from neurodyn.core.config import to_dict
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
@@ -66,6 +66,7 @@ from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
+from neurodyn.learn.manifest import start_run
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import Budget
@@ -113,7 +114,7 @@ class Problem:
 
     robot: Robot
     name: str
-    data: str
+    data: str | tuple[str, ...]
     store: Store
     parameters: Sequence[str]
     blueprint: Blueprint | None = None
@@ -221,7 +222,7 @@ class _Identification:
                 self._check_start(residuals)
             crc = checksum(self.problem.store)
             artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
-        artifacts.write_text(self.out / "config.yaml", to_yaml(record))
+        start_run(self.out, record, device=self.problem.device)
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
             searched, known = self._found(residuals, metrics, going_on)
             residuals = searched.residuals

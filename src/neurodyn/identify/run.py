@@ -8,13 +8,22 @@ from typing import Literal
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
+from neurodyn.core.parameter import Parameter
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
 from neurodyn.identify.identify import Identification, Problem, Progress
 from neurodyn.identify.identify import identify as identify_problem
-from neurodyn.identify.settings import IdentificationSettings, Method, Optimiser, changed, load_identification
+from neurodyn.identify.settings import (
+    IdentificationRecord,
+    IdentificationSettings,
+    Method,
+    Optimiser,
+    changed,
+    load_identification,
+)
+from neurodyn.learn.reproduction import Again
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
@@ -105,7 +114,7 @@ def identify(
     store = data if isinstance(data, Store) else open_logs(declared, data)
     require_same_simulator(declared, store)
     problem = Problem(
-        declared, locate(robot), "" if isinstance(data, Store) else " ".join(map(str, _paths(data))), store, asked,
+        declared, locate(robot), "" if isinstance(data, Store) else _place(data), store, asked,
         blueprint, beside, device,
     )  # fmt: skip
     return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
@@ -113,6 +122,29 @@ def identify(
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(data)] if isinstance(data, str | Path) else [Path(path) for path in data]
+
+
+def identify_again(again: Again) -> None:
+    """Identify once more what a run identified; the runs that were measured beside it are left out."""
+    record = again.read(IdentificationRecord)
+    assert isinstance(record.parameters, tuple)
+    networks = record.blueprint if isinstance(record.blueprint, Blueprint) and record.blueprint.augmentations else None
+    identify(
+        again.robot, again.data, again.out, parameters=[_text(one) for one in record.parameters], blueprint=networks,
+        settings=record.settings, device=again.device, progress=again.progress,
+    )  # fmt: skip
+
+
+def _text(one: Parameter) -> str:
+    """Return a free quantity as a user asks for it."""
+    lower, upper = ("" if bound is None else repr(bound) for bound in (one.lower, one.upper))
+    return f"{one.name}={one.nominal!r}:{lower}:{upper}"
+
+
+def _place(data: str | Path | Sequence[str | Path]) -> str | tuple[str, ...]:
+    """Return where logs lie, for the record."""
+    names = tuple(map(str, _paths(data)))
+    return names if len(names) > 1 else "".join(names)
 
 
 def open_logs(robot: Robot, data: str | Path | Sequence[str | Path]) -> Store:

@@ -18,7 +18,7 @@ from neurodyn.identify.optimisers.searches import SEARCHES
 from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
 from neurodyn.learn.plan import Clock
 from neurodyn.learn.presets import load_preset
-from neurodyn.learn.run_folder import RunRecord
+from neurodyn.learn.run_record import RunRecord
 from neurodyn.multibody.contact_model import SIZE
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from neurodyn.learn.neural.settings import Settings, load_settings
     from neurodyn.learn.optimiser import OPTIMISERS, Method
     from neurodyn.learn.plan import with_budget
-    from neurodyn.learn.run_folder import RunRecord
+    from neurodyn.learn.run_record import RunRecord
     from neurodyn.learn.train import finetune, train
 
 __all__ = [

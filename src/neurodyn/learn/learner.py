@@ -56,6 +56,9 @@ class Learner:
     least_steps: int = LEAST_STEPS
     """Steps below which a training has hardly begun."""
 
+    device: torch.device = torch.device("cpu")
+    """Where it computes."""
+
     def verdicts(self, at: "TrainState") -> list[Verdict]:
         """Return what is to be said of the result beside what the loop knows."""
         return []

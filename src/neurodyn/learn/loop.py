@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
-from neurodyn.core.config import Config, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import KEPT, Interrupted, Interruption
 from neurodyn.core.locks import exclusive
@@ -19,8 +18,10 @@ from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
 from neurodyn.learn.learner import Learner, Step, Validation
+from neurodyn.learn.manifest import start_run
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
+from neurodyn.learn.run_record import RunRecord
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
@@ -132,7 +133,7 @@ class TrainingLoop:
         run: Path | None = None,
         *,
         name: str = "training",
-        record: Config | None = None,
+        record: RunRecord[Any] | None = None,
         data: int | None = None,
         validations: int = 0,
         validate_first: bool = True,
@@ -148,8 +149,8 @@ class TrainingLoop:
             budget: When each phase is over.
             run: Run directory; None to write nothing.
             name: Name of the checkpoint in RUN/state.
-            record: How the run is made; becomes RUN/config.yaml only when the training starts and nothing of the input
-                was refused, because a run that exists cannot be started again.
+            record: How the run is made; becomes RUN/config.yaml, with RUN/manifest.json beside it, only when the
+                training starts and nothing of the input was refused, because a run that exists cannot be started again.
             data: Checksum of the data, which a resumed training must share; None where nothing is compared.
             validations: How often the model is validated; 0 for never.
             validate_first: Whether it is validated before the first step, too.
@@ -211,10 +212,10 @@ class TrainingLoop:
         with ExitStack() as stack:
             if self.folder is not None:
                 stack.enter_context(exclusive(self.folder))
-            if self.folder is not None and self._record is not None:
-                artifacts.write_text(self.folder / "config.yaml", to_yaml(self._record))
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
+            if self.folder is not None and self._record is not None:
+                start_run(self.folder, self._record, device=self.learner.device)
             self.log = log
             if log is None and self.folder is not None:
                 self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))

@@ -4,18 +4,16 @@
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core import artifacts
-from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import Config, read_config, read_plain
+from neurodyn.core.config import read_config, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
-from neurodyn.core.parameter import Parameter
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.stored_rows import IN_MEMORY, blocks
@@ -23,8 +21,7 @@ from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.plan import Plan
-
-S = TypeVar("S", bound=Config)
+from neurodyn.learn.run_record import DEFAULT_ALGORITHM, RunRecord
 
 Data = Store | str | Path | Sequence[Store | str | Path]
 """What a user trains on: a store or a path, or several."""
@@ -37,43 +34,6 @@ class ReadStore(Protocol):
         """Return the store at a path, with at most so many bytes of its rows in memory."""
         ...
 
-
-class RunRecord(Config, Generic[S], frozen=True, kw_only=True, omit_defaults=True):
-    """How a run was made: its config.yaml, which holds what there is to say of its kind.
-
-    Attributes:
-        kind: Kind of dynamics; empty for policies.
-        robot: Name or path of the robot's declaration.
-        data: Path of the trajectories; of several files all.
-        shares: Share of each file in the windows of a batch; UNSET for one file.
-        task: Name of a policy's task.
-        algorithm: What trained a policy; empty for `DEFAULT_ALGORITHM`.
-        dynamics: What a policy was trained in, as the user calls it.
-        parameters: Quantities that were identified.
-        blueprint: Networks of a hybrid model, or the candidates of a discovery.
-        settings: Resolved settings.
-        starts: Log that was given for a policy's starts.
-        versions: Versions of the packages that made it.
-        base: Run that it started from; None for one from scratch.
-    """
-
-    kind: str = ""
-    robot: str = ""
-    data: str | tuple[str, ...] = ""
-    shares: tuple[float, ...] | UnsetType = UNSET
-    task: str = ""
-    algorithm: str = ""
-    dynamics: str = ""
-    parameters: tuple[Parameter, ...] | UnsetType = UNSET
-    blueprint: Blueprint | UnsetType | None = UNSET
-    settings: S
-    starts: str | UnsetType | None = UNSET
-    versions: dict[str, str]
-    base: str | UnsetType | None = UNSET
-
-
-DEFAULT_ALGORITHM = "ppo"
-"""What trained a policy whose record names no algorithm."""
 
 _FREE = ("data", "versions")
 """What a resumed run may say anew: data are compared by their content."""

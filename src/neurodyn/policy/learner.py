@@ -69,6 +69,7 @@ class PolicyLearner(Learner):
             task, where.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
             reward_scale=settings.reward_scale, noisy=True, frames=settings.frames,
         )  # fmt: skip
+        self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))
         self._config = policy_config(task, settings.network)
         self.losses, self._real = {}, None

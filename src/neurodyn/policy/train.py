@@ -12,17 +12,20 @@ from pathlib import Path
 import torch
 from msgspec import UNSET
 
-from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_reference
 from neurodyn.control.starts import Starts
+from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
 from neurodyn.learn.metrics import Progress
 from neurodyn.learn.plan import Budget
-from neurodyn.learn.run_folder import DEFAULT_ALGORITHM, RunRecord, check_run
+from neurodyn.learn.reproduction import Again
+from neurodyn.learn.run_folder import check_run
+from neurodyn.learn.run_record import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.settings import TrainingSettings
-from neurodyn.tasks import Task
+from neurodyn.tasks import Task, is_file, load
 
 
 def train_policy(
@@ -80,3 +83,31 @@ def train_policy(
         if going_on:
             loop.resume()
         return loop.run()
+
+
+def train_again(again: Again) -> None:
+    """Train a policy once more, beside the default reference.
+
+    Raises:
+        InputError: The task is one of the user's own, and `again` does not name its file.
+    """
+    record = again.read(RunRecord[ALGORITHMS[again.record.algorithm or DEFAULT_ALGORITHM].settings])
+    task = task_of(again)
+    starts = record.starts if isinstance(record.starts, str) else None
+    where = open_dynamics(task, record.dynamics, device=again.device, starts=starts)
+    train_policy(
+        task, where, again.out, record.settings, reference=open_reference(task, where, None), starts=starts,
+        initial=Path(record.base) if isinstance(record.base, str) else None, progress=again.progress,
+    )  # fmt: skip
+
+
+def task_of(again: Again) -> Task:
+    """Return the task of a run; the code of a file runs only where the user names it.
+
+    Raises:
+        InputError: It is in a file, which is not named; or the named task is another one.
+    """
+    name = again.record.task
+    if again.task is None and is_file(name):
+        raise InputError(f"{again.run}: is of the task {name!r}; give it by --task FILE.py:CLASS, which runs that file")
+    return load(again.task or name)

@@ -32,6 +32,7 @@ from neurodyn.learn.learner import GradientLearner, Step
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.optimiser import Groups, build_optimiser
 from neurodyn.learn.plan import Budget
+from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.schedule import Schedule
 
 
@@ -141,7 +142,7 @@ def discover(
     progress: Report | None = None,
     *,
     run: Path | None = None,
-    record: Config | None = None,
+    record: RunRecord[Any] | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
 ) -> Discovery:
@@ -288,6 +289,7 @@ class _Search(_Networks):
         self.path: list[Candidate] = []
         self.survived: dict[Pair, float] = {}
         self._refits: dict[tuple[Pair, ...], Candidate] = {}
+        self.device = torch.device(problem.dynamics.compute_device or "cpu")
         self._kappa = 0.0
 
     def enter(self, phase: int) -> None:

@@ -23,8 +23,11 @@ from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.run_folder import RunRecord, check_run
-from neurodyn.robots import Robot
+from neurodyn.learn.reproduction import Again
+from neurodyn.learn.run_folder import check_run
+from neurodyn.learn.run_record import RunRecord
+from neurodyn.robots import Robot, load
+from neurodyn.robots.data import open_robot_data
 
 
 def discover_run(
@@ -91,6 +94,18 @@ def discover_run(
         artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
         artifacts.write_json(out / "discovery.json", result)
         return result
+
+
+def discover_again(again: Again) -> None:
+    """Discover once more what a run discovered."""
+    record = again.read(RunRecord[DiscoverySettings])
+    robot = load(again.robot)
+    discover_run(
+        robot, again.robot, open_robot_data(robot, again.data[0]), again.out, record.settings,
+        base=record.base if isinstance(record.base, str) else None,
+        candidates=record.blueprint if isinstance(record.blueprint, Blueprint) else None,
+        data=again.data[0], device=again.device,
+    )  # fmt: skip
 
 
 def _base(base: str, robot: Robot) -> HybridDynamics:

@@ -38,7 +38,8 @@ from neurodyn.learn.neural.known_base import known_base
 from neurodyn.learn.neural.loss import Scale
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.trainer import NeuralLearner
-from neurodyn.learn.run_folder import RunRecord, check_run, shares_of, train_by_plan
+from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
+from neurodyn.learn.run_record import RunRecord
 from neurodyn.robots import Robot
 
 _THIN_SAMPLE = 150_000

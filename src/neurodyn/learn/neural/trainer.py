@@ -47,12 +47,12 @@ class NeuralLearner(WindowLearner):
         *,
         device: str = "cpu",
     ) -> None:
-        self._device = require_device(device)
-        self._run, self._model = run, model.to(self._device)
-        self._data, self._settings, self._scale = Mixture.of(store), settings, scale.to(self._device)
+        self.device = require_device(device)
+        self._run, self._model = run, model.to(self.device)
+        self._data, self._settings, self._scale = Mixture.of(store), settings, scale.to(self.device)
         self.schedule, self.clip = settings.schedule, settings.clip
-        self._validation = RolloutValidation(self._data, settings, self._device)
-        self._environments = [RecordedEnvironments(part, self._device) for part in self._data.stores]
+        self._validation = RolloutValidation(self._data, settings, self.device)
+        self._environments = [RecordedEnvironments(part, self.device) for part in self._data.stores]
 
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
@@ -65,12 +65,12 @@ class NeuralLearner(WindowLearner):
         if several:
             self._sampler = MemberSampler(
                 self._data, self._phase.window, members=self._model.members, bootstrap=settings.bootstrap,
-                batch=self._phase.batch, seed=settings.seed, phase=phase, device=self._device,
+                batch=self._phase.batch, seed=settings.seed, phase=phase, device=self.device,
             )  # fmt: skip
         else:
             self._sampler = MixtureSampler(
                 self._data, self._phase.window, batch=self._phase.batch,
-                seed=derive_seed(settings.seed, "batches", phase), device=self._device, stream=IN_MEMORY,
+                seed=derive_seed(settings.seed, "batches", phase), device=self.device, stream=IN_MEMORY,
             )  # fmt: skip
 
     def draw(self) -> None:
@@ -136,7 +136,7 @@ class NeuralLearner(WindowLearner):
     def finish(self, at: TrainState) -> None:
         """Calibrate the best members on more held-out windows."""
         if self._model.members > 1:
-            best = NEURAL.load(self._run).to(self._device)
+            best = NEURAL.load(self._run).to(self.device)
             self._validation.calibrate(best)
             NEURAL.save(self._run, best)
 

@@ -21,7 +21,8 @@ from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
-from neurodyn.learn.run_folder import RunRecord, check_run, shares_of, train_by_plan
+from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
+from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.world_model.loss import EventWeights
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.trainer import WorldModelLearner

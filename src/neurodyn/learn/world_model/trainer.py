@@ -46,12 +46,12 @@ class WorldModelLearner(WindowLearner):
             weights: Weights of contacts and termination.
             device: Torch device that trains.
         """
-        self._device = require_device(device)
-        self._run, self._model = run, model.to(self._device)
-        self._data, self._settings, self._change = Mixture.of(data), settings, change.to(self._device)
-        self._weights = EventWeights(weights.positive.to(self._device), weights.event.to(self._device))
+        self.device = require_device(device)
+        self._run, self._model = run, model.to(self.device)
+        self._data, self._settings, self._change = Mixture.of(data), settings, change.to(self.device)
+        self._weights = EventWeights(weights.positive.to(self.device), weights.event.to(self.device))
         self.schedule, self.clip = settings.schedule, settings.clip
-        self._validation = WorldValidation(self._data, settings, self._device)
+        self._validation = WorldValidation(self._data, settings, self.device)
 
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
@@ -69,7 +69,7 @@ class WorldModelLearner(WindowLearner):
             batch=self._phase.batch,
             seed=settings.seed,
             phase=phase,
-            device=self._device,
+            device=self.device,
         )
 
     def draw(self) -> None:
@@ -112,6 +112,6 @@ class WorldModelLearner(WindowLearner):
 
     def finish(self, at: TrainState) -> None:
         """Calibrate the best model on more held-out windows."""
-        best = WORLD_MODEL.load(self._run).to(self._device)
+        best = WORLD_MODEL.load(self._run).to(self.device)
         self._validation.calibrate(best)
         WORLD_MODEL.save(self._run, best)

@@ -8,18 +8,21 @@ from typing import Any
 from msgspec import UNSET
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import to_yaml
 from neurodyn.core.interruption import Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
-from neurodyn.learn.run_folder import RunRecord, check_run
+from neurodyn.learn.manifest import start_run
+from neurodyn.learn.reproduction import Again
+from neurodyn.learn.run_folder import check_run
+from neurodyn.learn.run_record import RunRecord
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online.page import write_page
 from neurodyn.policy.online.problem import NEW, Problem, default_settings, pose
 from neurodyn.policy.online.record import OnlineResult, Round, best_of, settled, verdict
 from neurodyn.policy.online.rounds import Known, RoundInProgress, Stages
 from neurodyn.policy.online.settings import OnlineSettings
+from neurodyn.policy.train import task_of
 from neurodyn.tasks import Task, load
 
 OnlineRecord = RunRecord[OnlineSettings]
@@ -90,7 +93,17 @@ def _begin(problem: Problem, name: str, out: Path, resume: bool) -> None:
     )  # fmt: skip
     check_run(out, record, resume)
     artifacts.require_writable(out / RESULT)
-    artifacts.write_text(out / "config.yaml", to_yaml(record))
+    start_run(out, record, device=problem.device)
+
+
+def online_again(again: Again) -> None:
+    """Run a loop once more."""
+    record = again.read(OnlineRecord)
+    online(
+        task_of(again), again.out, dynamics=record.dynamics, kind=record.kind, settings=record.settings,
+        data=again.data,
+        policy=record.base if isinstance(record.base, str) else None, device=again.device,
+    )  # fmt: skip
 
 
 class _Loop:

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RUN/manifest.json: where a training began, from what, and with what; written once, when the run is started."""
+
+import platform
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from neurodyn.core import artifacts
+from neurodyn.core.checksums import of_file, of_files
+from neurodyn.core.config import Config, from_dict, to_dict, to_yaml
+from neurodyn.core.errors import InputError
+from neurodyn.core.versions import package_versions, processor, source_commit
+from neurodyn.learn.run_record import RunRecord
+
+MANIFEST = "manifest.json"
+
+_PACKAGES = ("torch", "scipy", "safetensors", "newton", "warp-lang", "mujoco", "mujoco-warp", "rsl-rl-lib")
+_DECLARATIONS = ("robot.yaml", "robot.yml", "robot.toml", "robot.json")
+_MODEL = ("model/*",)
+_POLICY = ("config.json", "policy.safetensors", "state/*")
+
+
+class Manifest(Config, frozen=True, kw_only=True):
+    """What the result of a training depends on, beside its config.yaml.
+
+    Attributes:
+        training: The verb: train, finetune, identify, discover, "policy train" or "policy online".
+        started: When [UTC].
+        command: The command line, of the script where it was started from Python.
+        commit: Commit of our source (`core.versions.source_commit`); empty for an installed package.
+        packages: Versions of packages, and of Python.
+        processor: Model of the processor.
+        device: Torch device that trained; of a GPU with its model.
+        threads: Threads of tensor operations.
+        seed: Seed of everything random.
+        files: SHA-256 of the files that it read: data, starts, the declaration of a robot of one's own.
+        models: SHA-256 of the runs and policies that it began with, or trained in.
+    """
+
+    training: str
+    started: str
+    command: str
+    commit: str
+    packages: dict[str, str]
+    processor: str
+    device: str
+    threads: int
+    seed: int | None
+    files: dict[str, str]
+    models: dict[str, str]
+
+
+def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str = "cpu") -> None:
+    """Write how a run is made, as its training begins or goes on: config.yaml, and its manifest if it has none.
+
+    Args:
+        out: Run directory.
+        record: How it is made.
+        device: Where it trains.
+
+    Raises:
+        InputError: The files cannot be written.
+    """
+    config = out / "config.yaml"
+    begins = not (config.exists() and (out / MANIFEST).exists())
+    artifacts.write_text(config, to_yaml(record))
+    if begins:
+        artifacts.write_sealed(out / MANIFEST, to_dict(manifest_of(record, device)))
+
+
+def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> Manifest:
+    """Return the manifest of a training that begins here and now."""
+    return Manifest(
+        training=verb_of(record), started=datetime.now(UTC).isoformat(timespec="seconds"), command=shlex.join(sys.argv),
+        commit=source_commit(), packages={"python": platform.python_version(), **package_versions(*_PACKAGES)},
+        processor=processor(), device=_described(device), threads=torch.get_num_threads(),
+        seed=getattr(record.settings, "seed", None),
+        files=file_checksums(record), models=model_checksums(record),
+    )  # fmt: skip
+
+
+def read_manifest(run: Path) -> Manifest:
+    """Read the manifest of a run.
+
+    Raises:
+        InputError: There is none, or it is damaged.
+    """
+    path = run / MANIFEST
+    if not path.exists():
+        what = "was started by an older version" if (run / "config.yaml").exists() else "is no run directory"
+        raise InputError(f"{run}: holds no {MANIFEST}, so it {what}; valid: a run that a training of today wrote")
+    return from_dict(artifacts.read_json(path), Manifest, str(path))
+
+
+def verb_of(record: RunRecord[Any]) -> str:
+    """Return the verb that makes a run of such a record."""
+    if record.task:
+        return "policy online" if record.kind else "policy train"
+    if record.kind == "hybrid":
+        return "identify" if isinstance(record.parameters, tuple) else "discover"
+    return "finetune" if isinstance(record.base, str) else "train"
+
+
+def data_of(record: RunRecord[Any]) -> tuple[str, ...]:
+    """Return the paths of the data of a training."""
+    return record.data if isinstance(record.data, tuple) else (record.data,) if record.data else ()
+
+
+def file_checksums(record: RunRecord[Any]) -> dict[str, str]:
+    """Return the SHA-256 of the files that a training reads, of those that are there."""
+    starts = record.starts if isinstance(record.starts, str) else ""
+    names = [name for name in (*data_of(record), starts, declaration_of(record.robot)) if name]
+    return {name: of_file(Path(name)) for name in names if Path(name).is_file()}
+
+
+def declaration_of(robot: str) -> str:
+    """Return the file that declares a robot of one's own; empty for the name of one that ships."""
+    folder = Path(robot)
+    inside = next((str(folder / name) for name in _DECLARATIONS if (folder / name).is_file()), "")
+    return inside or (robot if folder.suffix else "")
+
+
+def model_checksums(record: RunRecord[Any]) -> dict[str, str]:
+    """Return the SHA-256 of the models and policies that a training begins with, or takes place in."""
+    found = {}
+    for name in (record.base, record.dynamics):
+        if not isinstance(name, str) or not name:
+            continue
+        folder = artifacts.resolve_run(name) if name.startswith(artifacts.PRETRAINED) else Path(name)
+        patterns = _MODEL if (folder / "model").is_dir() else _POLICY if (folder / "config.json").is_file() else ()
+        if patterns:
+            found[name] = of_files(folder, *patterns)
+    return found
+
+
+def _described(device: torch.device | str) -> str:
+    known = torch.device(device)
+    return f"{known} ({torch.cuda.get_device_name(known)})" if known.type == "cuda" else str(known)

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training of a run once more: is it the same input, and is it the same result?
+
+What a run names is read and compared, never executed: a task of one's own runs only where the user names its file.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import yaml
+
+from neurodyn.core import artifacts
+from neurodyn.core.checksums import of_file
+from neurodyn.core.config import read_config
+from neurodyn.core.errors import InputError
+from neurodyn.core.notices import notice
+from neurodyn.core.plain_data import require_regular
+from neurodyn.core.registry import Registry
+from neurodyn.core.verdict import Verdict
+from neurodyn.dynamics.artifact import ROBOT
+from neurodyn.learn.devices import require_device
+from neurodyn.learn.manifest import (
+    Manifest,
+    data_of,
+    declaration_of,
+    manifest_of,
+    model_checksums,
+    read_manifest,
+    verb_of,
+)  # fmt: skip
+from neurodyn.learn.metrics import Progress, read_metrics
+from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.train import finetune, train
+
+_RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")
+_SCORES: Mapping[str, Callable[..., float]] = {"rollout_score": min, "return_training": max, "held_out_error": min}
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Again:
+    """A training to be run once more.
+
+    Attributes:
+        run: The run.
+        record: How it was made; its settings are plain data.
+        data: Paths of its data, as they lie now.
+        robot: Its robot, likewise.
+        out: Run directory to write.
+        device: Torch device.
+        task: Task of one's own, as the user names it; None for the one of the record.
+        progress: Shown how far the training is.
+    """
+
+    run: Path
+    record: RunRecord[Any]
+    data: tuple[str, ...]
+    robot: str
+    out: Path
+    device: str
+    task: str | None = None
+    progress: Progress | None = None
+
+    def read(self, record: type[RunRecord[Any]]) -> RunRecord[Any]:
+        """Return the record with settings of a type."""
+        return read_config(self.run / "config.yaml", record)
+
+
+TRAININGS: Registry[Callable[[Again], None]] = Registry(
+    "training that can be reproduced",
+    train=f"{__name__}:train_again",
+    finetune=f"{__name__}:finetune_again",
+    identify="neurodyn.identify.run:identify_again",
+    discover="neurodyn.identify.discovery.discovery_run:discover_again",
+    **{
+        "policy train": "neurodyn.policy.train:train_again",
+        "policy online": "neurodyn.policy.online.loop:online_again",
+    },
+)
+"""What runs a training once more, by the verb in its manifest."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of a training that was run once more.
+
+    Attributes:
+        same: Whether all weights and parameters are bitwise those of the run.
+        changed: Versions, processor or device that differ, in words.
+        differing: Tensors that differ.
+        tensors: Tensors in all.
+        greatest: Greatest difference of two numbers; None where the tensors cannot be compared.
+        score_before: Best held-out error (of a policy: return) in the run; None where its metrics hold none.
+        score_now: That of the new one.
+        verdict: Whether it is the same, and if it should be.
+    """
+
+    same: bool
+    changed: tuple[str, ...]
+    differing: tuple[str, ...]
+    tensors: int
+    greatest: float | None
+    score_before: float | None
+    score_now: float | None
+    verdict: str
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+
+def reproduce(
+    run: str | Path,
+    out: str | Path,
+    *,
+    data: tuple[str, ...] = (),
+    device: str | None = None,
+    task: str | None = None,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Run the training of a run once more, from the same input, and compare the results.
+
+    Args:
+        run: Run directory, or folder of a policy.
+        out: Run directory to write.
+        data: Where its data lie now, in the order of its config.yaml; by default where they lay.
+        device: Torch device; None for that of the run.
+        task: "FILE.py:CLASS", for a policy of a task of one's own.
+        progress: Shown how far the training is.
+
+    Raises:
+        InputError: The run has no manifest or no result, what it was made from is missing or is not the same, or `out`
+            holds a run.
+        Interrupted: Ctrl-C or SIGTERM.
+    """
+    again, manifest = _prepare(Path(run), Path(out), data, device, task)
+    before = _tensors(again.run)
+    if not before:
+        raise InputError(
+            f"{run}: holds no result to compare with (model/ or policy.safetensors); valid: a finished run"
+        )
+    now = manifest_of(again.record, again.device)
+    changed = _changed(manifest, now)
+    if changed:
+        notice(f"{run}: was made elsewhere: {'; '.join(changed)}; its result may differ")
+    TRAININGS[manifest.training](replace(again, progress=progress))
+    return _compared(again, before, changed, _depends_on_seed_alone(again.record, manifest))
+
+
+def train_again(again: Again) -> None:
+    """Train dynamics once more."""
+    with _settings_file(again) as size:
+        train(
+            again.robot, list(again.data), again.out, kind=again.record.kind, size=size, shares=_shares(again),
+            device=again.device, progress=again.progress,
+        )  # fmt: skip
+
+
+def finetune_again(again: Again) -> None:
+    """Fine-tune dynamics once more."""
+    with _settings_file(again) as size:
+        finetune(
+            str(again.record.base), list(again.data), again.out, size=size, shares=_shares(again),
+            device=again.device, progress=again.progress,
+        )  # fmt: skip
+
+
+def _prepare(
+    run: Path, out: Path, data: tuple[str, ...], device: str | None, task: str | None
+) -> tuple[Again, Manifest]:
+    """Return a training to be run once more, after everything that it is made from was found to be the same."""
+    manifest = read_manifest(run)
+    record: RunRecord[Any] = read_config(run / "config.yaml", RunRecord[dict[str, Any]])  # pyright: ignore
+    if manifest.training != verb_of(record):
+        raise InputError(f"{run}: its manifest is of `{manifest.training}`, and its config.yaml of `{verb_of(record)}`")
+    TRAININGS.require(manifest.training)
+    where = device or manifest.device.partition(" ")[0]
+    require_device(where)
+    if (out / "config.yaml").exists() or (out / "model").exists():
+        raise InputError(f"{out}: already holds a run; give another --out")
+    again = Again(run, record, _located(run, record, manifest, data), _robot(run, record, manifest), out, where, task)
+    for name, found in manifest.models.items():
+        there = model_checksums(msgspec.structs.replace(record, base=name, dynamics="")).get(name)
+        _require_same(name, there, found, run, "the same model where it was")
+    if isinstance(record.starts, str) and record.starts in manifest.files:
+        _require_file(record.starts, manifest.files[record.starts], run, "the same file where it was")
+    return again, manifest
+
+
+def _located(run: Path, record: RunRecord[Any], manifest: Manifest, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where the data lie, which are those that the run was trained on."""
+    names = data_of(record)
+    if given and len(given) != len(names):
+        raise InputError(f"--data names {len(given)} files, and {run} was trained on {len(names)}; valid: all of them")
+    if not names and manifest.training in ("train", "finetune", "identify", "discover"):
+        raise InputError(f"{run}: was trained on data in memory, which no file holds; valid: a run of data in files")
+    for name, path in zip(names, given or names, strict=True):
+        if name not in manifest.files:
+            raise InputError(f"{run}: its manifest holds no checksum of {name}; valid: a run of data in files")
+        _require_file(path, manifest.files[name], run, "the same file, by --data where it lies elsewhere")
+    return given or names
+
+
+def _robot(run: Path, record: RunRecord[Any], manifest: Manifest) -> str:
+    """Return the robot of a run, or the declaration that the run carries where the robot's own is gone."""
+    if (run / ROBOT).is_dir() and not Path(record.robot).exists():
+        return str(run / ROBOT)
+    name = declaration_of(record.robot)
+    if name in manifest.files:
+        _require_file(name, manifest.files[name], run, "the declaration that it was trained with")
+    return record.robot
+
+
+def _require_file(path: str, wanted: str, run: Path, valid: str) -> None:
+    file = Path(path)
+    if file.exists():
+        require_regular(file, "a file")
+    _require_same(path, of_file(file) if file.is_file() else None, wanted, run, valid)
+
+
+def _require_same(name: str, found: str | None, wanted: str, run: Path, valid: str) -> None:
+    if found is None:
+        raise InputError(f"{name}: is not there, and {run} was made from it; valid: {valid}")
+    if found != wanted:
+        raise InputError(
+            f"{name}: is not what {run} was made from ({found[:19]}... instead of {wanted[:19]}...); valid: {valid}"
+        )
+
+
+def _changed(before: Manifest, now: Manifest) -> tuple[str, ...]:
+    """Return what differs of the machine and its software, in words."""
+    pairs = [(name, version, now.packages.get(name)) for name, version in before.packages.items()]
+    pairs += [
+        (name.replace("_", " "), getattr(before, name), getattr(now, name))
+        for name in ("commit", "processor", "device")
+    ]
+    return tuple(
+        f"{name} is {new or 'unknown'} instead of {old or 'unknown'}" for name, old, new in pairs if old != new
+    )
+
+
+def _depends_on_seed_alone(record: RunRecord[Any], manifest: Manifest) -> bool:
+    """Return whether the result of a training is bitwise the same on one machine."""
+    return manifest.training != "policy online" and manifest.device == "cpu" and not record.settings.get("minutes")
+
+
+def _compared(again: Again, before: dict[str, torch.Tensor], changed: tuple[str, ...], exact: bool) -> Reproduction:
+    now = _tensors(again.out)
+    names = sorted(before.keys() | now.keys())
+    differing = tuple(name for name in names if not _same_bits(before.get(name), now.get(name)))
+    scores = _score(again.run), _score(again.out)
+    verdict = _verdict(differing, len(names), scores, changed, exact)
+    return Reproduction(
+        not differing, changed, differing, len(names), _greatest(before, now), *scores, verdict=str(verdict)
+    )
+
+
+def _verdict(
+    differing: tuple[str, ...],
+    count: int,
+    scores: tuple[float | None, float | None],
+    changed: tuple[str, ...],
+    exact: bool,
+) -> Verdict:
+    if not differing:
+        return Verdict("ok", f"reproduced: the same bits in all {count} tensors")
+    named = ", ".join(differing[:_MOST_NAMED]) + (" ..." if len(differing) > _MOST_NAMED else "")
+    old, new = scores
+    error = "" if old is None or new is None else f"; held-out score {old:.4g} before, {new:.4g} now"
+    what = f"{len(differing)} of {count} tensors differ ({named}){error}"
+    if changed:
+        return Verdict("warning", what, f"compare where nothing differs; here: {'; '.join(changed)}")
+    if not exact:
+        return Verdict("warning", what, "only a budget in steps, on a CPU, gives the same bits; compare the scores")
+    return Verdict(
+        "fails", what, "was config.yaml or the run edited, or was it made with other flags (docs/reliability.md)?"
+    )
+
+
+def _tensors(run: Path) -> dict[str, torch.Tensor]:
+    """Return the weights and parameters that a run ended with."""
+    files = [path for pattern in _RESULTS for path in sorted(run.glob(pattern))]
+    return {
+        f"{path.relative_to(run).as_posix()}:{name}": tensor
+        for path in files
+        for name, tensor in artifacts.read_tensors(path).items()
+    }
+
+
+def _same_bits(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return one.contiguous().numpy().tobytes() == other.contiguous().numpy().tobytes()
+
+
+def _greatest(before: dict[str, torch.Tensor], now: dict[str, torch.Tensor]) -> float | None:
+    if any(name not in now or now[name].shape != before[name].shape for name in before):
+        return None
+    gaps = [(now[name].double() - tensor.double()).abs() for name, tensor in before.items() if tensor.numel()]
+    return max((float(gap.max()) for gap in gaps), default=0.0)
+
+
+def _score(run: Path) -> float | None:
+    """Return the best held-out score in the metrics of a run."""
+    lines = read_metrics(run)
+    for name, best in _SCORES.items():
+        found = [line[name] for line in lines if isinstance(line.get(name), int | float)]
+        if found:
+            return float(best(found))
+    return None
+
+
+def _shares(again: Again) -> tuple[float, ...] | None:
+    return again.record.shares if isinstance(again.record.shares, tuple) else None
+
+
+@contextmanager
+def _settings_file(again: Again) -> Iterator[str]:
+    """Yield the path of a file with the settings of a training."""
+    with tempfile.TemporaryDirectory(prefix="neurodyn-") as folder:
+        path = Path(folder) / "settings.yaml"
+        path.write_text(yaml.safe_dump(again.record.settings), encoding="utf-8")
+        yield str(path)
