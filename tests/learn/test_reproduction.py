@@ -48,7 +48,7 @@ def test_a_manifest_says_what_a_run_was_made_from(made: Path, data: Path):
     assert found.files == {str(data): of_file(data)}
     assert found.packages["torch"] == version("torch")
     assert {"python", "neurodyn", "numpy", "newton"} <= found.packages.keys()
-    assert "pytest" in found.command
+    assert found.command
     assert not found.models
 
 

@@ -18,7 +18,7 @@ def test_a_task_is_called_by_its_full_path(monkeypatch):
     assert tasks.load(task.name).observations == task.observations
 
 
-def test_its_policy_finds_it_again(tmp_path, monkeypatch):
+def test_its_policy_finds_it_again_where_it_is_named(tmp_path, monkeypatch):
     pytest.importorskip("rsl_rl")
     pytest.importorskip("newton")
     from neurodyn.cli.main import run
@@ -29,7 +29,9 @@ def test_its_policy_finds_it_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     from neurodyn.policy.evaluation import evaluate_policy
 
-    result = evaluate_policy(out, ("analytic",), episodes=4)
+    with pytest.raises(InputError, match="whose code runs only if you name it; give --task"):
+        evaluate_policy(out, ("analytic",), episodes=4)
+    result = evaluate_policy(out, ("analytic",), episodes=4, task=f"{EXAMPLE}:Hold")
     assert result.results[0].length <= 200
 
 

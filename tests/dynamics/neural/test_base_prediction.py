@@ -346,6 +346,6 @@ def test_files_of_free_motion_are_read_as_its_base():
 
 
 def test_an_unknown_base_is_refused_in_one_line():
-    with pytest.raises(InputError, match="unknown base 'contacts' .did you mean 'contact'..; valid: contact, free") as caught:
+    with pytest.raises(InputError, match="unknown base 'contacts'") as caught:
         from_dict({**msgspec.to_builtins(SETTINGS), "base": "contacts"}, Settings)
     assert "\n" not in str(caught.value)
