@@ -2,7 +2,6 @@
 """Errors that a user can mend, apart from faults of ours."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import PurePath
 
 _FILES = (".yaml", ".yml", ".toml", ".json", ".py", ".urdf", ".xml", ".h5", ".npz", ".csv")
@@ -47,6 +46,8 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
     more = f", or {also}" if also else ""
     if also and (PurePath(name).suffix.lower() in _FILES or "/" in name):
         return InputError(f"{name}: no such file; valid for a {what}: {choices(valid)}{more}")
+    from difflib import get_close_matches  # only where something is wrong: the command line starts with this module
+
     near = get_close_matches(name, valid, n=1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
     return InputError(f"unknown {what} {name!r}{meant}; valid: {choices(valid)}{more}")

@@ -3,6 +3,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ from msgspec import UNSET
 
 from neurodyn.control.resolve import ANALYTIC
 from neurodyn.core.artifacts import write_text
-from neurodyn.core.errors import InputError
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluate import PolicyEvaluation
 from neurodyn.policy.play import record_policy
 from neurodyn.policy.reward_error import LEVEL
+from neurodyn.report.film import film_of
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import (
     Table,
@@ -24,13 +25,12 @@ from neurodyn.report.page import (
     folded,
     grid,
     header,
-    moving_picture,
     page,
     paragraph,
     section,
 )
-from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, plot
+from neurodyn.report.recording import Recording
 
 SECONDS = 6.0
 """Length of a moving picture on the page [s]."""
@@ -82,22 +82,17 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, ta
     """Return a moving picture of the policy in each of its dynamics beside the simulator, or why there is none."""
     names = [row.dynamics for row in result.results]
     others = [name for name in names if name != ANALYTIC] or names
-    parts = []
-    for name in others:
-        try:
-            recording = record_policy(
-                folder, name, seconds=SECONDS, seed=result.seed, starts=starts,
-                ground=None if result.ground is UNSET else result.ground, task=task,
-            )  # fmt: skip
-            frames, interval = pictures(recording)
-        except InputError as error:
-            parts.append(paragraph(str(error)))
-            continue
-        caption = f"{result.task}: {recording.predicted_label} beside {recording.truth_label}, {recording.worlds[0]}"
-        size = (frames.shape[2], frames.shape[1])
-        still = still_bytes(frames[len(frames) // 3])
-        parts.append(moving_picture(webp_bytes(frames, interval), still, size, caption))
-    return parts
+    ground = None if result.ground is UNSET else result.ground
+
+    def recorded(name: str) -> Recording:
+        return record_policy(
+            folder, name, seconds=SECONDS, seed=result.seed, starts=starts, ground=ground, task=task
+        )  # fmt: skip
+
+    def caption(made: Recording) -> str:
+        return f"{result.task}: {made.predicted_label} beside {made.truth_label}, {made.worlds[0]}"
+
+    return [film_of(partial(recorded, name), caption) for name in others]
 
 
 def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:

@@ -3,9 +3,9 @@
 
 from neurodyn.core.spec import StateSpec
 from neurodyn.evaluate.records import Simulated
+from neurodyn.report.film import film
 from neurodyn.report.gather import Material
-from neurodyn.report.page import figure, grid, heading, moving_picture, section
-from neurodyn.report.pictures import still_bytes, webp_bytes
+from neurodyn.report.page import figure, grid, heading, section
 from neurodyn.report.plots import PREDICTED, TRUTH, Curve, Span, legend_list, plot
 from neurodyn.report.recording import Recording
 from neurodyn.report.words import capital
@@ -22,9 +22,7 @@ def moving(material: Material) -> str:
         f"{material.result.about.robot}, {recording.title}: {recording.predicted_label} beside "
         f"{recording.truth_label}, {recording.worlds[0]}, in real time"
     )
-    size = (frames.shape[2], frames.shape[1])
-    animation = webp_bytes(frames, material.interval)
-    return section("In motion", moving_picture(animation, still_bytes(frames[len(frames) // 3]), size, caption))
+    return section("In motion", film(frames, material.interval, caption))
 
 
 def trajectories(material: Material) -> str:

@@ -12,6 +12,7 @@ air) is a `Memory` that the caller holds. One frame of a world is
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
@@ -44,6 +45,15 @@ class Memory:
     joint_velocity: Tensor
     air_time: Tensor
     frame: Tensor
+
+    def rows(self, index: Tensor) -> "Memory":
+        """Return some of the worlds, as `State.rows`."""
+        return Memory(**{name: values[index] for name, values in vars(self).items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence["Memory"]) -> "Memory":
+        """Return the worlds of several memories one after another, as `State.joined`."""
+        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
     def renewed(self, mask: Tensor, fresh: "Memory") -> "Memory":
         """Return this memory with that of `fresh` where `mask` is true, shape [worlds]."""

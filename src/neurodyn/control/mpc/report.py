@@ -9,11 +9,10 @@ from msgspec import UNSET, UnsetType
 from neurodyn.control.mpc.plant import WalkingPlant
 from neurodyn.control.mpc.walk import WalkPath, WalkResult
 from neurodyn.core.artifacts import write_text
-from neurodyn.core.errors import InputError
 from neurodyn.dynamics.interface import Trajectory
+from neurodyn.report.film import film_of
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, header, moving_picture, page, paragraph, section
-from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
+from neurodyn.report.page import Table, cards, header, page, paragraph, section
 from neurodyn.report.recording import Recording
 
 LONGEST = 8.0
@@ -88,20 +87,13 @@ def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walke
             (f"{result.decision_ms:.2g} ms", "a decision on forces", f"{result.fallbacks:,} without forces"),
         ]),
         section("Figures", *(table.html() for table in walk_tables(result))),
-        section("In motion", _film(plant, result, walked), lead="Two episodes; not chosen by how well they went."),
+        section(
+            "In motion", film_of(lambda: walk_film(plant, result, walked)),
+            lead="Two episodes; not chosen by how well they went.",
+        ),
     ]  # fmt: skip
     write_text(path, page(f"{result.robot}: {result.gait}", body))
 
 
 def _shown(error: float | UnsetType) -> str:
     return MISSING if error is UNSET else f"{error:.2g}"
-
-
-def _film(plant: WalkingPlant, result: WalkResult, path: WalkPath) -> str:
-    try:
-        recording = walk_film(plant, result, path)
-        frames, interval = pictures(recording)
-    except InputError as error:
-        return paragraph(str(error))
-    still = still_bytes(frames[len(frames) // 3])
-    return moving_picture(webp_bytes(frames, interval), still, (frames.shape[2], frames.shape[1]), recording.title)

@@ -75,10 +75,8 @@ def expand(frames: TaskFrames, path: list[Frame], value: Callable[[Tensor], Tens
         value: A critic of its end, from observations; None for none.
     """
     steps, rows = len(path), len(path[0].action)
-    state, after = _joined([f.begin.state for f in path]), _joined([f.end.state for f in path])
-    memory = Memory(
-        **{name: torch.cat([getattr(f.begin.memory, name) for f in path]) for name in vars(path[0].begin.memory)}
-    )
+    state, after = State.joined([f.begin.state for f in path]), State.joined([f.end.state for f in path])
+    memory = Memory.joined([f.begin.memory for f in path])
     before = None if path[0].begin.torque is None else torch.cat([_torque(f.begin.torque) for f in path])
     action = torch.cat([f.action for f in path])
     torque, by_state, by_action = _controls(frames, state, before, memory, action)
@@ -204,12 +202,8 @@ def _displaced(frames: TaskFrames, state: State, shift: Tensor) -> State:
 
 def _rows(memory: Memory, row: Tensor, change: Tensor) -> Memory:
     """Return rows of a memory, whose last action is changed."""
-    wide = {name: values[row] for name, values in vars(memory).items()}
-    return Memory(**{**wide, "action": wide["action"] + change})
-
-
-def _joined(states: list[State]) -> State:
-    return State(torch.cat([s.q for s in states]), torch.cat([s.qd for s in states]))
+    wide = memory.rows(row)
+    return replace(wide, action=wide.action + change)
 
 
 def _torque(torque: Tensor | None) -> Tensor:

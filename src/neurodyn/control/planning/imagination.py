@@ -96,7 +96,7 @@ class Imagination:
         rows = torch.arange(self.worlds).repeat_interleave(candidates).to(self._memory.action.device)
         penalised = self._settings.penalty > 0
         moment = self.frames.begin(
-            self._context.rows(rows), self.generator, memory=_rows(self._memory, rows), uncertainty=penalised,
+            self._context.rows(rows), self.generator, memory=self._memory.rows(rows), uncertainty=penalised,
             of_mean=True,
         )  # fmt: skip
         pending = None if self._pending is None else self._pending[rows]
@@ -158,7 +158,3 @@ class Roll:
         of.spent.frames += len(gain)
         of.spent.gradients += len(gain) if self._tracked else 0
         return gain
-
-
-def _rows(memory: Memory, rows: Tensor) -> Memory:
-    return Memory(**{name: values[rows] for name, values in vars(memory).items()})

@@ -9,12 +9,11 @@ from neurodyn.control.grounds import home_ground
 from neurodyn.control.planning.closed_loop import ControlResult, Path
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
-from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import MOST_FAILED, Verdict
 from neurodyn.dynamics.interface import Trajectory
+from neurodyn.report.film import film_of
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, folded, header, moving_picture, page, paragraph, section
-from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
+from neurodyn.report.page import Table, cards, code, folded, header, page, paragraph, section
 from neurodyn.report.recording import Recording
 from neurodyn.tasks import Task
 
@@ -42,7 +41,11 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
         paragraph(lead),
         cards(_headline(result)),
         section("Figures", *(table.html() for table in control_tables(result) if table.rows)),
-        section("In motion", _film(task, result, found), lead="Two episodes; not chosen by how well they went."),
+        section(
+            "In motion",
+            film_of(lambda: control_film(task, result, found)),
+            lead="Two episodes; not chosen by how well they went.",
+        ),
         section("Settings", folded("settings", code(to_yaml(result.settings)))),
     ]
     return page(f"{result.task}: {result.planner}", body)
@@ -116,13 +119,3 @@ def _headline(result: ControlResult) -> list[tuple[str, str, str]]:
         (f"{result.model_frames:,.0f}", "frames of the model for a decision", f"{result.gradient_frames:,.0f} of them "
          "differentiated"),
     ]  # fmt: skip
-
-
-def _film(task: Task, result: ControlResult, found: Path) -> str:
-    try:
-        recording = control_film(task, result, found)
-        frames, interval = pictures(recording)
-    except InputError as error:
-        return paragraph(str(error))
-    still = still_bytes(frames[len(frames) // 3])
-    return moving_picture(webp_bytes(frames, interval), still, (frames.shape[2], frames.shape[1]), recording.title)
