@@ -2,15 +2,13 @@
 """What all verbs show on the terminal in the same way."""
 
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import grade_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
 
     from neurodyn.learn.loop import TrainState
 
@@ -28,50 +26,6 @@ def terminal(width: int = 0, **options: Any) -> "Console":
     if not console.is_terminal:
         console.width = max(console.width, width)
     return console
-
-
-class TrainingBar:
-    """A progress bar that carries the held-out roll-out error; plain lines where there is no terminal."""
-
-    def __init__(self, title: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self._console = terminal()
-        self._title = title
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._task: TaskID | None = None
-        self._printed = -1.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._console.print(text, soft_wrap=True)
-
-    def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
-        if self._task is None:
-            self._progress.start()
-            self._task = self._progress.add_task(self._title, total=1.0, text="")
-        self._progress.update(self._task, completed=done, text=text)
-        if not self._console.is_terminal and (done - self._printed >= 0.1 or done >= 1.0):
-            self._printed = done
-            self._console.print(f"{self._title}: {done:4.0%}  {text}", soft_wrap=True)
 
 
 def report_training(out: Path, end: "TrainState") -> None:

@@ -72,8 +72,12 @@ def control(
         out: Folder for report.html and result.json; by default none is written.
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
+
+    Example:
+        neurodyn control cartpole-swingup --model runs/cartpole --planner mppi
+        neurodyn control a1 --planner mpc --command 0.5 0 0
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
     from neurodyn.cli.walking import walk_robot
     from neurodyn.control.measured_state import Noise
@@ -123,10 +127,9 @@ def control(
         horizon=horizon, samples=samples, rounds=rounds, penalty=penalty, seed=seed,
     )  # fmt: skip
     _warn_of_horizon(model, asked.settings.horizon)
-    with TrainingBar(f"{planner} in {model}, on {plant}") as bar:
+    with ProgressBar(f"{planner} in {model}, on {plant}"):
         result, path = run(
             asked, planner, where, real, episodes=episodes, seed=seed, noise=sway, delay=delay, frames=frames,
-            progress=lambda done, of, mean: bar.update(done / of, f"return {mean:.4g}"),
         )  # fmt: skip
     print_tables(f"{verdict(result)}", control_tables(result))
     if json is not None:

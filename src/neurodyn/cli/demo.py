@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
 
 ROBOT = "cartpole"
 
@@ -25,8 +25,11 @@ def demo(
         transitions: Transitions of training data.
         rollouts: Roll-outs of the evaluation.
         seed: Seed of data and training.
+
+    Example:
+        neurodyn demo --minutes 1
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_evaluation
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.errors import InputError
@@ -40,7 +43,7 @@ def demo(
         if value < least:
             raise InputError(f"--{name} is {value}; valid: at least {least}")
     run = out / "run"
-    with TrainingBar("training") as bar:
+    with ProgressBar("training") as bar:
         data = _data(out, transitions, seed, bar)
         _train(data, run, minutes, seed, bar)
         bar.say(
@@ -55,7 +58,7 @@ def demo(
     print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{run}")')
 
 
-def _data(out: Path, transitions: int, seed: int, bar: "TrainingBar") -> Path:
+def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
     from neurodyn.robots import load
     from neurodyn.sim import generate
 
@@ -71,7 +74,7 @@ def _data(out: Path, transitions: int, seed: int, bar: "TrainingBar") -> Path:
     return data
 
 
-def _train(data: Path, run: Path, minutes: float, seed: int, bar: "TrainingBar") -> None:
+def _train(data: Path, run: Path, minutes: float, seed: int, bar: "ProgressBar") -> None:
     from neurodyn.learn import read_metrics, train
 
     metrics = read_metrics(run)

@@ -41,11 +41,15 @@ def discover(
         json: File for the result as JSON.
         threads: Cores to use; by default all. Results do not depend on it.
         resume: Go on with a discovery that was stopped.
+
+    Example:
+        neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
     import msgspec
     from rich.table import Table
 
     from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
@@ -61,11 +65,11 @@ def discover(
         chosen = msgspec.structs.replace(chosen, seed=seed)
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
-    result = discover_run(
-        declared, locate(robot), store, out, chosen,
-        base=base, candidates=networks, progress=print, data=data, device=device, threads=threads,
-        resume=resume,
-    )  # fmt: skip
+    with ProgressBar(f"discovering {declared.name}"):
+        result = discover_run(
+            declared, locate(robot), store, out, chosen,
+            base=base, candidates=networks, data=data, device=device, threads=threads, resume=resume,
+        )  # fmt: skip
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:
         table.add_row(pair["quantity"], pair["input"])

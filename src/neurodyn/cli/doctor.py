@@ -27,7 +27,11 @@ class Finding(NamedTuple):
 
 
 def doctor() -> None:
-    """Show versions, extras, devices, memory, disk and caches, and what to do about what is missing."""
+    """Show versions, extras, devices, memory, disk and caches, and what to do about what is missing.
+
+    Example:
+        neurodyn doctor
+    """
     from rich.table import Table
 
     from neurodyn.cli.console import terminal

@@ -38,11 +38,15 @@ def finetune(
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a fine-tuning that was stopped.
+
+    Example:
+        neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
     """
-    from neurodyn.cli.console import TrainingBar, report_training
+    from neurodyn.cli.console import report_training
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.learn.train import finetune as finetune_model
 
-    with TrainingBar(f"fine-tuning {run}") as bar:
+    with ProgressBar(f"fine-tuning {run}") as bar:
         end = finetune_model(
             run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares, device=device,
             threads=threads, resume=resume, progress=bar,

@@ -49,17 +49,16 @@ def generate(
         threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
         resume: Go on from an interrupted run with the same settings.
         overwrite: Replace a finished file.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    Example:
+        neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
+    """
     from neurodyn import robots
-    from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.sim.generate import generate as run
 
-    columns = (TextColumn("transitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console, declared = terminal(stderr=True), robots.load(robot)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=transitions)
+    declared = robots.load(robot)
+    with ProgressBar(f"simulating {declared.name}"):
         summary = run(
             declared,
             transitions=transitions,
@@ -75,7 +74,6 @@ def generate(
             resume=resume,
             overwrite=overwrite,
             begun=lambda header: _announce(declared, header),
-            progress=lambda done, _: bar.update(task, completed=done),
         )
     left = sum(departure.trajectories for departure in summary.departures)
     if left:

@@ -34,7 +34,11 @@ def import_(
             say); or random by run.
         alignment: Delay from logged control to motion [s], in place of the column map's.
         seed: Seed of a random split.
+
+    Example:
+        neurodyn import walk.mcap --robot my-arm --out walk.h5
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
@@ -58,5 +62,6 @@ def import_(
         columns, spec = find_map(files[0], robot or "")
     if alignment is not None:
         columns = with_alignment(columns, alignment)
-    store = import_logs(files, columns, spec, out, split=split, seed=seed)
+    with ProgressBar("reading logs"):
+        store = import_logs(files, columns, spec, out, split=split, seed=seed)
     print_import(store, out)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggestion
 from neurodyn.core.interruption import stoppable
 from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
@@ -45,7 +45,7 @@ class Verb:
 
 VERBS: Registry[Verb] = Registry(
     "verb",
-    demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
+    demo=Verb("train a cartpole and compare it with its simulator, with a report", "neurodyn.cli.demo:demo"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
     check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),
@@ -54,9 +54,7 @@ VERBS: Registry[Verb] = Registry(
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
     train=Verb("train a model on a dataset", "neurodyn.cli.train:train"),
     finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune"),
-    identify=Verb(
-        "identify parameters, and train networks in their equations, from a dataset", "neurodyn.cli.identify:identify"
-    ),
+    identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.identify:identify"),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
@@ -64,12 +62,10 @@ VERBS: Registry[Verb] = Registry(
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
     imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.walking:imitate"),
-    policy=Verb(
-        "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
-        "neurodyn.cli.policy:ACTIONS",
-    ),
+    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.policy:ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
-    export=Verb("write a model or a policy as an ONNX file", "neurodyn.cli.export:export"),
+    export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.export:export"),
+    completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.completion:completion"),
 )
 """All verbs."""
 
@@ -145,6 +141,11 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"neurodyn {__version__}")
         return 0
+    if arguments[:1] == ["--complete"]:
+        from neurodyn.cli.completion import candidates
+
+        print(*candidates(VERBS, arguments[1:]), sep="\n")
+        return 0
     return _call(VERBS, "neurodyn", arguments)
 
 
@@ -152,19 +153,35 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     """Call one of some verbs, or list them."""
     name = arguments[0] if arguments else "--help"
     if name in {"--help", "-h"}:
-        what = verbs.what.rpartition(" ")[2].upper()
-        print(f"usage: {command} {what} [ARGUMENTS]    ({command} {what} --help for its arguments)")
-        print(*(f"  {name:<10}{verb.help}" for name, verb in verbs.items()), sep="\n")
+        _list(verbs, command)
         return 0
+    if name.startswith("-"):
+        raise InputError(f"unknown flag {name}{suggestion(name, ('--help', '--version'))} (see {command} --help)")
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
+    from neurodyn.cli.help import help_text
+    from neurodyn.cli.signature import signature_of
+
+    signature = signature_of(called)
+    if {"-h", "--help"} & set(arguments[1:]):
+        print(help_text(signature, command))
+        return 0
     _require_plain(arguments[1:])
+    signature.require(command, arguments[1:])
     bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
     with _tables_beside(bound):
         bound()
     return 0
+
+
+def _list(verbs: Registry[Verb], command: str) -> None:
+    """Print the verbs and what they do."""
+    what = verbs.what.rpartition(" ")[2].upper()
+    print(f"usage: {command} {what} ...    ({command} {what} --help says more)")
+    widest = max(map(len, verbs))
+    print(*(f"  {name:<{widest}}  {verb.help}" for name, verb in verbs.items()), sep="\n")
 
 
 def _require_plain(arguments: list[str]) -> None:

@@ -59,8 +59,11 @@ def train(
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
         resume: Go on with a training that was killed.
+
+    Example:
+        neurodyn policy train cartpole-swingup --dynamics runs/cartpole --out policies/swingup
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import grade_of
@@ -90,7 +93,7 @@ def train(
     require_writable(out / "config.yaml")
     require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
-    with TrainingBar(f"training {task} in {dynamics}") as bar:
+    with ProgressBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(
             wanted, where, out, resolved, reference=beside, starts=starts, initial=begun, resume=resume, progress=bar
         )  # fmt: skip
@@ -135,8 +138,13 @@ def play(
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
         task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
+
+    Example:
+        neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.errors import InputError
+    from neurodyn.core.progress import stage
     from neurodyn.policy.optional_dependencies import require_learner
     from neurodyn.report.recording_files import Format, write_recording
 
@@ -150,11 +158,14 @@ def play(
         raise InputError(
             f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
-    recording = record_policy(
-        policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device,
-        task=task,
-    )  # fmt: skip
-    write_recording(recording, path, kind)
+    with ProgressBar(f"recording {policy}"):
+        with stage(0.0, 0.4):
+            recording = record_policy(
+                policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground,
+                device=device, task=task,
+            )  # fmt: skip
+        with stage(0.4, 1.0):
+            write_recording(recording, path, kind)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
 
 
@@ -184,7 +195,11 @@ def evaluate(
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
         task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
+
+    Example:
+        neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_policy
     from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
     from neurodyn.policy.optional_dependencies import require_learner
@@ -194,16 +209,19 @@ def evaluate(
     from neurodyn.policy.report import write_policy_report
 
     require_writable(json, text=True)
-    result = evaluate_policy(
-        policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
-    )
+    with ProgressBar("playing episodes"):
+        result = evaluate_policy(
+            policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
+        )
     print_policy(result)
     if json is not None:
         write_json(json, result.plain())
         print(f"figures: {json}")
     (policy, *more) = policies
     if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
-        print(f"report: {write_policy_report(Path(policy), result, starts=starts, task=task)}")
+        with ProgressBar("report"):
+            written = write_policy_report(Path(policy), result, starts=starts, task=task)
+        print(f"report: {written}")
     print(f"verdict: {result.verdict}")
 
 
@@ -218,20 +236,18 @@ def _default_output(policy: str, suffix: str) -> Path:
 
 ACTIONS: Registry[Verb] = Registry(
     "policy action",
-    train=Verb("Train a policy in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
-    play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
-    evaluate=Verb("Measure the return of policies in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
+    train=Verb("train a policy in a simulator or in a model", f"{__name__}:train"),
+    play=Verb("record what a policy does, beside other dynamics", f"{__name__}:play"),
+    evaluate=Verb("measure returns in dynamics, and how far these are apart", f"{__name__}:evaluate"),
     **{
-        "import": Verb(
-            "Write a policy that somebody else trained (rl_games) as one of ours.", "neurodyn.cli.policy_import:import_"
-        )
+        "import": Verb("take over a policy that somebody else trained (rl_games)", "neurodyn.cli.policy_import:import_")
     },
     log=Verb(
-        "Record what several policies of one task do in the simulator, with rewards and ends.",
+        "record what policies do in the simulator, as a dataset",
         "neurodyn.cli.policy_log:log",
     ),
     online=Verb(
-        "Train a policy in a model, log it in the simulator, fit the model to the log, and again.",
+        "train policy and model in turns",
         "neurodyn.cli.policy_online:online",
     ),
 )

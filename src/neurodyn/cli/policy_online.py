@@ -9,7 +9,7 @@ import tyro
 from neurodyn.cli.machine import Device
 
 if TYPE_CHECKING:
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
 
 
 def online(
@@ -83,6 +83,9 @@ def online(
         device: Where models and policies are trained: cpu, cuda, cuda:1 ...
         resume: Go on with a loop that was stopped; more --rounds or --patience may be given.
         json: File for the result as JSON, as OUT/online.json.
+
+    Example:
+        neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.policy.optional_dependencies import require_learner
@@ -118,13 +121,13 @@ class _Stages:
     """A progress bar for each step, one after the other."""
 
     def __init__(self) -> None:
-        self._bar: TrainingBar | None = None
+        self._bar: ProgressBar | None = None
 
-    def __call__(self, title: str) -> "TrainingBar":
-        from neurodyn.cli.console import TrainingBar
+    def __call__(self, title: str) -> "ProgressBar":
+        from neurodyn.cli.progress import ProgressBar
 
         self.__exit__()
-        self._bar = TrainingBar(title)
+        self._bar = ProgressBar(title)
         return self._bar
 
     def __enter__(self) -> "_Stages":

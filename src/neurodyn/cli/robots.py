@@ -18,6 +18,10 @@ def robots(
     Args:
         robot: Name of a robot, or the path of your own declaration; by default all that ship with the package.
         json: File to write the list to, as JSON.
+
+    Example:
+        neurodyn robots
+        neurodyn robots ant
     """
     if robot is None:
         _list(json)

@@ -49,11 +49,16 @@ def train(
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a run that was stopped.
+
+    Example:
+        neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
+        neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
     """
-    from neurodyn.cli.console import TrainingBar, report_training
+    from neurodyn.cli.console import report_training
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.learn.train import train as train_model
 
-    with TrainingBar(f"training {robot} ({kind})") as bar:
+    with ProgressBar(f"training {robot} ({kind})") as bar:
         end = train_model(
             robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
             shares=shares, members=members, device=device, threads=threads, resume=resume, progress=bar,

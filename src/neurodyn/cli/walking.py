@@ -24,7 +24,7 @@ def walk_robot(
     json: Path | None,
 ) -> None:
     """Let a quadruped walk; arguments as of `neurodyn control`."""
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
     from neurodyn.control.mpc.commands import Commands
     from neurodyn.control.mpc.plant import walking_plant
@@ -47,11 +47,8 @@ def walk_robot(
     where = walking_plant(load(name), plant, ground)
     controller, law, chosen = walker(where, gait=gait, settings=settings, imitation=model)
     commands = Commands.drawn(episodes, seconds, seed) if command is None else Commands.steady(command, episodes)
-    with TrainingBar(f"{name} walks in {plant}") as bar:
-        result, path = walk(
-            where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen),
-            progress=lambda share: bar.update(share, ""),
-        )  # fmt: skip
+    with ProgressBar(f"{name} walks in {plant}"):
+        result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen))
     print_tables(walk_verdict(result), walk_tables(result))
     if json is not None:
         write_json(json, result.plain())
@@ -91,10 +88,13 @@ def imitate(
         seed: Seed of commands, pushes and weights.
         settings: File with settings of the controller (YAML, TOML or JSON).
         imitation: File with settings of the imitation.
+
+    Example:
+        neurodyn imitate a1 --out runs/a1-forces
     """
     import msgspec
 
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.control.mpc.gait import GAITS
     from neurodyn.control.mpc.imitate import ImitationSettings
     from neurodyn.control.mpc.imitate import imitate as learn
@@ -121,7 +121,7 @@ def imitate(
         raise InputError(f"--{error}") from None
     mpc = MpcSettings() if settings is None else read_config(settings, MpcSettings)
     where = walking_plant(load(robot), plant, ground)
-    with TrainingBar(f"{robot}: imitating the quadratic program") as bar:
-        network, law = learn(where, gait, mpc, how, seed=seed, progress=bar.update)
+    with ProgressBar(f"{robot}: imitating the quadratic program"):
+        network, law = learn(where, gait, mpc, how, seed=seed)
     save_imitation(out, network, law.config)
     print(f"{out} written; next: neurodyn control {robot} --planner imitation --model {out} --plant {plant}")

@@ -14,12 +14,13 @@ from neurodyn.core import verdict as verdicts
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import KEPT, Interrupted, Interruption
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
 from neurodyn.learn.learner import Learner, Step, Validation
 from neurodyn.learn.manifest import start_run
-from neurodyn.learn.metrics import MetricsLog, Progress
+from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_record import RunRecord
 
@@ -221,6 +222,7 @@ class TrainingLoop:
                 self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))
             self._watch = stack.enter_context(watching(None if self.folder is None else self.folder / FOLDER))
             self._interruption = stack.enter_context(Interruption())
+            stack.enter_context(showing(None))  # the loop alone says how far it is, not what is measured in between
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training reports as it goes: JSON lines always, TensorBoard, and a progress bar."""
+"""What a training reports as it goes: JSON lines always, and TensorBoard."""
 
 import copy
 import json
@@ -7,19 +7,11 @@ import math
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.notices import notice
 from neurodyn.core.plain_data import read_text
-
-
-class Progress(Protocol):
-    """Shows how far a training is."""
-
-    def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
-        ...
 
 
 class MetricsLog:

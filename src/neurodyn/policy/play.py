@@ -9,6 +9,7 @@ import torch
 from neurodyn.control.grounds import home_ground, task_ground
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage, tracked
 from neurodyn.dynamics.interface import Environment, Trajectory
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
@@ -61,12 +62,14 @@ def record_policy(
     elsewhere = None if ground is None else task_ground(wanted, ground, 1, seed)
     first = _open(wanted, dynamics, starts, device)
     alone = beside is None and dynamics == ANALYTIC
-    paths = _paths(wanted, network, first, frames, seed, 2 if alone else 1, elsewhere)
+    with stage(0.0, 1.0 if alone else 0.5, dynamics):
+        paths = _paths(wanted, network, first, frames, seed, 2 if alone else 1, elsewhere)
     if alone:
         labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
     else:
         other = _open(wanted, beside or ANALYTIC, starts, device)
-        beside_it = _paths(wanted, network, other, frames, seed, 1, elsewhere)
+        with stage(0.5, 1.0, other.name):
+            beside_it = _paths(wanted, network, other, frames, seed, 1, elsewhere)
         labels, shown = (dynamics, other.name), (paths[0], beside_it[0])
     remarks = [
         f"; {label} ends after {path.implausible * robot.dt:.3g} s in an implausible state"
@@ -125,7 +128,7 @@ def _paths(
     q, qd = [world.state.q], [world.state.qd]
     running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)
     ends: dict[int, int] = {}
-    for frame in range(1, frames + 1):
+    for frame in tracked(range(1, frames + 1)):
         _, _, done, extras = world.step(policy(task.observe(world.now, world.memory)))
         end, implausible = extras["state"], extras["implausible"][:, None]
         for row in (running & implausible).nonzero()[:, 0].tolist():

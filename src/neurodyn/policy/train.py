@@ -16,9 +16,9 @@ from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_refer
 from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import Progress
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
-from neurodyn.learn.metrics import Progress
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.reproduction import Again
 from neurodyn.learn.run_folder import check_run

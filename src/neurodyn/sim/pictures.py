@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.sim.assets.merge import rotation
@@ -137,7 +138,8 @@ class _Studio:
         )
         image: Any = self._tracer.allocate_image_color(1, width, height)
         pictures = np.empty((len(motion), height, width, 3), np.uint8)
-        for k, (q, shift) in enumerate(zip(motion, path, strict=True)):
+        for k in tracked(range(len(motion)), "pictures"):
+            q, shift = motion[k], path[k]
             if not np.isfinite(q).all():
                 pictures[k] = pictures[k - 1] if k else np.array(_BACKGROUND, np.uint8)
                 continue
