@@ -63,6 +63,10 @@ VERBS: Registry[Verb] = Registry(
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
+    compare=Verb(
+        "put runs and policies beside each other, seeds of the same settings together",
+        "neurodyn.cli.compare:compare",
+    ),
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
