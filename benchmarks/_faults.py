@@ -17,8 +17,8 @@ from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 
-LONGEST = 60.0
-"""Seconds after which a run counts as hanging."""
+LONGEST = 60
+"""Seconds of CPU time after which a run counts as hanging; of wall-clock time ten times as many."""
 STOPPED = (130, 143)
 """Exit codes after Ctrl-C and SIGTERM."""
 
@@ -46,6 +46,7 @@ def child(arguments: list[str], *, limit: Callable[[], None] | None = None, outp
         os.setsid()
         with output.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
             try:
+                resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST + 5))
                 if limit is not None:
                     limit()
                 code = run(arguments)
@@ -57,13 +58,14 @@ def child(arguments: list[str], *, limit: Callable[[], None] | None = None, outp
         os._exit(code)
 
 
-def ended(pid: int, seconds: float = LONGEST, kill_after: float | None = None) -> Ended:
+def ended(pid: int, kill_after: float | None = None) -> Ended:
     """Wait for a child and return how it ended; kill it after some seconds, if asked."""
     begin = time.monotonic()
-    while (past := time.monotonic() - begin) < seconds:
+    while (past := time.monotonic() - begin) < 10 * LONGEST:
         found, status, usage = os.wait4(pid, os.WNOHANG)
         if found:
-            return Ended(os.waitstatus_to_exitcode(status), usage.ru_maxrss / 1024)
+            code = os.waitstatus_to_exitcode(status)
+            return Ended(None if code == -signal.SIGXCPU else code, usage.ru_maxrss / 1024)
         if kill_after is not None and past >= kill_after:
             os.kill(pid, signal.SIGKILL)
             kill_after = None
@@ -96,6 +98,16 @@ def whole(target: Path) -> str | None:
     except (InputError, OSError, ValueError) as error:
         return f"half written: {error}"
     return None
+
+
+def memory_ends_after(more: int) -> Callable[[], None]:
+    """Return a limit under which a process gets at most so many bytes of memory more than it has."""
+
+    def limit() -> None:
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + more, now + more))
+
+    return limit
 
 
 def files_end_at(size: int) -> Callable[[], None]:

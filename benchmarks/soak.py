@@ -105,8 +105,8 @@ class Soak:
     def verbs(self, robot: str, folder: Path) -> dict[str, tuple[list[str], Path]]:
         """Return the verbs of a turn with their arguments, and what each writes."""
         data, model, found = folder / "data.h5", folder / "run", folder / "found.json"
-        generate = ["generate", robot, "--transitions", "6000", "--threads", "1", "--out", str(data)]
-        train = ["train", robot, "--data", str(data), "--steps", "120", "--out", str(model)]
+        generate = ["generate", robot, "--transitions", "4000", "--threads", "1", "--out", str(data)]
+        train = ["train", robot, "--data", str(data), "--steps", "40", "--out", str(model)]
         evaluate = [
             "evaluate",
             str(model),
