@@ -5,8 +5,13 @@ Every stage leaves its result in the folder and is skipped where that is already
 on where it stopped.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from neurodyn.core.interruption import Interrupted
+from neurodyn.core.progress import present_work, stage
 
 if TYPE_CHECKING:
     from neurodyn.cli.progress import ProgressBar
@@ -43,19 +48,32 @@ def demo(
         if value < least:
             raise InputError(f"--{name} is {value}; valid: at least {least}")
     run = out / "run"
-    with ProgressBar("training") as bar:
-        data = _data(out, transitions, seed, bar)
-        _train(data, run, minutes, seed, bar)
+    with _going_on(out), ProgressBar("demo") as bar:
+        with stage(0.0, 0.1, "data"):
+            data = _data(out, transitions, seed, bar)
+        with stage(0.1, 0.6, "training"):
+            _train(data, run, minutes, seed, bar)
         bar.say(
             f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on"
         )
-        result = evaluate(run, rollouts=rollouts)
+        with stage(0.6, 0.9):
+            result = evaluate(run, rollouts=rollouts)
         write_json(out / "evaluation.json", result.plain())
         bar.say("4/4  report: pictures are being ray-traced")
-        report = write_report(run, result)
+        with stage(0.9, 1.0):
+            report = write_report(run, result)
     print_evaluation(result)
     print(f"report: {report}")
     print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{run}")')
+
+
+@contextmanager
+def _going_on(out: Path) -> Iterator[None]:
+    """Say how an interrupted demo goes on: by itself."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(f"{out}: interrupted; the same command goes on", getattr(stop, "code", 130)) from None
 
 
 def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
@@ -83,5 +101,5 @@ def _train(data: Path, run: Path, minutes: float, seed: int, bar: "ProgressBar")
         return
     bar.say(f"2/4  training: {minutes:g} minutes")
     resume = (run / "config.yaml").exists()
-    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=resume, progress=bar)
+    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=resume, progress=present_work())
     bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core.errors import InputError, suggestion
-from neurodyn.core.interruption import stoppable
+from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
 from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
 
@@ -58,6 +58,7 @@ VERBS: Registry[Verb] = Registry(
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
+    compare=Verb("put runs and policies beside each other, seeds together", "neurodyn.cli.compare:compare"),
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
@@ -116,8 +117,8 @@ def run(arguments: list[str]) -> int:
         print(f"neurodyn: {short}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        print(f"neurodyn: {str(stop) or 'interrupted; what was finished is kept'}", file=sys.stderr)
-        return getattr(stop, "code", 130)  # a training that was stopped says by which signal
+        print(f"neurodyn: {str(stop) or KEPT}", file=sys.stderr)
+        return getattr(stop, "code", 130)
     except BrokenPipeError:
         sys.stderr.close()
         return 0
@@ -172,8 +173,21 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
     with _tables_beside(bound):
-        bound()
+        try:
+            bound()
+        except KeyboardInterrupt as stop:
+            raise _interrupted(stop, resumable="--resume" in signature.flags) from None
     return 0
+
+
+def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
+    """Return what ends a verb that was stopped, which names --resume where the verb, and only where it, has it."""
+    text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training says by which signal it was stopped
+    if not resumable:
+        text = text.replace(RESUME, "")
+    elif RESUME not in text:
+        text += RESUME
+    return Interrupted(text, code)
 
 
 def _list(verbs: Registry[Verb], command: str) -> None:

@@ -470,5 +470,12 @@ def _no_folder(path: Path, shipped: list[str]) -> str:
     return f"no such folder{suggestion(str(path), [*shipped, *(str(one) for one in beside if one.is_dir())])}"
 
 
+def is_policy(run: str | Path) -> bool:
+    """Return whether a folder, or what ships with the package, is a policy, not a run with a model."""
+    if str(run).startswith(PRETRAINED_POLICY):
+        return True
+    return (Path(run) / "policy.safetensors").is_file() and not (Path(run) / "model").is_dir()
+
+
 def _policies(names: list[str]) -> str:
     return choices(PRETRAINED_POLICY + name for name in names) if names else ""

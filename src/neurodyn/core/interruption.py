@@ -12,6 +12,8 @@ from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
+RESUME = "; the same command with --resume goes on"
+"""What a message ends with where work was saved; the command line leaves it out of verbs without that flag."""
 
 
 class Interrupted(KeyboardInterrupt):

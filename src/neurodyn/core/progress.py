@@ -8,7 +8,7 @@
         ...
 
 Work within work fills its share: what is tracked within the third of ten batches goes from 20 to 30 %. Trainings, which
-run within one another, are given their `Progress` instead: `here()` for the present work.
+run within one another, are given their `Progress` instead: `present_work()` for the present work.
 """
 
 from collections.abc import Collection, Iterator
@@ -80,7 +80,7 @@ def tell(done: float, text: str = "") -> None:
         present.update(done, text)
 
 
-def here() -> Progress | None:
+def present_work() -> Progress | None:
     """Return the present work, for trainings and others that are given their progress; None if nobody looks on."""
     return _stage.get()
 

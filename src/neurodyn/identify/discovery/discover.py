@@ -21,7 +21,7 @@ from torch import Tensor
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
-from neurodyn.core.progress import here, stage, tell, tracked
+from neurodyn.core.progress import present_work, stage, tell, tracked
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
@@ -175,7 +175,7 @@ def discover(
     steps, points = settings.steps, len(settings.kappas)
     budget = Budget((3 + points) * steps, shares=(3.0,) + points * (1.0,))
     with stage(0.0, 0.85):
-        loop = TrainingLoop(search, budget, run, record=record, callbacks=callbacks, progress=here())
+        loop = TrainingLoop(search, budget, run, record=record, callbacks=callbacks, progress=present_work())
         if resume:
             loop.resume()
         loop.run()
