@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device, Threads
 
 
@@ -36,6 +37,7 @@ def identify(
     json: Path | None = None,
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from a dataset.
 
@@ -71,16 +73,21 @@ def identify(
         json: File for the result as JSON.
         threads: Cores to use; by default those of the settings, which are all. Results do not depend on it.
         resume: Go on with a run that was killed.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
     """
     from neurodyn.cli.console import TrainingBar
     from neurodyn.cli.tables.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.errors import InputError
     from neurodyn.identify.prior import parse_priors
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
 
     require_writable(json, text=True)
     if drive in ("network", "gru"):
+        if logger is not None:
+            raise InputError(f"--drive {drive} has no metrics that a logger could follow; leave out --logger")
         _drive_network(robot, data, drive, out, seed, json)
         return
     with TrainingBar(f"identifying {robot}") as bar:
@@ -89,7 +96,7 @@ def identify(
             method=method, starts=starts, search=search, optimiser=optimiser, horizon=horizon, horizons=horizons,
             prior=parse_priors(prior) or None, bootstrap=bootstrap, profile=profile, start=start,
             beside=beside, device=device, threads=threads,
-            resume=resume, progress=bar, drive=drive,
+            resume=resume, progress=bar, drive=drive, logger=logger,
         )  # fmt: skip
     result = found.figures
     write_identification(out, result, found.sample, found.runs)

@@ -24,6 +24,8 @@ from neurodyn.identify.settings import (
     load_identification,
 )
 from neurodyn.learn.reproduction import Again
+from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
@@ -54,6 +56,7 @@ def identify(
     resume: bool = False,
     progress: Progress | None = None,
     drive: str | None = None,
+    logger: Logger | None = None,
 ) -> Identification:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from its log.
 
@@ -86,6 +89,7 @@ def identify(
         progress: Shown how far it is.
         drive: Kind of drive ("torque", "pd") of driven joints that declare none; without `parameters` its numbers are
             free, with armature, friction and damping (`identify.drives.drive_start`).
+        logger: What follows the search, as of `learn.train`.
 
     Returns:
         The model, its parameters and their intervals, and errors on held-out windows.
@@ -94,6 +98,7 @@ def identify(
         InputError: Something of that is missing, malformed or of another robot; the data do not depend on a parameter
             or on a combination of them; roll-outs are not finite; or the run exists or cannot be resumed.
     """
+    require_tracker(logger, out)
     declared = robot if isinstance(robot, Robot) else load(robot)
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
     chosen = changed(
@@ -117,7 +122,8 @@ def identify(
         declared, locate(robot), "" if isinstance(data, Store) else _place(data), store, asked,
         blueprint, beside, device,
     )  # fmt: skip
-    return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
+    with tracking(logger, out):
+        return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:

@@ -18,7 +18,6 @@ from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
 from neurodyn.learn.learner import Learner, Step, Validation
-from neurodyn.learn.manifest import start_run
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_record import RunRecord
@@ -214,11 +213,11 @@ class TrainingLoop:
                 stack.enter_context(exclusive(self.folder))
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
-            if self.folder is not None and self._record is not None:
-                start_run(self.folder, self._record, device=self.learner.device)
             self.log = log
             if log is None and self.folder is not None:
                 self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))
+            if self.log is not None and self._record is not None:
+                self.log.start(self._record, self.learner.device)
             self._watch = stack.enter_context(watching(None if self.folder is None else self.folder / FOLDER))
             self._interruption = stack.enter_context(Interruption())
             try:
@@ -248,6 +247,8 @@ class TrainingLoop:
         artifacts.write_tree(
             self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
         )  # fmt: skip
+        if self._improved and self.log is not None:
+            self.log.keep_model()
         self._improved = False
         for callback in self.callbacks:
             callback.on_save(self)
