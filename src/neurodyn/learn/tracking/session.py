@@ -11,6 +11,7 @@ from typing import Any
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
+from neurodyn.learn.ranks import here
 from neurodyn.learn.tracking.lookup import Logger, find, name_of
 from neurodyn.learn.tracking.tracker import DEFAULT, TRACKERS, Opening, Tracker
 
@@ -53,7 +54,8 @@ def require_tracker(logger: Logger | None, out: str | Path) -> Logger:
     """Return the tracker that `tracking` would choose, if it can work; arguments and errors are those of `tracking`."""
     chosen = _recorded(Path(out)) if logger is None else logger
     tracker, options = find(chosen)
-    tracker.require(options)
+    if here().leads:  # of several processes, the one that writes
+        tracker.require(options)
     return chosen
 
 
