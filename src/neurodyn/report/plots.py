@@ -32,6 +32,7 @@ VARIABLES = {
     PHASE: "--phase",
 }
 _SIZE = (4.4, 2.5)
+_COLOURS, _STYLES = (PREDICTED, TRUTH, SECOND, THIRD), ("-", "--", ":")
 _MOST_POINTS = 600
 
 
@@ -47,6 +48,7 @@ class Curve:
         style: Style of the line, as matplotlib has it.
         width: Width [points].
         opacity: 1 for a line that hides what is below it.
+        name: What the line is called where it is pointed at, and what it is shown or hidden with; None for its label.
     """
 
     label: str | None
@@ -56,6 +58,7 @@ class Curve:
     style: str = "-"
     width: float = 1.5
     opacity: float = 1.0
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class Span:
     begin: float
     end: float
     label: str
+
+
+def look(number: int) -> tuple[str, str]:
+    """Return colour and style of one of several equal curves; those of twelve differ."""
+    return _COLOURS[number % len(_COLOURS)], _STYLES[number // len(_COLOURS) % len(_STYLES)]
 
 
 def plot(
