@@ -16,13 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import stoppable
 from neurodyn.core.notices import Notice
-from neurodyn.core.plain_data import require_regular
 from neurodyn.core.registry import Registry
-from neurodyn.core.seeds import require_seed
 
 
 @dataclass(frozen=True)
@@ -192,6 +189,9 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
     Raises:
         InputError: There is such an argument.
     """
+    from neurodyn.core.plain_data import require_regular
+    from neurodyn.core.seeds import require_seed
+
     if isinstance(seed := bound.keywords.get("seed"), int):
         require_seed(seed)
     given = [*bound.args, *bound.keywords.values()]
@@ -203,6 +203,8 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
 @contextlib.contextmanager
 def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
     """Where a result goes to standard output (--json -), print everything else to standard error."""
+    from neurodyn.core.artifacts import STANDARD_OUTPUT
+
     if STANDARD_OUTPUT not in bound.keywords.values():
         yield
         return

@@ -7,11 +7,11 @@ from typing import Any
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.locks import exclusive
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.loop import Callback, TrainState
 from neurodyn.learn.metrics import Progress
+from neurodyn.learn.ranks import here
 from neurodyn.learn.run_folder import Data
 from neurodyn.robots import Robot, load, locate
 
@@ -69,7 +69,7 @@ def train(
         raise InputError(f"kind is {kind!r}, whose dynamics are not trained; valid: {able}")
     entry = KINDS[kind].parts["train"]
     declared = robot if isinstance(robot, Robot) else load(robot)
-    with exclusive(out):
+    with here().exclusive(out):
         return entry(
             declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
             device=device, resume=resume, progress=progress, callbacks=callbacks,
@@ -102,7 +102,7 @@ def finetune(
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
     entry = KINDS[kind_of(run)].part("finetune", str(run))
-    with exclusive(out):
+    with here().exclusive(out):
         return entry(
             str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
             progress=progress, callbacks=callbacks, **_given(shares=shares, threads=threads),
