@@ -151,6 +151,7 @@ _COMPLETERS: dict[str, Callable[[], Iterable[str]]] = {
     "ALGORITHM": lambda: _registry("neurodyn.policy.algorithms:ALGORITHMS"),
     "PLANNER": lambda: [*_registry("neurodyn.control.planning.optimiser:PLANNERS"), "mpc", "imitation"],
     "GAIT": lambda: _registry("neurodyn.control.mpc.gait:GAITS"),
+    "tensorboard|wandb|none|MODULE:CLASS": lambda: ["tensorboard", "wandb", "none"],
     "cpu|cuda|cuda:N": lambda: ["cpu", "cuda", "cuda:0"],
 }
 """Values that are known, by how they are written in the help."""

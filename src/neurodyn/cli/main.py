@@ -45,7 +45,8 @@ class Verb:
 
 VERBS: Registry[Verb] = Registry(
     "verb",
-    demo=Verb("train a cartpole and compare it with its simulator, with a report", "neurodyn.cli.demo:demo"),
+    demo=Verb("a model, or a policy, in minutes, with a report", "neurodyn.cli.demo:demo"),
+    examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.examples:examples"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
     check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),
