@@ -46,6 +46,7 @@ class Verb:
 VERBS: Registry[Verb] = Registry(
     "verb",
     demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
+    examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.examples:examples"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
     check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),

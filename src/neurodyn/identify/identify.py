@@ -18,6 +18,7 @@ from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
+from neurodyn.core.workers import Executor
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
@@ -110,6 +111,7 @@ class Problem:
         blueprint: Networks of the second stage; None for none.
         beside: Runs that are measured on the same windows.
         device: Torch device on which roll-outs are computed.
+        executor: Whose workers share the search from many starts; None for this process alone.
     """
 
     robot: Robot
@@ -120,6 +122,7 @@ class Problem:
     blueprint: Blueprint | None = None
     beside: Sequence[str] = ()
     device: str = "cpu"
+    executor: Executor | None = None
 
 
 def identify(
@@ -295,7 +298,10 @@ class _Identification:
             self._show(0.0, f"{stage}, cost {cost:.6g}")
             return self._late()
 
-        found = search(residuals, self.settings, self.starts, report, run=self.out, resume=going_on)
+        found = search(
+            residuals, self.settings, self.starts, report, run=self.out, resume=going_on,
+            executor=self.problem.executor,
+        )  # fmt: skip
         point, end = found.point, found.end
         flags = torch.tensor([end.settled, end.moved, end.late, end.derivatives], dtype=torch.uint8)
         tree = {

@@ -9,6 +9,7 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
+from neurodyn.core.workers import Executor
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
@@ -57,6 +58,7 @@ def identify(
     progress: Progress | None = None,
     drive: str | None = None,
     logger: Logger | None = None,
+    executor: Executor | None = None,
 ) -> Identification:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from its log.
 
@@ -90,6 +92,8 @@ def identify(
         drive: Kind of drive ("torque", "pd") of driven joints that declare none; without `parameters` its numbers are
             free, with armature, friction and damping (`identify.drives.drive_start`).
         logger: What follows the search, as of `learn.train`.
+        executor: Whose workers share the search from many starts, or the population of CMA-ES, as
+            `neurodyn.cluster.Cluster`; the result does not depend on it.
 
     Returns:
         The model, its parameters and their intervals, and errors on held-out windows.
@@ -99,6 +103,8 @@ def identify(
             or on a combination of them; roll-outs are not finite; or the run exists or cannot be resumed.
     """
     require_tracker(logger, out)
+    if executor is not None and device != "cpu":
+        raise InputError(f"device is {device!r}; valid with a cluster, whose workers compute on their cores: cpu")
     declared = robot if isinstance(robot, Robot) else load(robot)
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
     chosen = changed(
@@ -120,7 +126,7 @@ def identify(
     require_same_simulator(declared, store)
     problem = Problem(
         declared, locate(robot), "" if isinstance(data, Store) else _place(data), store, asked,
-        blueprint, beside, device,
+        blueprint, beside, device, executor,
     )  # fmt: skip
     with tracking(logger, out):
         return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)

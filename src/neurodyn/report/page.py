@@ -8,10 +8,16 @@ from html import escape
 from pathlib import Path
 
 _STYLE = Path(__file__).resolve().parent / "style.css"
+_PLOTS = _STYLE.with_name("plots.js")
+_HINT = "Plots: point for values, drag to zoom in, double-click to zoom out, click a name to hide or show it."
 
 
 def page(title: str, body: Iterable[str], script: str = "") -> str:
-    """Return a whole page with its style (and script) inside."""
+    """Return a whole page with its style (and script) inside; plots get the script that lets them answer."""
+    body = list(body)
+    if any("data-plot=" in part for part in body):
+        script = "\n".join(text for text in (script, _PLOTS.read_text(encoding="utf-8")) if text)
+        body.append(f'<p class="hint" hidden>{_HINT}</p>')
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
