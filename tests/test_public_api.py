@@ -25,7 +25,7 @@ INTERNALS = {
     "neurodyn.evaluate.engine", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulated",
     "neurodyn.evaluate.stability", "neurodyn.geometry.rotation",
     "neurodyn.learn.neural.settings", "neurodyn.learn.neural.train", "neurodyn.learn.world_model.loss",
-    "neurodyn.learn.loop", "neurodyn.learn.member_parameters", "neurodyn.learn.world_model.settings",
+    "neurodyn.learn.loop", "neurodyn.learn.member_parameters", "neurodyn.learn.ranks", "neurodyn.learn.world_model.settings",
     "neurodyn.multibody.complementarity", "neurodyn.multibody.integration", "neurodyn.multibody.points",
     "neurodyn.multibody.trace.program", "neurodyn.nets.members", "neurodyn.nets.rotary", "neurodyn.nets.transformer",
     "neurodyn.dynamics.recorded_environment", "neurodyn.identify.held_out", "neurodyn.identify.noise",

@@ -7,7 +7,8 @@ uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680),
 model knows.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -53,6 +54,11 @@ class Episodes:
     lengths: list[float] = field(default_factory=list)
     failed: list[bool] = field(default_factory=list)
     implausible: list[bool] = field(default_factory=list)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Episodes]") -> "Episodes":
+        """Return the episodes of several processes."""
+        return cls(**{own.name: [x for part in parts for x in getattr(part, own.name)] for own in fields(cls)})
 
 
 @dataclass(frozen=True)
