@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from _common import require, single_thread, write_result
 
 RANKS, WARM_UP = 2, 4
@@ -146,11 +148,10 @@ def policy(out: Path, worlds: int) -> dict[str, Any]:
     """Train a policy by PPO."""
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.policy import load_settings, train
-    from neurodyn.policy.settings import with_flags
     from neurodyn.tasks import load
 
     task = load("cartpole-swingup")
-    settings = with_flags(load_settings(task.name), worlds=worlds, iterations=UPDATES)
+    settings = msgspec.structs.replace(load_settings(task.name), worlds=worlds, iterations=UPDATES)
     times, found = timed()
     train(task, open_dynamics(task, "pretrained:cartpole"), out / "policy", settings, callbacks=[times])
     return found()

@@ -3,6 +3,7 @@
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,11 @@ def test_ranks_that_disagree_end_with_one_line_and_write_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_verbs_that_do_not_train_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[str] = []
+def test_verbs_that_do_not_train_run_in_one_process(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(cli, "_several", lambda: True)
-    monkeypatch.setattr(
-        cli, "_beside_others", lambda: called.append("joined") or __import__("contextlib").nullcontext()
-    )
+    monkeypatch.setattr(cli, "_beside_others", nullcontext)
     assert cli.run(["evaluate", "pretrained:cartpole"]) == 2
+    assert capsys.readouterr().err == "neurodyn: evaluate runs in one process; valid: neurodyn without torchrun\n"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which would be used")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device, GpuIds, Threads, own_device
 
 
@@ -24,6 +25,7 @@ def finetune(
     gpu_ids: GpuIds = (),
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Adapt a trained model to other data of the same robot and write it to a new run directory.
 
@@ -40,6 +42,8 @@ def finetune(
         gpu_ids: GPUs to train on, one process on each with a batch of its own: 0 1, or all.
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a fine-tuning that was stopped.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
     """
     from neurodyn.cli.console import TrainingBar, report_training
     from neurodyn.learn.train import finetune as finetune_model
@@ -47,6 +51,6 @@ def finetune(
     with TrainingBar(f"fine-tuning {run}") as bar:
         end = finetune_model(
             run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares,
-            device=own_device(device, gpu_ids), threads=threads, resume=resume, progress=bar,
+            device=own_device(device, gpu_ids), threads=threads, resume=resume, progress=bar, logger=logger,
         )  # fmt: skip
     report_training(out, end)
