@@ -339,7 +339,7 @@ def joined() -> Iterator[Ranks]:
         with ExitStack() as stack:
             _watch_launcher()
             if not group.leads:
-                nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: SIM115
+                nowhere = stack.enter_context(open(os.devnull, "w"))
                 stack.enter_context(redirect_stdout(nowhere))
                 stack.enter_context(redirect_stderr(nowhere))
             yield group
