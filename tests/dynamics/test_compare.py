@@ -63,7 +63,7 @@ def test_a_recording_may_be_longer_and_takes_the_first_frames(cartpole: Robot, s
 
 def test_other_robots_are_refused(cartpole: Robot, start: State):
     other = Falling(msgspec.structs.replace(cartpole.spec, dt=0.1), 1.0)
-    with pytest.raises(MismatchError, match="dt is 0.1 s"):
+    with pytest.raises(MismatchError, match=r"dt is 0\.1 s"):
         Falling(cartpole.spec, 1.0).compare(other, start, CONTROLS)
 
 

@@ -34,10 +34,15 @@ def test_in_a_notebook_one_output_is_replaced_and_text_is_escaped(monkeypatch: p
     monkeypatch.setattr(notebook, "_in_notebook", lambda: True)
     monkeypatch.setattr(notebook, "_SECONDS", 0.0)
     monkeypatch.setattr(display, "display", show)
-    with pytest.raises(ValueError, match="stop"), NotebookBar("<b>") as bar:
-        bar.update(0.25, "a")
-        bar.update(0.5, "<script>")
-        raise ValueError("stop")
+
+    def work():
+        with NotebookBar("<b>") as bar:
+            bar.update(0.25, "a")
+            bar.update(0.5, "<script>")
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        work()
     assert len(shown) == 1
     assert "&lt;b&gt;" in shown[0]["text/html"]
     assert "left" in shown[0]["text/html"]

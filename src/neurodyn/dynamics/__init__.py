@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop",
-    "ComparedRollouts", "Control", "DivergedError", "Dynamics", "Environment", "Exported", "Fault", "HybridDynamics", "Kind", "LearnedDynamics",
-    "Linearisation", "Mounted", "NeuralDynamics", "Observation", "Quantities", "RecordedEnvironments", "State", "Step",
-    "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven", "export_identified", "export_model",
-    "joint_distance", "linearise", "load", "position_difference", "watching",
+    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "ComparedRollouts",
+    "Control", "DivergedError", "Dynamics", "Environment", "Exported", "Fault", "HybridDynamics", "Kind",
+    "LearnedDynamics", "Linearisation", "Mounted", "NeuralDynamics", "Observation", "Quantities",
+    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven",
+    "export_identified", "export_model", "joint_distance", "linearise", "load", "position_difference", "watching",
 ]  # fmt: skip
 
 lazy(__name__)

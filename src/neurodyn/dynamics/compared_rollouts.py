@@ -80,10 +80,9 @@ class ComparedRollouts:
         for axes, (i, name, unit) in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown, strict=True):
             for k, world in enumerate(worlds):
                 truth, predicted = (path.q[world, :, i].detach().cpu() for path in (self.truth, self.predicted))
-                axes.plot(
-                    seconds, truth, color="#1971c2", linewidth=3.5, alpha=0.5, label=None if k else self.truth_label
-                )
-                axes.plot(seconds, predicted, color="#d9480f", linewidth=1.2, label=None if k else self.predicted_label)
+                labels = (None, None) if k else (self.truth_label, self.predicted_label)
+                axes.plot(seconds, truth, color="#1971c2", linewidth=3.5, alpha=0.5, label=labels[0])
+                axes.plot(seconds, predicted, color="#d9480f", linewidth=1.2, label=labels[1])
             axes.set_ylabel(f"{name} [{unit}]")
         figure.axes[0].legend(fontsize="small")
         figure.axes[-1].set_xlabel("time [s]")
