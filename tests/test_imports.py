@@ -58,6 +58,11 @@ def test_nothing_heavy_is_imported_before_it_is_needed(script: str):
     assert [name for name in HEAVY if name in modules] == []
 
 
+def test_the_list_of_verbs_imports_next_to_nothing():
+    modules = loaded("from neurodyn.cli.main import run; run(['--help'])")
+    assert not modules & {"numpy", "yaml", "msgspec", "tyro", "rich"}
+
+
 @pytest.mark.parametrize("verb", ["train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view"])
 def test_the_help_of_a_verb_imports_no_learning_and_no_simulator(verb: str):
     script = f"""

@@ -275,7 +275,7 @@ def test_bad_counts_priors_and_optimisers_are_refused_in_one_line(
 
 
 def test_a_bootstrap_of_one_window_is_refused(store: Store, tmp_path: Path):
-    alone = dataclasses.replace(store, table=store.table[[0, 4, 5]])
+    alone = store.select([0, 4, 5])
     settings = changed(SETTINGS, horizon=0.55, bootstrap=50)
     with pytest.raises(InputError, match=r"bootstrap: 1 log\(s\) with 1 window\(s\) of .* valid: at least 5"):
         identify(given(alone, ("elbow.mass",)), tmp_path / "run", settings)

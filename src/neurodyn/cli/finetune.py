@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device, Threads
 
 
@@ -23,6 +24,7 @@ def finetune(
     device: Device = "cpu",
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Adapt a trained model to other data of the same robot and write it to a new run directory.
 
@@ -38,6 +40,8 @@ def finetune(
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a fine-tuning that was stopped.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
     """
     from neurodyn.cli.console import TrainingBar, report_training
     from neurodyn.learn.train import finetune as finetune_model
@@ -45,6 +49,6 @@ def finetune(
     with TrainingBar(f"fine-tuning {run}") as bar:
         end = finetune_model(
             run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares, device=device,
-            threads=threads, resume=resume, progress=bar,
+            threads=threads, resume=resume, progress=bar, logger=logger,
         )  # fmt: skip
     report_training(out, end)

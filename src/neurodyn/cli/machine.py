@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags that say what of the machine a verb uses."""
 
+import contextlib
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.constructors import PrimitiveConstructorSpec
 
 from neurodyn.core.errors import InputError
+
+if TYPE_CHECKING:
+    from neurodyn.core.workers import Executor
 
 
 def _count(given: list[str]) -> int:
@@ -56,6 +61,20 @@ Device = Annotated[
     ),
 ]
 """Where a verb computes: a torch device that is there."""
+
+
+@contextlib.contextmanager
+def cluster_of(address: str | None, workers: int | None, memory: float | None) -> "Iterator[Executor | None]":
+    """Yield the cluster that --cluster, --workers and --worker-memory ask for; None for this machine alone."""
+    if address is None:
+        if (workers, memory) != (None, None):
+            raise InputError("--workers and --worker-memory are of a cluster; valid: with --cluster")
+        yield None
+        return
+    from neurodyn.cluster.workers import Cluster
+
+    with Cluster(address, workers=workers, memory=memory) as cluster:
+        yield cluster
 
 
 def out_of_memory(error: Exception) -> InputError | None:

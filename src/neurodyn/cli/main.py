@@ -16,13 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import stoppable
 from neurodyn.core.notices import Notice
-from neurodyn.core.plain_data import require_regular
 from neurodyn.core.registry import Registry
-from neurodyn.core.seeds import require_seed
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,10 @@ VERBS: Registry[Verb] = Registry(
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
+    compare=Verb(
+        "put runs and policies beside each other, seeds of the same settings together",
+        "neurodyn.cli.compare:compare",
+    ),
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
@@ -189,6 +190,9 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
     Raises:
         InputError: There is such an argument.
     """
+    from neurodyn.core.plain_data import require_regular
+    from neurodyn.core.seeds import require_seed
+
     if isinstance(seed := bound.keywords.get("seed"), int):
         require_seed(seed)
     given = [*bound.args, *bound.keywords.values()]
@@ -200,6 +204,8 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
 @contextlib.contextmanager
 def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
     """Where a result goes to standard output (--json -), print everything else to standard error."""
+    from neurodyn.core.artifacts import STANDARD_OUTPUT
+
     if STANDARD_OUTPUT not in bound.keywords.values():
         yield
         return

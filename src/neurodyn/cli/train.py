@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.choice import one_of
+from neurodyn.cli.choice import Logger, one_of
 from neurodyn.cli.machine import Device, Threads
 from neurodyn.nets.networks import NETWORKS
 
@@ -28,6 +28,7 @@ def train(
     device: Device = "cpu",
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Train a model on a dataset and write it to a run directory.
 
@@ -49,6 +50,8 @@ def train(
         device: Torch device that trains: cpu, cuda, cuda:1 ...
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a run that was stopped.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
     """
     from neurodyn.cli.console import TrainingBar, report_training
     from neurodyn.learn.train import train as train_model
@@ -57,5 +60,6 @@ def train(
         end = train_model(
             robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
             shares=shares, members=members, device=device, threads=threads, resume=resume, progress=bar,
+            logger=logger,
         )  # fmt: skip
     report_training(out, end)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device
 
 
@@ -21,6 +22,7 @@ def view(
     data: str | None = None,
     ground: str | None = None,
     device: Device = "cpu",
+    logger: Logger = None,
 ) -> None:
     """Record a model and its simulator, or a log, side by side from the same start.
 
@@ -35,8 +37,10 @@ def view(
             was trained on, where it was trained on one.
         ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
         device: Where the model computes: cpu, cuda, cuda:1 ...
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
     """
     from neurodyn.core.errors import InputError
+    from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.report.recording import default_output, record_run
     from neurodyn.report.recording_files import Format, write_recording
 
@@ -48,6 +52,8 @@ def view(
             f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
     path = out if out is not None else default_output(run, "view", f".{kind}")
+    require_followed(logger, run)
     recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device)
     write_recording(recording, path, kind)
+    show_results(run, logger, films=[path])
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}: {path}")

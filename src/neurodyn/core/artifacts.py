@@ -457,5 +457,12 @@ def resolve_policy(policy: str | Path) -> Path:
     return path
 
 
+def is_policy(run: str | Path) -> bool:
+    """Return whether a folder, or what ships with the package, is a policy, not a run with a model."""
+    if str(run).startswith(PRETRAINED_POLICY):
+        return True
+    return (Path(run) / "policy.safetensors").is_file() and not (Path(run) / "model").is_dir()
+
+
 def _policies(names: list[str]) -> str:
     return choices(PRETRAINED_POLICY + name for name in names) if names else ""

@@ -137,7 +137,9 @@ class PolicyLearner(Learner):
             "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,
             "implausible": ended.implausible,
         }  # fmt: skip
-        means = {name: sum(part) / count for name, part in parts.items()} if count else {}
+        means: dict[str, Any] = {name: sum(part) / count for name, part in parts.items()} if count else {}
+        if count:
+            means["reward"] = {name: total / count for name, total in ended.terms.items()}
         self._recent.extend(zip(ended.returns, ended.implausible, strict=True))
         return {
             **self.closing(at),

@@ -26,6 +26,7 @@ TASKS: Registry[Callable[[], Task]] = Registry(
         "franka-position": "neurodyn.tasks.franka:FrankaPosition",
         "franka-torque": "neurodyn.tasks.franka:FrankaTorque",
         "pendubot-swingup": "neurodyn.tasks.double_pendulum:PendubotSwingUp",
+        "planar-run": "neurodyn.tasks.planar_runner:PlanarRun",
         "ant-run@nerd": "neurodyn.tasks.nerd:NerdAntRun",
         "ant-spin@nerd": "neurodyn.tasks.nerd:NerdAntSpin",
         "ant-spin-track@nerd": "neurodyn.tasks.nerd:NerdAntSpinTrack",

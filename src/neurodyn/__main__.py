@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m neurodyn`, which is also what torchrun starts."""
+
+from neurodyn.cli.main import main
+
+main()
