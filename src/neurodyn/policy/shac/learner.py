@@ -16,6 +16,7 @@ from neurodyn.control.starts import Starts
 from neurodyn.learn.learner import Step
 from neurodyn.learn.loop import TrainState
 from neurodyn.policy.learner import PolicyLearner
+from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.shac.critic import CriticRegression, lambda_returns
 from neurodyn.policy.shac.gradients import GradientWatch
 from neurodyn.policy.shac.horizon import AdaptiveHorizon
@@ -58,6 +59,7 @@ class ShacLearner(PolicyLearner):
             for name, width in (("actor", len(task.actions)), ("critic", 1))
         )
         self._target = deepcopy(self.critic.mlp).requires_grad_(False)
+        self._mean = deepcopy(self._actor.mlp).requires_grad_(False)
         self._optimiser, self._critic_optimiser = (
             torch.optim.Adam(model.parameters(), rate, settings.betas, fused=True)
             for model, rate in ((self._actor, settings.rate), (self.critic, settings.critic_rate))
@@ -72,6 +74,13 @@ class ShacLearner(PolicyLearner):
         return self._actor
 
     @property
+    def network(self) -> PolicyNetwork:
+        """The running mean of the policies."""
+        network = super().network
+        network.layers.load_state_dict(self._mean.state_dict())
+        return network
+
+    @property
     def horizon(self) -> int:
         """Frames of the next window."""
         return self._settings.horizon
@@ -83,6 +92,7 @@ class ShacLearner(PolicyLearner):
         if self._initial is not None:
             warm_start(self._actor, self.critic, self._initial, self._settings)
             self._target.load_state_dict(self.critic.mlp.state_dict())
+            self._mean.load_state_dict(self._actor.mlp.state_dict())
         # Otherwise all would be as old as each other, and time out in the same frame.
         longest = int(self._world.max_episode_length)
         self._world.episode_length_buf = torch.randint(longest, (self._settings.worlds,)).to(self._world.device)
@@ -98,13 +108,16 @@ class ShacLearner(PolicyLearner):
         self._watch = GradientWatch(frames, settings.worlds, most)
         with torch.enable_grad():
             window = roll(self._world, self.act, self.value, frames, settings.gamma, self._watch)
+            # Of a Gaussian, the entropy is the sum of the logarithms of its deviations, and a constant.
+            loss = window.loss - settings.entropy * self._std.log().sum()
             self._optimiser.zero_grad()
-            window.loss.backward()
+            loss.backward()
         self._median, self._frames = self._watch.median, self._frames + frames * settings.worlds
         norm = nn.utils.clip_grad_norm_(self._actor.parameters(), settings.gradient)
         taken, loss = bool(norm.isfinite()), float(window.loss.detach())
         if taken and at.step >= critic_updates(self._initial, settings):
             self._optimiser.step()
+            follow(self._mean, self._actor.mlp, settings.average)
         self.losses = {"policy": loss, "gradient": float(norm), "value": self._fit(window)}
         self.keep_now_and_then(at)
         return Step(loss, share * settings.rate, taken)
@@ -128,6 +141,7 @@ class ShacLearner(PolicyLearner):
         return {
             "learner": {"actor_state_dict": self._actor.state_dict(), "critic_state_dict": self.critic.state_dict()},
             "target": self._target.state_dict(),
+            "mean": self._mean.state_dict(),
             "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
             "random": torch.get_rng_state(),
             "worlds": self._world.saved(),
@@ -140,6 +154,7 @@ class ShacLearner(PolicyLearner):
         self._actor.load_state_dict(saved["learner"]["actor_state_dict"])
         self.critic.load_state_dict(saved["learner"]["critic_state_dict"])
         self._target.load_state_dict(saved["target"])
+        self._mean.load_state_dict(saved["mean"])
         for optimiser, state in zip((self._optimiser, self._critic_optimiser), saved["optimisers"], strict=True):
             optimiser.load_state_dict(state)
         if saved["worlds"] is not None:
@@ -175,13 +190,18 @@ class ShacLearner(PolicyLearner):
             seen = window.seen.flatten(0, 1)
             normalised = critic.obs_normalizer(seen)
         loss = self._regression.fit(normalised, targets, settings.critic_epochs, settings.critic_minibatches)
-        with torch.no_grad():
-            for slow, fast in zip(self._target.parameters(), critic.mlp.parameters(), strict=True):
-                slow.lerp_(fast, 1.0 - settings.target)
+        follow(self._target, critic.mlp, settings.target)
         named = TensorDict({"policy": seen}, batch_size=[len(seen)])
         self._actor.update_normalization(named)
         critic.update_normalization(named)
         return loss
+
+
+@torch.no_grad()
+def follow(slow: nn.Module, fast: nn.Module, old: float) -> None:
+    """Let the weights of one network follow those of another; `old` is the weight of what they were."""
+    for ours, theirs in zip(slow.parameters(), fast.parameters(), strict=True):
+        ours.lerp_(theirs, 1.0 - old)
 
 
 class AhacLearner(ShacLearner):
