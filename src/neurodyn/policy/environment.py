@@ -204,7 +204,11 @@ class PolicyEnvironment(VecEnv):
         at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._now = at.now
         still = torch.zeros(worlds, self.num_actions, device=self.device)
-        self._terms = (*task.reward(at.now, at.memory, still), *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
+        now = at.now
+        if "contact" not in now:  # what touches the ground is predicted with a frame
+            touching = still.new_zeros(worlds, len(now.contact_names))
+            now = now.replacing({"contact": lambda _: touching})
+        self._terms = (*task.reward(now, at.memory, still), *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
         self._at = Worlds(
             carry=at.carry,
             state=at.state,
