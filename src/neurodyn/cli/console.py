@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all verbs show on the terminal in the same way."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from neurodyn.core.verdict import grade_of
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from neurodyn.core.records import Record
     from neurodyn.learn.loop import TrainState
 
 
@@ -26,6 +28,26 @@ def terminal(width: int = 0, **options: Any) -> "Console":
     if not console.is_terminal:
         console.width = max(console.width, width)
     return console
+
+
+def keep_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
+    """Write what was measured: figures to a file, and figures and a page to a folder.
+
+    Args:
+        result: What was measured.
+        json: File for the figures; None for none.
+        out: Folder for result.json and report.html; None for none.
+        write_page: Writes the page to a path.
+    """
+    from neurodyn.core.artifacts import write_json
+
+    if json is not None:
+        write_json(json, result.plain())
+        print(f"figures: {json}")
+    if out is not None:
+        write_json(out / "result.json", result.plain())
+        write_page(out / "report.html")
+        print(f"report: {out / 'report.html'}")
 
 
 def report_training(out: Path, end: "TrainState") -> None:

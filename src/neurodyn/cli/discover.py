@@ -50,10 +50,10 @@ def discover(
         neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
     import msgspec
-    from rich.table import Table
 
     from neurodyn.cli.console import terminal
     from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.tables.fit import print_table
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
@@ -77,10 +77,8 @@ def discover(
             base=base, candidates=networks, data=data, device=device, threads=threads, resume=resume,
             logger=logger,
         )  # fmt: skip
-    table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
-    for pair in result["pairs"]:
-        table.add_row(pair["quantity"], pair["input"])
-    terminal().print(table)
+    pairs = [(pair["quantity"], pair["input"]) for pair in result["pairs"]]
+    print_table(terminal(), ("acts on", "input"), pairs, f"{declared.name}: what the data ask for")
     print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
     print(f"model: {out}")
     if json is not None:

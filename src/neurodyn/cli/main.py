@@ -30,10 +30,12 @@ class Verb:
         help: What it does, in a line.
         call: Its function, whose signature and docstring are its flags and their help; or a registry of further verbs;
             or "module:attribute" of one of these.
+        parallel: Whether several processes can do it together (`learn.ranks`).
     """
 
     help: str
     call: "str | Callable[..., None] | Registry[Verb]"
+    parallel: bool = False
 
     def load(self) -> Any:
         """Return what it calls, imported."""
@@ -53,8 +55,8 @@ VERBS: Registry[Verb] = Registry(
     generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.generate:generate"),
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
-    train=Verb("train a model on a dataset", "neurodyn.cli.train:train"),
-    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune"),
+    train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
+    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune", parallel=True),
     identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.identify:identify"),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
@@ -63,7 +65,7 @@ VERBS: Registry[Verb] = Registry(
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
-    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.walking:imitate"),
+    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.imitate:imitate"),
     policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.policy:ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
     export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.export:export"),
@@ -104,7 +106,7 @@ def run(arguments: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
-            with stoppable():
+            with stoppable(), _beside_others():
                 return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
@@ -127,6 +129,24 @@ def run(arguments: list[str]) -> int:
         if not _is_full(error):
             raise
         return _output_lost(error)
+
+
+def _several() -> bool:
+    """Return whether this is one of several processes, without torch, whose import takes a second."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return False
+    from neurodyn.learn.ranks import several
+
+    return several()
+
+
+def _beside_others() -> contextlib.AbstractContextManager[Any]:
+    """Join the processes that torchrun has started beside this one, if it has."""
+    if not _several():
+        return contextlib.nullcontext()
+    from neurodyn.learn.ranks import joined
+
+    return joined()
 
 
 def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
@@ -170,9 +190,16 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         print(help_text(signature, command))
         return 0
     _require_plain(arguments[1:])
+    if _several() and not verbs[name].parallel:
+        raise InputError(f"{command.partition(' ')[2]} runs in one process; valid: neurodyn without torchrun")
     signature.require(command, arguments[1:])
     bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
+    if len(bound.keywords.get("gpu_ids", ())) > 1 and not _several():
+        from neurodyn.learn.ranks import launch
+
+        command_line = [sys.executable, "-m", "neurodyn", *command.split()[1:], *arguments[1:]]
+        return launch(len(bound.keywords["gpu_ids"]), command_line)
     with _tables_beside(bound):
         try:
             bound()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from neurodyn.cli.choice import Logger
-from neurodyn.cli.machine import Device
+from neurodyn.cli.machine import Device, GpuIds, own_device
 from neurodyn.cli.main import Verb
 from neurodyn.core.registry import Registry
 
@@ -34,6 +34,7 @@ def train(
     keep_every: int | None = None,
     seed: int | None = None,
     device: Device = "cpu",
+    gpu_ids: GpuIds = (),
     resume: bool = False,
     logger: Logger = None,
 ) -> None:
@@ -60,6 +61,7 @@ def train(
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
+        gpu_ids: GPUs to train on, one process on each with worlds of its own: 0 1, or all.
         resume: Go on with a training that was killed.
         logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
             rsl_rl as MODULE:CLASS. A resumed run keeps its own.
@@ -77,6 +79,7 @@ def train(
     from neurodyn.control.compatibility import require_fit
     from neurodyn.control.resolve import open_dynamics, open_reference
     from neurodyn.learn.metrics import read_metrics
+    from neurodyn.learn.ranks import here
     from neurodyn.learn.tracking.session import require_tracker
     from neurodyn.policy.algorithms import ALGORITHMS
     from neurodyn.policy.settings import load_settings, with_flags
@@ -86,7 +89,7 @@ def train(
 
     require_tracker(logger, out)
     chosen, wanted = ALGORITHMS[algorithm], load(task)
-    where = open_dynamics(wanted, dynamics, device=device, starts=starts)
+    where = open_dynamics(wanted, dynamics, device=own_device(device, gpu_ids), starts=starts)
     chosen.require(where.dynamics)
     resolved = with_flags(
         load_settings(task, settings, logs=where.dynamics.measured, kind=chosen.settings),
@@ -96,7 +99,7 @@ def train(
     begun = None
     if policy is not None:
         begun, resolved = begun_with(wanted, policy, resolved)
-    require_writable(out / "config.yaml")
+    require_writable(here().writes(out / "config.yaml"))
     require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
     with ProgressBar(f"training {task} in {dynamics}") as bar:
@@ -257,7 +260,7 @@ def _default_output(policy: str, suffix: str) -> Path:
 
 ACTIONS: Registry[Verb] = Registry(
     "policy action",
-    train=Verb("train a policy in a simulator or in a model", f"{__name__}:train"),
+    train=Verb("train a policy in a simulator or in a model", f"{__name__}:train", parallel=True),
     play=Verb("record what a policy does, beside other dynamics", f"{__name__}:play"),
     evaluate=Verb("measure returns in dynamics, and how far these are apart", f"{__name__}:evaluate"),
     **{

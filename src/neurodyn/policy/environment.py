@@ -7,7 +7,8 @@ uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680),
 model knows.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -59,6 +60,16 @@ class Episodes:
     failed: list[bool] = field(default_factory=list)
     implausible: list[bool] = field(default_factory=list)
     terms: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Episodes]") -> "Episodes":
+        """Return the episodes of several processes."""
+        lists = [own.name for own in fields(cls) if own.name != "terms"]
+        names = dict.fromkeys(name for part in parts for name in part.terms)
+        return cls(
+            **{name: [x for part in parts for x in getattr(part, name)] for name in lists},
+            terms={name: sum(part.terms.get(name, 0.0) for part in parts) for name in names},
+        )
 
 
 @dataclass(frozen=True)
@@ -193,7 +204,11 @@ class PolicyEnvironment(VecEnv):
         at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._now = at.now
         still = torch.zeros(worlds, self.num_actions, device=self.device)
-        self._terms = (*task.reward(at.now, at.memory, still), *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
+        now = at.now
+        if "contact" not in now:  # what touches the ground is predicted with a frame
+            touching = still.new_zeros(worlds, len(now.contact_names))
+            now = now.replacing({"contact": lambda _: touching})
+        self._terms = (*task.reward(now, at.memory, still), *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
         self._at = Worlds(
             carry=at.carry,
             state=at.state,

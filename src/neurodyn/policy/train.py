@@ -15,11 +15,11 @@ from msgspec import UNSET
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_reference
 from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError
-from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import Progress
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
 from neurodyn.learn.plan import Budget
+from neurodyn.learn.ranks import here
 from neurodyn.learn.reproduction import Again
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.run_record import DEFAULT_ALGORITHM, RunRecord
@@ -76,7 +76,7 @@ def train_policy(
         algorithm="" if settings.algorithm == DEFAULT_ALGORITHM else settings.algorithm,
         base=UNSET if initial is None else str(initial),
     )  # fmt: skip
-    with exclusive(out), tracking(logger, out):
+    with here().exclusive(out), tracking(logger, out):
         going_on = check_run(out, record, resume)
         loop = TrainingLoop(
             algorithm.build()(out, task, where, settings, reference, initial=initial, starts=training_starts),

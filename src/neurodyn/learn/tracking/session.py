@@ -167,8 +167,11 @@ class GuardedTracker:
 
     def lose(self, step: int, error: Exception) -> None:
         """Give the tracker up, and say so on the terminal and in RUN/tracker.json."""
-        title, self.tracker = self._name if self.tracker is None else self.tracker.title, None
-        reason = _one_line(error)
+        lost, self.tracker = self.tracker, None
+        title, reason = self._name if lost is None else lost.title, _one_line(error)
+        if lost is not None:
+            with suppress(Exception):
+                lost.abandon(error)
         notice(f"{self._run}: {title}'s log ends here, because {reason}; work goes on without it")
         if self._run.is_dir():
             lost = {"step": step, "reason": reason}
