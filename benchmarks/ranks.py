@@ -31,14 +31,14 @@ TOLERANCE = 1e-2
 
 NEURAL = """
 net: {{kind: mlp, width: 128, depth: 3, activation: silu}}
-steps: 44
+steps: 30
 validations: 1
 optimiser: adam
 phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, forecast: 16, loss: absolute}}]
 """
 WORLD = """
 net: {{kind: gru, members: 5, trunk: own, width: 64, depth: 1, head: 64}}
-steps: 24
+steps: 14
 validations: 1
 optimiser: adam
 context: 32
@@ -47,14 +47,14 @@ phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, context: 32, forecast: 8, los
 BATCHES = {"neural": 1024, "world_model": 256, "policy": 2048}
 """Windows, or worlds, of all processes together."""
 
-UPDATES = 10
+UPDATES = 9
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="+", choices=list(BATCHES), default=list(BATCHES))
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--worker", type=Path, help="folder of results; set by the script itself")
     arguments = parser.parse_args()
     single_thread()

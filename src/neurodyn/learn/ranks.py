@@ -37,7 +37,7 @@ T = TypeVar("T")
 _TIMEOUT = timedelta(hours=2)
 """How long a rank waits for another: a validation of rank 0, or the reading of data, may take that long."""
 
-_GRACE = 30.0
+_GRACE = 60.0
 """Time that the other processes have to end by themselves after one has failed [s]."""
 
 _TELL = 5.0
@@ -294,6 +294,7 @@ class _Group(Ranks):
                 f"rank {self.rank}: another of the {self.count} processes ended without a word (out of memory, or "
                 "killed); the same command with --resume goes on from the last checkpoint"
             )
+        self._store.set(f"end/{self.rank}", f"{type(error).__name__}: {_first_line(error)}")
         return error
 
     def _ended(self, seconds: float) -> str:
@@ -347,7 +348,7 @@ def joined() -> Iterator[Ranks]:
             yield group
             group.wait()
         group.close()
-    except (InputError, KeyboardInterrupt, RuntimeError, MemoryError) as error:
+    except (Exception, KeyboardInterrupt) as error:
         end = group.told(error)
         if end is error:
             raise
@@ -383,13 +384,14 @@ def launch(count: int, command: Sequence[str]) -> int:
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             processes.append(subprocess.Popen(list(command), env={**os.environ, **shared, **own}))
         _wait(processes)
+        codes = [process.poll() for process in processes]
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
+                process.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
-    codes = [process.wait() for process in processes]
     return next((code if code > 0 else 128 - code for code in codes if code), 0)
 
 
