@@ -16,7 +16,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -281,21 +289,26 @@ class _Group(Ranks):
 
         The others tell rank 0 and end silently; a process that is only left alone says what ended the other.
         """
-        stopped = isinstance(error, KeyboardInterrupt)
         if isinstance(error, InputError) or lacks_memory(error):
-            self._store.set(f"end/{self.rank}", _first_line(error))
+            self._say(_first_line(error))
             return error if self.leads else SystemExit(2)
-        if other := self._ended(0.0 if stopped else _TELL):
+        stopped, lost = isinstance(error, KeyboardInterrupt), _is_lost(error)
+        if (stopped or lost) and (other := self._ended(0.0 if stopped else _TELL)):
             return InputError(other) if self.leads else SystemExit(2)
         if stopped:
             return error if self.leads else SystemExit(getattr(error, "code", 130))
-        if _is_lost(error):
+        if lost:
             return InputError(
                 f"rank {self.rank}: another of the {self.count} processes ended without a word (out of memory, or "
                 "killed); the same command with --resume goes on from the last checkpoint"
             )
-        self._store.set(f"end/{self.rank}", f"{type(error).__name__}: {_first_line(error)}")
+        self._say(f"{type(error).__name__}: {_first_line(error)}")
         return error
+
+    def _say(self, text: str) -> None:
+        """Tell the other ranks why this one ends."""
+        with suppress(RuntimeError):  # whoever keeps the texts has ended
+            self._store.set(f"end/{self.rank}", text)
 
     def _ended(self, seconds: float) -> str:
         """Return what another rank has said of why it ends, at the latest after some seconds; empty for nothing."""
