@@ -112,7 +112,7 @@ def play(
     dynamics: str = "analytic",
     beside: str | None = None,
     out: Path | None = None,
-    format: Literal["html", "mp4", "gif"] | None = None,  # noqa: A002
+    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
     seconds: float | None = None,
     seed: int = 500,
     starts: str | None = None,
@@ -127,7 +127,8 @@ def play(
         dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
         beside: Where it also acts; by default the simulator, or in the simulator a second start.
         out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
-        format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
+        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default as the file's name
+            ends, else html.
         seconds: Length; by default that of an episode, at most 10 s.
         seed: Seed of starts and commands.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
@@ -136,20 +137,14 @@ def play(
         device: Where it computes: cpu, cuda, cuda:1 ...
         task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
     """
-    from neurodyn.core.errors import InputError
     from neurodyn.policy.optional_dependencies import require_learner
-    from neurodyn.report.recording_files import Format, write_recording
+    from neurodyn.report.recording_files import format_of, write_recording
 
     require_learner()
     from neurodyn.policy.play import record_policy
 
     path = _default_output(policy, format or "html") if out is None else out
-    kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
-    kind = format or kinds.get(path.suffix.lower().removeprefix("."))
-    if kind is None:
-        raise InputError(
-            f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
-        )
+    kind = format_of(path, format)
     recording = record_policy(
         policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device,
         task=task,
