@@ -76,6 +76,11 @@ def test_what_is_written(tmp_path):
     for line in played:
         assert line["return_reference"] == pytest.approx(line["return_training"], abs=1e-5)
     assert found[-1]["finished"] is True
+    for line in found[:-1]:
+        if line["episodes"]:
+            assert sum(line["reward"].values()) == pytest.approx(line["return"], abs=1e-4)
+            assert line["length"] > 0
+    assert any("reward" in line for line in found)
     for path in out.rglob("*"):
         assert path.suffix in {"", ".json", ".jsonl", ".yaml", ".safetensors"} or "tfevents" in path.name
     config = json.loads((out / "config.json").read_text())

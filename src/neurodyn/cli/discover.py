@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device, Threads
 
 
@@ -23,6 +24,7 @@ def discover(
     json: Path | None = None,
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
 
@@ -41,6 +43,8 @@ def discover(
         json: File for the result as JSON.
         threads: Cores to use; by default all. Results do not depend on it.
         resume: Go on with a discovery that was stopped.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
     """
     import msgspec
     from rich.table import Table
@@ -51,10 +55,12 @@ def discover(
     from neurodyn.core.config import read_config
     from neurodyn.identify.discovery.discover import DiscoverySettings
     from neurodyn.identify.discovery.discovery_run import discover_run
+    from neurodyn.learn.tracking.session import require_tracker
     from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     require_writable(json, text=True)
+    require_tracker(logger, out)
     declared = load(robot)
     chosen = DiscoverySettings() if settings is None else read_config(settings, DiscoverySettings)
     if seed is not None:
@@ -64,7 +70,7 @@ def discover(
     result = discover_run(
         declared, locate(robot), store, out, chosen,
         base=base, candidates=networks, progress=print, data=data, device=device, threads=threads,
-        resume=resume,
+        resume=resume, logger=logger,
     )  # fmt: skip
     table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
     for pair in result["pairs"]:

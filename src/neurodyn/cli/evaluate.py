@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device, Threads
 
 
@@ -25,6 +26,7 @@ def evaluate(
     threads: Threads = None,
     json: Path | None = None,
     report: Path | None = None,
+    logger: Logger = None,
 ) -> None:
     """Measure a model beside its simulator, or with --data beside recorded trajectories.
 
@@ -48,13 +50,16 @@ def evaluate(
         json: File for the result as JSON.
         report: File for the report page; by default report.html in the run directory, or report-FLAGS.html where flags
             change what is measured.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
     """
-    from neurodyn.cli.tables.results import print_evaluation
+    from neurodyn.cli.tables.results import evaluation_tables, print_evaluation
     from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run, write_json
     from neurodyn.evaluate import evaluate as measure
+    from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.report import report_path, write_report
 
     require_writable(json, report, text=True)
+    require_followed(logger, run)
     asked = {
         "horizon": horizon, "rollouts": rollouts, "seed": None if seed == 500 else seed, "data": data, "split": split,
         "ground": ground, "stability": stability or None, "beside": beside or None,
@@ -69,6 +74,8 @@ def evaluate(
         folder = resolve_run(run)
         path = report_path(folder, tuple(_words(name, value) for name, value in given.items()))
         print(f"report: {write_report(folder, result, path=report or path, data=data)}")
+    tables = [table.cells for table in evaluation_tables(result)]
+    show_results(run, logger, tables=tables, summary={"verdict of evaluate": result.verdict})
     print(f"verdict: {result.verdict}")
 
 

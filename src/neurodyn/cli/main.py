@@ -30,10 +30,12 @@ class Verb:
         help: What it does, in a line.
         call: Its function, whose signature and docstring are its flags and their help; or a registry of further verbs;
             or "module:attribute" of one of these.
+        parallel: Whether several processes can do it together (`learn.ranks`).
     """
 
     help: str
     call: "str | Callable[..., None] | Registry[Verb]"
+    parallel: bool = False
 
     def load(self) -> Any:
         """Return what it calls, imported."""
@@ -46,14 +48,15 @@ class Verb:
 VERBS: Registry[Verb] = Registry(
     "verb",
     demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
+    examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.examples:examples"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
     check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),
     generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.generate:generate"),
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
-    train=Verb("train a model on a dataset", "neurodyn.cli.train:train"),
-    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune"),
+    train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
+    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune", parallel=True),
     identify=Verb(
         "identify parameters, and train networks in their equations, from a dataset", "neurodyn.cli.identify:identify"
     ),
@@ -110,7 +113,7 @@ def run(arguments: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
-            with stoppable():
+            with stoppable(), _beside_others():
                 return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
@@ -133,6 +136,24 @@ def run(arguments: list[str]) -> int:
         if not _is_full(error):
             raise
         return _output_lost(error)
+
+
+def _several() -> bool:
+    """Return whether this is one of several processes, without torch, whose import takes a second."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return False
+    from neurodyn.learn.ranks import several
+
+    return several()
+
+
+def _beside_others() -> contextlib.AbstractContextManager[Any]:
+    """Join the processes that torchrun has started beside this one, if it has."""
+    if not _several():
+        return contextlib.nullcontext()
+    from neurodyn.learn.ranks import joined
+
+    return joined()
 
 
 def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
@@ -164,8 +185,15 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
     _require_plain(arguments[1:])
+    if _several() and not verbs[name].parallel:
+        raise InputError(f"{command.partition(' ')[2]} runs in one process; valid: neurodyn without torchrun")
     bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
+    if len(bound.keywords.get("gpu_ids", ())) > 1 and not _several():
+        from neurodyn.learn.ranks import launch
+
+        command_line = [sys.executable, "-m", "neurodyn", *command.split()[1:], *arguments[1:]]
+        return launch(len(bound.keywords["gpu_ids"]), command_line)
     with _tables_beside(bound):
         bound()
     return 0

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device
 
 
@@ -22,6 +23,7 @@ def view(
     ground: str | None = None,
     device: Device = "cpu",
     live: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Record a model and its simulator, or a log, side by side from the same start.
 
@@ -39,7 +41,9 @@ def view(
         device: Where the model computes: cpu, cuda, cuda:1 ...
         live: Show it in a window, in Newton's viewer (needs the extra `live` and a display), until that is closed; a
             file is written with --out or --format alone.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
     """
+    from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.report.recording import default_output, record_run
     from neurodyn.report.recording_files import format_of, write_recording
     from neurodyn.report.rerun_file import require_rerun
@@ -52,10 +56,12 @@ def view(
 
         require_live()
     path = out if out is not None else default_output(run, "view", f".{kind}")
+    require_followed(logger, run)
     recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device)
     what = f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}"
     if not live or out is not None or format is not None:
         write_recording(recording, path, kind)
+        show_results(run, logger, films=[path])
         print(f"{what}: {path}")
     if live:
         from neurodyn.sim.live import play, window

@@ -186,6 +186,8 @@ def training_log(run: str | Path, flag: str = "--data") -> str:
     folder = resolve_run(run)
     if (folder / CARRIED).is_file():
         return str(folder / CARRIED)
+    if not (folder / "config.yaml").exists():
+        raise InputError(f"{run}: was not trained here and has no log; name one with {flag}")
     data = read_config(folder / "config.yaml", _MadeFrom).data
     if not isinstance(data, str):
         raise InputError(f"{run}: was trained on several files; name one with {flag}; valid: {choices(data)}")

@@ -18,7 +18,6 @@ from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
 from neurodyn.learn.learner import Learner, Step, Validation
-from neurodyn.learn.manifest import start_run
 from neurodyn.learn.metrics import MetricsLog, Progress
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.ranks import here
@@ -222,11 +221,11 @@ class TrainingLoop:
             here().require_equal(self._terms())  # before rank 0 writes what the others look for
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
-            if own is not None and self._record is not None:
-                start_run(own, self._record, device=self.learner.device)
             self.log = log
             if log is None and own is not None:
                 self.log = stack.enter_context(MetricsLog(own, self.state.step))
+            if self.log is not None and self._record is not None:
+                self.log.start(self._record, self.learner.device)
             self._watch = stack.enter_context(watching(None if own is None else own / FOLDER))
             self._interruption = stack.enter_context(Interruption())
             try:
@@ -259,6 +258,8 @@ class TrainingLoop:
             artifacts.write_tree(
                 self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
             )  # fmt: skip
+        if self._improved and self.log is not None:
+            self.log.keep_model()
         self._improved = False
         for callback in self.callbacks:
             callback.on_save(self)

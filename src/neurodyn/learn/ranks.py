@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage]  # documented
+from torch.distributed.rendezvous import rendezvous
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
@@ -171,11 +173,11 @@ class _Group(Ranks):
     def __init__(self) -> None:
         """Find the other processes, by torch's environment variables."""
         try:
-            self._store, self.rank, self.count = next(dist.rendezvous("env://", timeout=_TIMEOUT))
+            self._store, self.rank, self.count = next(rendezvous("env://", timeout=_TIMEOUT))
             with _silent_descriptors():  # gloo prints how many are connected
                 dist.init_process_group(
                     "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-                    store=dist.PrefixStore("neurodyn", self._store), rank=self.rank, world_size=self.count,
+                    store=PrefixStore("neurodyn", self._store), rank=self.rank, world_size=self.count,
                     timeout=_TIMEOUT,
                 )  # fmt: skip
         except (RuntimeError, ValueError) as error:
@@ -366,8 +368,6 @@ def launch(count: int, command: Sequence[str]) -> int:
     Returns:
         0 if all ended so, otherwise the code of the lowest rank that failed (128 + number where a signal ended it).
     """
-    from torch.distributed import TCPStore
-
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",

@@ -180,6 +180,11 @@ def _prepare(
     if manifest.training != verb_of(record):
         raise InputError(f"{run}: its manifest is of `{manifest.training}`, and its config.yaml of `{verb_of(record)}`")
     TRAININGS.require(manifest.training)
+    if manifest.ranks > 1:
+        raise InputError(
+            f"{run}: was trained by {manifest.ranks} processes, and reproduce runs in one; valid: its own command with "
+            f"another --out ({manifest.command})"
+        )
     where = device or manifest.device.partition(" ")[0]
     require_device(where)
     if (out / "config.yaml").exists() or (out / "model").exists():

@@ -89,6 +89,11 @@ class Table:
     rows: Sequence[Sequence[str]]
     strong: int | None = None
 
+    @property
+    def cells(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Title, names of columns and rows, for trackers."""
+        return self.title, self.head, self.rows
+
     def html(self, *, titled: bool = False) -> str:
         """Return an element that scrolls sideways where it is too wide; nothing where there are no rows."""
 

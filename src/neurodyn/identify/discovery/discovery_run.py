@@ -26,6 +26,9 @@ from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.reproduction import Again
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.tracker_results import show_results
+from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.tracking.session import chosen_tracker, tracking
 from neurodyn.robots import Robot, load
 from neurodyn.robots.data import open_robot_data
 
@@ -45,6 +48,7 @@ def discover_run(
     threads: int | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
 ) -> dict[str, Any]:
     """Discover augmentations and write a run directory: model, blueprint.yaml and discovery.json.
 
@@ -62,6 +66,7 @@ def discover_run(
         threads: CPU threads; None for one for each available core. Results do not depend on it.
         resume: Whether to continue a stopped discovery of the same run.
         callbacks: Called as all candidates are trained together.
+        logger: What follows the training, as of `learn.train`.
 
     Returns:
         The contents of discovery.json.
@@ -74,7 +79,7 @@ def discover_run(
         kind="hybrid", robot=robot_name, data=data, blueprint=candidates, settings=settings,
         versions=package_versions("torch", "newton"), base=base,
     )  # fmt: skip
-    with exclusive(out):
+    with exclusive(out), tracking(logger, out):
         going_on = check_run(out, record, resume)
         dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
         dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
@@ -93,7 +98,17 @@ def discover_run(
         HYBRID.save(out, discovery.dynamics)
         artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
         artifacts.write_json(out / "discovery.json", result)
+        _show(out, result)
         return result
+
+
+def _show(out: Path, result: dict[str, Any]) -> None:
+    """Show the networks in the tracker, and the model: fewer are left than were trained."""
+    pairs = [[pair["quantity"], pair["input"]] for pair in result["pairs"]]
+    summary = {name: result[name] for name in ("held_out_error", "bare_error")}
+    show_results(
+        out, chosen_tracker(), tables=[("discovered", ("acts on", "input"), pairs)], summary=summary, model=True
+    )
 
 
 def discover_again(again: Again) -> None:
