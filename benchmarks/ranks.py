@@ -25,29 +25,29 @@ import msgspec
 
 from _common import require, single_thread, write_result
 
-RANKS, WARM_UP = 2, 4
+RANKS, WARM_UP = 2, 3
 TOLERANCE = 1e-2
 """Greatest relative difference of the losses of a step, in float32."""
 
 NEURAL = """
 net: {{kind: mlp, width: 128, depth: 3, activation: silu}}
-steps: 30
+steps: 24
 validations: 1
 optimiser: adam
 phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, forecast: 16, loss: absolute}}]
 """
 WORLD = """
 net: {{kind: gru, members: 5, trunk: own, width: 64, depth: 1, head: 64}}
-steps: 14
+steps: 12
 validations: 1
 optimiser: adam
 context: 32
 phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, context: 32, forecast: 8, loss: absolute}}]
 """
-BATCHES = {"neural": 1024, "world_model": 256, "policy": 2048}
+BATCHES = {"neural": 1024, "world_model": 128, "policy": 1024}
 """Windows, or worlds, of all processes together."""
 
-UPDATES = 9
+UPDATES = 8
 
 
 def main() -> None:
@@ -159,7 +159,7 @@ def policy(out: Path, _: Path, worlds: int) -> dict[str, Any]:
     from neurodyn.tasks import load
 
     task = load("cartpole-swingup")
-    settings = msgspec.structs.replace(load_settings(task.name), worlds=worlds, iterations=UPDATES)
+    settings = msgspec.structs.replace(load_settings(task.name), worlds=worlds, iterations=UPDATES, evaluations=1)
     times, found = timed()
     train(task, open_dynamics(task, "pretrained:cartpole"), out / "policy", settings, callbacks=[times])
     return found()
