@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demos refuse settings before they spend time on a stage, and go on where they stopped; `make demo` runs one whole.
+"""The demos refuse settings before they spend time on a stage, and go on where they stopped.
 
-The world model and the policy are trained here for a few steps.
+`make demo` runs one whole. The world model and the policy are trained here for a few steps.
 """
 
 import json

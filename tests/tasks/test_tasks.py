@@ -116,19 +116,22 @@ class TestDoublePendulum:
 class TestPlanarRun:
     task = tasks.load("planar-run")
 
-    def state(self, speed=0.0, back=0.0):
-        place = [back, 0.5, 0.1, *(0.2,) * 6]
+    def state(self, speed=0.0, place=0.0, pitch=0.0):
+        place = [place, 0.5, pitch, *(0.2,) * 6]
         return given(joint_position=place, joint_velocity=[speed, 1.0, 2.0, *(3.0,) * 6])
 
     def test_speed_is_rewarded_and_effort_costs(self):
         action = torch.tensor([[1.0, -1.0, 0.0, 0.0, 0.0, 0.0]])
-        assert rewarded(self.task, self.state(3.0)) == pytest.approx(3.0)
-        assert rewarded(self.task, self.state(3.0), action) == pytest.approx(3.0 - 0.1 / 3)
-        assert not ended(self.task, self.state(-5.0))
+        assert rewarded(self.task, self.state(3.0)) == pytest.approx(3.0 + 1.0)
+        assert rewarded(self.task, self.state(3.0, pitch=0.5), action) == pytest.approx(3.0 + math.cos(0.5) - 0.1 / 3)
+
+    def test_it_ends_where_it_has_fallen(self):
+        assert not ended(self.task, self.state(pitch=-0.9))
+        assert ended(self.task, self.state(pitch=1.1))
 
     def test_how_far_it_has_run_is_not_seen(self):
         memory = self.task.begin(self.state(), torch.Generator())
-        near, far = (self.task.observe(self.state(back=place), memory) for place in (0.0, 30.0))
+        near, far = (self.task.observe(self.state(place=place), memory) for place in (0.0, 30.0))
         assert torch.equal(near, far)
         assert near.shape == (1, len(self.task.observations))
 

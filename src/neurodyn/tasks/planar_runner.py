@@ -13,10 +13,12 @@ _LEGS = ("hind_hip", "hind_knee", "hind_ankle", "front_hip", "front_knee", "fron
 _JOINTS = ("x", "z", "pitch", *_LEGS)
 EFFORT = 0.1
 """Cost of a full effort of all joints."""
+STEEPEST = 1.0
+"""Pitch of the trunk at which it has fallen [rad]."""
 
 
 class PlanarRun(Task):
-    r"""$r = \dot x - 0.1\,\overline{a^2}$ with the mean of squared actions over joints; no episode ends early."""
+    r"""$r = \dot x + \cos\theta - 0.1\,\overline{a^2}$ with the pitch of the trunk and the mean of squared actions."""
 
     name = "planar-run"
     robot = "planar-runner"
@@ -36,8 +38,12 @@ class PlanarRun(Task):
         return torch.cat([quantities["joint_position"][:, 1:], quantities["joint_velocity"]], dim=-1)
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
-        """Return progress, and what effort costs."""
-        return {"progress": quantities["joint_velocity"][:, 0], "effort": -EFFORT * action.square().mean(-1)}
+        """Return progress, how level the trunk is, and what effort costs."""
+        return {
+            "progress": quantities["joint_velocity"][:, 0],
+            "level": quantities["joint_position"][:, 2].cos(),
+            "effort": -EFFORT * action.square().mean(-1),
+        }
 
     def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return that nobody failed: what lies on its back earns nothing."""

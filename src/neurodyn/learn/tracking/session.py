@@ -92,12 +92,13 @@ def open_tracker(run: Path, step: int = 0, *, late: bool = False) -> "GuardedTra
         if (logger, before) != (DEFAULT, {}):
             runs = {**before.get("runs", {}), name_of(logger): guarded.tracker.identity()}
             artifacts.write_json(run / FILE, {"logger": name_of(logger), "runs": {k: v for k, v in runs.items() if v}})
-    except InputError:
-        raise
     except Exception as error:  # whatever a tracker raises is about the tracker
-        if not (within or late):
+        if within or late:
+            guarded.lose(step, error)
+        elif isinstance(error, InputError):
+            raise
+        else:
             raise InputError(f"logger {name_of(logger)}: {_one_line(error)}; valid: another --logger") from error
-        guarded.lose(step, error)
     return guarded
 
 
@@ -167,8 +168,11 @@ class GuardedTracker:
 
     def lose(self, step: int, error: Exception) -> None:
         """Give the tracker up, and say so on the terminal and in RUN/tracker.json."""
-        title, self.tracker = self._name if self.tracker is None else self.tracker.title, None
-        reason = _one_line(error)
+        lost, self.tracker = self.tracker, None
+        title, reason = self._name if lost is None else lost.title, _one_line(error)
+        if lost is not None:
+            with suppress(Exception):
+                lost.abandon(error)
         notice(f"{self._run}: {title}'s log ends here, because {reason}; work goes on without it")
         if self._run.is_dir():
             lost = {"step": step, "reason": reason}

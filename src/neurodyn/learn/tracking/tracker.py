@@ -87,6 +87,9 @@ class Tracker:
     def close(self, failed: bool) -> None:
         """End."""
 
+    def abandon(self, error: Exception) -> None:
+        """Let go after a method has failed."""
+
 
 class NoTracker(Tracker):
     """Nothing beside metrics.jsonl."""

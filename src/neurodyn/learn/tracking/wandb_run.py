@@ -5,6 +5,7 @@ The package is imported when a run is to be tracked by it.
 """
 
 import os
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,9 @@ FINISH_SECONDS = 120.0
 
 _Mode = Literal["online", "offline", "disabled"]
 _MODES: dict[str, _Mode] = {"online": "online", "offline": "offline", "disabled": "disabled"}
+_GONE = ("HandleAbandonedError", "MailboxClosedError")
+"""Errors of W&B where its process does not answer."""
+
 _KEYS = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE")
 
 
@@ -97,9 +101,11 @@ class WandbRun(Tracker):
         self._log_files("checkpoint", files, step, ["latest"])
 
     def keep_file(self, path: Path) -> None:
-        """Save a file beside the run."""
-        inside = path.is_relative_to(self.run)
-        self._run.save(str(path), base_path=str(self.run if inside else path.parent), policy="now")
+        """Save a copy of a file: where W&B makes links of its own, it warns that they are none."""
+        copy = Path(self._run.dir) / (path.relative_to(self.run) if path.is_relative_to(self.run) else path.name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        self._run.save(str(copy), base_path=self._run.dir, policy="now")
 
     def show_table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]], step: int) -> None:
         """Log a table."""
@@ -118,6 +124,11 @@ class WandbRun(Tracker):
     def close(self, failed: bool) -> None:
         """Send what is left, and end."""
         self._run.finish(exit_code=1 if failed else 0)
+
+    def abandon(self, error: Exception) -> None:
+        """Take W&B down where its process is gone, which it would else look for, with a traceback, as Python ends."""
+        if isinstance(error, ConnectionError) or type(error).__name__ in _GONE:
+            self._wandb.teardown()
 
     def _log_files(self, kind: str, files: Sequence[Path], step: int, aliases: list[str]) -> None:
         artifact = self._wandb.Artifact(f"{self._run.id}-{kind}", type=kind, metadata={"step": step, "run": self._name})

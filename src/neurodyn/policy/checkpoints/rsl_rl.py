@@ -2,8 +2,8 @@
 """Policies as rsl_rl (4 and later) saves them: read, and written for Isaac Lab's `play.py --checkpoint`.
 
 A checkpoint holds "actor_state_dict" with `mlp.0.weight`, `mlp.2.weight` ..., with normalised observations
-`obs_normalizer._mean` and `._std`, and with `distribution.*` the noise of exploration; likewise "critic_state_dict", the
-optimiser's state and the iteration. The action is the network's output for (x - mean) / (std + 0.01).
+`obs_normalizer._mean` and `._std`, and with `distribution.*` the noise of exploration; likewise "critic_state_dict",
+the optimiser's state and the iteration. The action is the network's output for (x - mean) / (std + 0.01).
 """
 
 import re
