@@ -53,6 +53,7 @@ VERBS: Registry[Verb] = Registry(
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
     train=Verb("train a model on a dataset", "neurodyn.cli.train:train"),
+    sweep=Verb("train with many settings and seeds, on all cores or several machines", "neurodyn.cli.sweep:sweep"),
     finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune"),
     identify=Verb(
         "identify parameters, and train networks in their equations, from a dataset", "neurodyn.cli.identify:identify"
