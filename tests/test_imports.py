@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Blocked())
 """
 # Another checkout may be the one that is installed.
 HERE = os.pathsep.join([str(plant.repository() / "src"), str(plant.repository())])
-HEAVY = ("torch", "newton", "warp", "mujoco", "matplotlib", "tensorboard", "h5py", "imageio", "viser")
+HEAVY = ("torch", "newton", "warp", "mujoco", "matplotlib", "tensorboard", "h5py", "imageio", "viser", "wandb")
 
 
 def python(script: str, *arguments: str | Path) -> str:

@@ -18,14 +18,15 @@ PUBLIC = [room for room in ROOMS if room != "cli"]
 NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
-    "neurodyn.core.artifacts",
+    "neurodyn.core.artifacts", "neurodyn.core.checksums",
     "neurodyn.core.config", "neurodyn.core.scene", "neurodyn.dynamics.control", "neurodyn.dynamics.interface",
     "neurodyn.dynamics.neural.artifact", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.compiled.frame", "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.same_robot",
     "neurodyn.evaluate.engine", "neurodyn.evaluate.scenario", "neurodyn.evaluate.simulated",
     "neurodyn.evaluate.stability", "neurodyn.geometry.rotation",
     "neurodyn.learn.neural.settings", "neurodyn.learn.neural.train", "neurodyn.learn.world_model.loss",
-    "neurodyn.learn.loop", "neurodyn.learn.member_parameters", "neurodyn.learn.world_model.settings",
+    "neurodyn.learn.loop", "neurodyn.learn.member_parameters", "neurodyn.learn.ranks",
+    "neurodyn.learn.world_model.settings",
     "neurodyn.multibody.complementarity", "neurodyn.multibody.integration", "neurodyn.multibody.points",
     "neurodyn.multibody.trace.program", "neurodyn.nets.members", "neurodyn.nets.rotary", "neurodyn.nets.transformer",
     "neurodyn.dynamics.recorded_environment", "neurodyn.identify.held_out", "neurodyn.identify.noise",

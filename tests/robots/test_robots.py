@@ -16,7 +16,7 @@ from neurodyn.robots.listing import list_robots
 
 def test_every_shipped_robot_reads_and_is_named_like_its_folder():
     pendulums = {"dfki-a0", "dfki-c0", "dfki-c1", "ibm-pendulum", "pendulum"}
-    shipped = {"a1", "ant", "anymal-c", "cartpole", "cube", "franka", "go2", "laikago"} | pendulums
+    shipped = {"a1", "ant", "anymal-c", "cartpole", "cube", "franka", "go2", "laikago", "planar-runner"} | pendulums
     assert shipped <= set(robots.names())
     for name in robots.names():
         assert robots.load(name).name == name
@@ -43,7 +43,7 @@ def test_cartpole_has_the_published_ranges():
 def test_unknown_robot_lists_the_valid_ones():
     with pytest.raises(
         InputError,
-        match=r"unknown robot 'cartpool' \(did you mean 'cartpole'\?\); valid: a1, ant, anymal-c, cartpole, cube",
+        match=r"unknown robot 'cartpool' \(did you mean 'cartpole'\?\); valid: a1, ant, anymal-c, anymal-d, cart",
     ):
         robots.load("cartpool")
 

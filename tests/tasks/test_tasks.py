@@ -113,6 +113,34 @@ class TestDoublePendulum:
         assert not ended(self.task, self.state(first=29.9))
 
 
+class TestPlanarRun:
+    task = tasks.load("planar-run")
+
+    def state(self, speed=0.0, place=0.0, pitch=0.0):
+        place = [place, 0.5, pitch, *(0.2,) * 6]
+        return given(joint_position=place, joint_velocity=[speed, 1.0, 2.0, *(3.0,) * 6])
+
+    def test_speed_is_rewarded_and_effort_costs(self):
+        action = torch.tensor([[1.0, -1.0, 0.0, 0.0, 0.0, 0.0]])
+        assert rewarded(self.task, self.state(3.0)) == pytest.approx(3.0 + 1.0)
+        assert rewarded(self.task, self.state(3.0, pitch=0.5), action) == pytest.approx(3.0 + math.cos(0.5) - 0.1 / 3)
+
+    def test_it_ends_where_it_has_fallen(self):
+        assert not ended(self.task, self.state(pitch=-0.9))
+        assert ended(self.task, self.state(pitch=1.1))
+
+    def test_how_far_it_has_run_is_not_seen(self):
+        memory = self.task.begin(self.state(), torch.Generator())
+        near, far = (self.task.observe(self.state(place=place), memory) for place in (0.0, 30.0))
+        assert torch.equal(near, far)
+        assert near.shape == (1, len(self.task.observations))
+
+    def test_torques_are_those_that_the_robot_declares(self):
+        torque = self.task.control(torch.ones(1, 6), self.state(), None).torque
+        assert torque[0].tolist() == list(self.task.declaration().actuated.values())
+        assert tuple(self.task.declaration().actuated) == self.task.actions
+
+
 class TestAnt:
     def state(self, height=1.0, turn=UPRIGHT, linear=(0.0, 0.0, 0.0), angular=(0.0, 0.0, 0.0)):
         return given(

@@ -162,7 +162,7 @@ class GradientLearner(Learner):
         """Return the parameters whose gradients count for the norm."""
         return [p for group in self._optimiser.param_groups for p in group["params"]]
 
-    def weight(self) -> Tensor | None:
+    def batch_weight(self) -> Tensor | None:
         """Return what the windows of the batch weigh together, in the shape of the loss; None where all weigh alike."""
         return None
 
@@ -196,7 +196,7 @@ class GradientLearner(Learner):
         if self._line_search:
             self._optimiser.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]  # takes tensors, too
         else:
-            closure(here().share(self.weight))
+            closure(here().share(self.batch_weight))
             here().average([last, *self.gradients()])
             taken = bool(torch.isfinite(self.clip_gradients()))
             if not taken:
@@ -258,15 +258,16 @@ class GradientLearner(Learner):
         self._batch = whole
         if kept:
             self.take(keep.nonzero()[:, 0])
-        closure(here().share(lambda: self._weight_of(kept)))
-        if not kept:
-            torch._foreach_zero_(self.gradients())
-        here().average(self.gradients())
+        own = [closure(here().share(lambda: self._weight_of(kept))), *self.gradients()]
+        if not kept:  # the others' windows alone are learnt from
+            for tensor in own:
+                tensor.zero_()
+        here().average(own)
         return bool(torch.isfinite(self.clip_gradients())), int(left_out)
 
     def _weight_of(self, kept: int) -> Tensor:
         """Return what the batch weighs after so many of its windows were kept."""
-        weight = self.weight()
+        weight = self.batch_weight()
         if weight is None:
             return torch.tensor(float(kept))
         return weight if kept else torch.zeros_like(weight)

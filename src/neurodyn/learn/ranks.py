@@ -16,7 +16,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +32,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage]  # documented
+from torch.distributed.rendezvous import rendezvous
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
@@ -35,7 +45,7 @@ T = TypeVar("T")
 _TIMEOUT = timedelta(hours=2)
 """How long a rank waits for another: a validation of rank 0, or the reading of data, may take that long."""
 
-_GRACE = 30.0
+_GRACE = 60.0
 """Time that the other processes have to end by themselves after one has failed [s]."""
 
 _TELL = 5.0
@@ -171,11 +181,11 @@ class _Group(Ranks):
     def __init__(self) -> None:
         """Find the other processes, by torch's environment variables."""
         try:
-            self._store, self.rank, self.count = next(dist.rendezvous("env://", timeout=_TIMEOUT))
+            self._store, self.rank, self.count = next(rendezvous("env://", timeout=_TIMEOUT))
             with _silent_descriptors():  # gloo prints how many are connected
                 dist.init_process_group(
                     "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-                    store=dist.PrefixStore("neurodyn", self._store), rank=self.rank, world_size=self.count,
+                    store=PrefixStore("neurodyn", self._store), rank=self.rank, world_size=self.count,
                     timeout=_TIMEOUT,
                 )  # fmt: skip
         except (RuntimeError, ValueError) as error:
@@ -279,20 +289,26 @@ class _Group(Ranks):
 
         The others tell rank 0 and end silently; a process that is only left alone says what ended the other.
         """
-        stopped = isinstance(error, KeyboardInterrupt)
         if isinstance(error, InputError) or lacks_memory(error):
-            self._store.set(f"end/{self.rank}", _first_line(error))
+            self._say(_first_line(error))
             return error if self.leads else SystemExit(2)
-        if other := self._ended(0.0 if stopped else _TELL):
+        stopped, lost = isinstance(error, KeyboardInterrupt), _is_lost(error)
+        if (stopped or lost) and (other := self._ended(0.0 if stopped else _TELL)):
             return InputError(other) if self.leads else SystemExit(2)
         if stopped:
             return error if self.leads else SystemExit(getattr(error, "code", 130))
-        if _is_lost(error):
+        if lost:
             return InputError(
                 f"rank {self.rank}: another of the {self.count} processes ended without a word (out of memory, or "
                 "killed); the same command with --resume goes on from the last checkpoint"
             )
+        self._say(f"{type(error).__name__}: {_first_line(error)}")
         return error
+
+    def _say(self, text: str) -> None:
+        """Tell the other ranks why this one ends."""
+        with suppress(RuntimeError):  # whoever keeps the texts has ended
+            self._store.set(f"end/{self.rank}", text)
 
     def _ended(self, seconds: float) -> str:
         """Return what another rank has said of why it ends, at the latest after some seconds; empty for nothing."""
@@ -339,13 +355,13 @@ def joined() -> Iterator[Ranks]:
         with ExitStack() as stack:
             _watch_launcher()
             if not group.leads:
-                nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: SIM115
+                nowhere = stack.enter_context(open(os.devnull, "w"))
                 stack.enter_context(redirect_stdout(nowhere))
                 stack.enter_context(redirect_stderr(nowhere))
             yield group
             group.wait()
         group.close()
-    except (InputError, KeyboardInterrupt, RuntimeError, MemoryError) as error:
+    except (Exception, KeyboardInterrupt) as error:
         end = group.told(error)
         if end is error:
             raise
@@ -366,8 +382,6 @@ def launch(count: int, command: Sequence[str]) -> int:
     Returns:
         0 if all ended so, otherwise the code of the lowest rank that failed (128 + number where a signal ended it).
     """
-    from torch.distributed import TCPStore
-
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -383,13 +397,14 @@ def launch(count: int, command: Sequence[str]) -> int:
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             processes.append(subprocess.Popen(list(command), env={**os.environ, **shared, **own}))
         _wait(processes)
+        codes = [process.poll() for process in processes]
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
+                process.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
-    codes = [process.wait() for process in processes]
     return next((code if code > 0 else 128 - code for code in codes if code), 0)
 
 

@@ -85,7 +85,7 @@ class NeuralLearner(WindowLearner):
         """Return the loss of the batch, by member."""
         return training_loss(self._model, self._batch, self._phase, self._scale)
 
-    def weight(self) -> Tensor | None:
+    def batch_weight(self) -> Tensor | None:
         """Return the sum of the windows' weights, by member, where they are balanced."""
         return total_weight(self._model, self._batch, self._phase, self._scale)
 

@@ -15,7 +15,9 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import Starts
 from neurodyn.learn.learner import Step
 from neurodyn.learn.loop import TrainState
+from neurodyn.learn.ranks import here
 from neurodyn.policy.learner import PolicyLearner
+from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.shac.critic import CriticRegression, lambda_returns
 from neurodyn.policy.shac.gradients import GradientWatch
 from neurodyn.policy.shac.horizon import AdaptiveHorizon
@@ -58,6 +60,7 @@ class ShacLearner(PolicyLearner):
             for name, width in (("actor", len(task.actions)), ("critic", 1))
         )
         self._target = deepcopy(self.critic.mlp).requires_grad_(False)
+        self._mean = deepcopy(self._actor.mlp).requires_grad_(False)
         self._optimiser, self._critic_optimiser = (
             torch.optim.Adam(model.parameters(), rate, settings.betas, fused=True)
             for model, rate in ((self._actor, settings.rate), (self.critic, settings.critic_rate))
@@ -71,6 +74,17 @@ class ShacLearner(PolicyLearner):
         """The network that acts."""
         return self._actor
 
+    def networks(self) -> list[nn.Module]:
+        """Return policy, critic, the critic's slow copy and the mean of the policies."""
+        return [self._actor, self.critic, self._target, self._mean]
+
+    @property
+    def network(self) -> PolicyNetwork:
+        """The running mean of the policies."""
+        network = super().network
+        network.layers.load_state_dict(self._mean.state_dict())
+        return network
+
     @property
     def horizon(self) -> int:
         """Frames of the next window."""
@@ -83,6 +97,7 @@ class ShacLearner(PolicyLearner):
         if self._initial is not None:
             warm_start(self._actor, self.critic, self._initial, self._settings)
             self._target.load_state_dict(self.critic.mlp.state_dict())
+            self._mean.load_state_dict(self._actor.mlp.state_dict())
         # Otherwise all would be as old as each other, and time out in the same frame.
         longest = int(self._world.max_episode_length)
         self._world.episode_length_buf = torch.randint(longest, (self._settings.worlds,)).to(self._world.device)
@@ -98,21 +113,27 @@ class ShacLearner(PolicyLearner):
         self._watch = GradientWatch(frames, settings.worlds, most)
         with torch.enable_grad():
             window = roll(self._world, self.act, self.value, frames, settings.gamma, self._watch)
+            # Of a Gaussian, the entropy is the sum of the logarithms of its deviations, and a constant.
+            loss = window.loss - settings.entropy * self._std.log().sum()
             self._optimiser.zero_grad()
-            window.loss.backward()
-        self._median, self._frames = self._watch.median, self._frames + frames * settings.worlds
+            loss.backward()
+        loss = loss.detach()
+        here().average([loss, *(p.grad for p in self._actor.parameters() if p.grad is not None)])
+        self._median = here().mean(self._watch.median)
+        self._frames += frames * settings.worlds * here().count
         norm = nn.utils.clip_grad_norm_(self._actor.parameters(), settings.gradient)
-        taken, loss = bool(norm.isfinite()), float(window.loss.detach())
+        taken = bool(norm.isfinite())
         if taken and at.step >= critic_updates(self._initial, settings):
             self._optimiser.step()
-        self.losses = {"policy": loss, "gradient": float(norm), "value": self._fit(window)}
+            follow(self._mean, self._actor.mlp, settings.average)
+        self.losses = {"policy": float(loss), "gradient": float(norm), "value": self._fit(window)}
         self.keep_now_and_then(at)
-        return Step(loss, share * settings.rate, taken)
+        return Step(float(loss), share * settings.rate, taken)
 
-    def act(self, observation: Tensor) -> Tensor:
-        """Return actions with noise, which gradients pass (reparametrised), shape [worlds, actions]."""
+    def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions]."""
         mean = self._actor.mlp(self._actor.obs_normalizer(observation))
-        return mean + self._std * torch.randn_like(mean)
+        return mean + self._std * torch.randn_like(mean), mean
 
     def value(self, observation: Tensor) -> Tensor:
         """Return what the slow copy of the critic says, shape [rows]."""
@@ -128,9 +149,9 @@ class ShacLearner(PolicyLearner):
         return {
             "learner": {"actor_state_dict": self._actor.state_dict(), "critic_state_dict": self.critic.state_dict()},
             "target": self._target.state_dict(),
+            "mean": self._mean.state_dict(),
             "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
-            "random": torch.get_rng_state(),
-            "worlds": self._world.saved(),
+            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved()}),
             "frames": self._frames,
             "median": self._median,
         }
@@ -140,12 +161,14 @@ class ShacLearner(PolicyLearner):
         self._actor.load_state_dict(saved["learner"]["actor_state_dict"])
         self.critic.load_state_dict(saved["learner"]["critic_state_dict"])
         self._target.load_state_dict(saved["target"])
+        self._mean.load_state_dict(saved["mean"])
         for optimiser, state in zip((self._optimiser, self._critic_optimiser), saved["optimisers"], strict=True):
             optimiser.load_state_dict(state)
-        if saved["worlds"] is not None:
-            self._world.load(saved["worlds"])
+        own = self.of_this_rank(saved)
+        if own["worlds"] is not None:
+            self._world.load(own["worlds"])
         self._frames, self._median = saved["frames"], saved["median"]
-        torch.set_rng_state(saved["random"].cpu())
+        torch.set_rng_state(own["random"].cpu())
 
     def further(self) -> dict[str, Any]:
         """Return the window's length and its gradients."""
@@ -175,13 +198,18 @@ class ShacLearner(PolicyLearner):
             seen = window.seen.flatten(0, 1)
             normalised = critic.obs_normalizer(seen)
         loss = self._regression.fit(normalised, targets, settings.critic_epochs, settings.critic_minibatches)
-        with torch.no_grad():
-            for slow, fast in zip(self._target.parameters(), critic.mlp.parameters(), strict=True):
-                slow.lerp_(fast, 1.0 - settings.target)
+        follow(self._target, critic.mlp, settings.target)
         named = TensorDict({"policy": seen}, batch_size=[len(seen)])
         self._actor.update_normalization(named)
         critic.update_normalization(named)
         return loss
+
+
+@torch.no_grad()
+def follow(slow: nn.Module, fast: nn.Module, old: float) -> None:
+    """Let the weights of one network follow those of another; `old` is the weight of what they were."""
+    for ours, theirs in zip(slow.parameters(), fast.parameters(), strict=True):
+        ours.lerp_(theirs, 1.0 - old)
 
 
 class AhacLearner(ShacLearner):
@@ -202,7 +230,7 @@ class AhacLearner(ShacLearner):
     def step(self, done: float, at: TrainState) -> Step:
         """Make a step of SHAC, and adapt the horizon."""
         step = super().step(done, at)
-        self._horizon.update(self._watch.explosion())
+        self._horizon.update(here().mean(self._watch.explosion()))
         return step
 
     def state(self) -> dict[str, Any]:

@@ -19,6 +19,10 @@ class ShacSettings(TrainingSettings, frozen=True):
         target: Weight of the old target critic when it follows the critic, once a window.
         failure: Value of a failure, in rewards. Gradients do not see that an episode ends: where rewards are below 0
             at first, a failure that is worth 0 draws a policy to it.
+        average: Weight of the old mean of the policy's weights when it follows the policy, once an update; the mean is
+            what is played and kept. 0 for the policy itself.
+        entropy: Weight of the entropy of actions in the loss, as of PPO. Noise smooths what contacts make of a return,
+            and gradients alone take it away early.
         action_gradient: Greatest gradient of a world's return by one of its actions, as a multiple of the median over
             the frames and worlds of the window; what is greater is scaled down. None for no limit.
     """
@@ -36,14 +40,18 @@ class ShacSettings(TrainingSettings, frozen=True):
     critic_minibatches: int = 4
     target: float = 0.2
     failure: float = 0.0
+    average: float = 0.0
+    entropy: float = 0.0
     action_gradient: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("rate", "critic_rate", "gradient"):
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        require(0 <= self.average < 1, "average", self.average, "at least 0, below 1")
         for name in ("final", "target"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
+        require(self.entropy >= 0, "entropy", self.entropy, "at least 0")
         require(all(0 <= beta < 1 for beta in self.betas), "betas", self.betas, "at least 0, below 1")
         if self.action_gradient is not None:
             require(self.action_gradient > 0, "action_gradient", self.action_gradient, "above 0")
