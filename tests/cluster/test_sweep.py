@@ -148,7 +148,7 @@ def test_trials_are_run_folders_and_the_best_is_that_of_the_validation(cluster: 
 
 
 def test_a_sweep_goes_on_where_it_was_and_a_killed_worker_loses_nothing(cluster: Cluster, place: Path):
-    spec = write(place, seeds=[0], space={"net.width": [8, 16, 24]}, settings={"steps": 400, "validations": 20})
+    spec = write(place, seeds=[0], space={"net.width": [8, 16]}, settings={"steps": 100, "validations": 10})
     whole = sweep(spec, "whole")
     killed: list[int] = []
 

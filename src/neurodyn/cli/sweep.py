@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn sweep`: one training with many settings and seeds, on all cores or several machines."""
+"""`neurodyn sweep`: one training with many settings and seeds, on many cores or machines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,8 +35,12 @@ def sweep(
         worker_memory: Most memory of a trial [GB]; by default no limit but the machine's.
         json: File for the result as JSON, beside OUT/sweep.json.
         resume: Go on with a sweep that was killed.
+
+    Example:
+        neurodyn sweep sweep.yaml --out sweeps/width
+        neurodyn sweep sweep.yaml --out sweeps/width --cluster auto --resume
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
     from neurodyn.cluster.sweep.sweep import PAGE, RESULT
     from neurodyn.cluster.sweep.sweep import sweep as run
@@ -45,7 +49,7 @@ def sweep(
     from neurodyn.report.run_comparison import LEAD, broken_lines
 
     require_writable(json, text=True)
-    with TrainingBar(f"sweep {spec.name}") as bar:
+    with ProgressBar(f"sweep {spec.name}") as bar:
 
         def told(done: int, total: int, outcome: "Outcome") -> None:
             figure = outcome.figure
