@@ -42,7 +42,12 @@ def view(
         live: Show it in a window, in Newton's viewer (needs the extra `live` and a display), until that is closed; a
             file is written with --out or --format alone.
         logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn view runs/cartpole --out cartpole.gif
     """
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.core.progress import stage
     from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.report.recording import default_output, record_run
     from neurodyn.report.recording_files import format_of, write_recording
@@ -57,16 +62,22 @@ def view(
         require_live()
     path = out if out is not None else default_output(run, "view", f".{kind}")
     require_followed(logger, run)
-    recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device)
+    writes = not live or out is not None or format is not None
+    with ProgressBar(f"recording {run}"):
+        with stage(0.0, 0.4 if writes else 1.0):
+            recording = record_run(
+                run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device
+            )
+        if writes:
+            with stage(0.4, 1.0):
+                write_recording(recording, path, kind)
     what = f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}"
-    if not live or out is not None or format is not None:
-        write_recording(recording, path, kind)
+    if writes:
         show_results(run, logger, films=[path])
         print(f"{what}: {path}")
     if live:
         from neurodyn.sim.live import play, window
 
         print(f"{what}: {recording.predicted_label} and {recording.truth_label}, until the window is closed")
-        ground = recording.ground
         motions = [path.q[0] for path in (recording.predicted, recording.truth)]
-        play(recording.robot, motions, window(), dt=recording.robot.dt, ground=ground)
+        play(recording.robot, motions, window(), dt=recording.robot.dt, ground=recording.ground)
