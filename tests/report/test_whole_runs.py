@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from neurodyn.data.store import Split, Store
+from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.neural.artifact import NEURAL
+from neurodyn.report.numbers import digits
 from neurodyn.report.page import page
 from neurodyn.report.whole_runs import record_whole_runs, whole_runs
 from neurodyn.robots import Robot
@@ -21,8 +23,6 @@ def test_each_roll_out_starts_from_the_recorded_state(trained_run: Path, plant_s
     assert len(found) == 3
     tests = plant_store.episodes(Split.TEST)
     q, qd, control = (torch.as_tensor(rows) for rows in plant_store.episode(int(sorted(tests)[0])))
-    from neurodyn.dynamics.interface import State
-
     first = found[0].residuals
     assert first.shape == (50, 2)
     with torch.no_grad():
@@ -43,4 +43,4 @@ def test_the_page_shows_a_plot_for_each_coordinate(trained_run: Path, plant_stor
     shown = check_self_contained(page("p", [whole_runs(found, cartpole.spec, 25)]))
     assert shown.tags.count("svg") == 2
     rms = float(np.sqrt(np.square(found[0].residuals[:, 0].numpy()).mean()))
-    assert f"slider: root mean square {rms:.3g}"[:32] in shown.text
+    assert f"slider: root mean square {digits(rms)}" in shown.text
