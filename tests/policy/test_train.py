@@ -178,7 +178,7 @@ def test_what_is_loaded_acts_as_what_was_trained(tmp_path):
 
 
 def test_missing_and_damaged_policies_are_refused(tmp_path):
-    with pytest.raises(InputError, match="is no folder; expected a folder written by"):
+    with pytest.raises(InputError, match="no such folder; expected a folder written by"):
         load_policy(tmp_path / "none")
     with pytest.raises(InputError, match="holds no policy"):
         load_policy(tmp_path)

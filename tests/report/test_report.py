@@ -229,7 +229,7 @@ def test_the_moving_picture_is_on_the_page(trained_run: Path, simulated: Simulat
 
 
 def test_a_run_that_is_none_is_named(simulated: Simulated, tmp_path: Path):
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="no such folder"):
         write_report(tmp_path / "none", simulated)
 
 

@@ -51,7 +51,11 @@ def compare(
         threads: Cores to use; by default all. Results do not depend on it.
         json: File for the result as JSON.
         report: File for the page.
+
+    Example:
+        neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
     from neurodyn.core.artifacts import is_policy, require_writable, write_json
     from neurodyn.core.errors import InputError
@@ -63,9 +67,6 @@ def compare(
 
     require_writable(json, report, text=True)
 
-    def say(text: str) -> None:
-        print(text, flush=True)
-
     def measure(run: str) -> RunFigures:
         if is_policy(run):
             require_learner()
@@ -73,14 +74,15 @@ def compare(
 
             return policy_figures(
                 run, dynamics=dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, task=task,
-                device=device, say=say,
+                device=device, say=bar.say,
             )  # fmt: skip
         return model_figures(
             run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, device=device,
-            threads=threads, say=say,
+            threads=threads, say=bar.say,
         )  # fmt: skip
 
-    result = comparison_of(runs, measure)
+    with ProgressBar("comparing") as bar:
+        result = comparison_of(runs, measure)
     lines = broken_lines(result)
     print_tables(LEAD, comparison_tables(result), *lines)
     if json is not None:

@@ -5,7 +5,11 @@ Every stage leaves its result in the folder and is skipped where that is already
 on where it stopped.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from neurodyn.core.interruption import Interrupted
 
 _BUDGET = {"minutes": 2.5, "transitions": 1_000_000, "rollouts": 512}
 
@@ -33,6 +37,10 @@ def demo(
         transitions: Transitions of its training data; by default a million.
         rollouts: Roll-outs of its evaluation; by default 512.
         seed: Seed of data and training.
+
+    Example:
+        neurodyn demo
+        neurodyn demo --world-model
     """
     from neurodyn.core.errors import InputError
 
@@ -47,12 +55,24 @@ def demo(
     if world_model:
         from neurodyn.cli.demos.world_model import show_world_model
 
-        show_world_model(out or Path("demo-world-model"), seed)
+        with _going_on(out := out or Path("demo-world-model")):
+            show_world_model(out, seed)
     elif policy:
         from neurodyn.cli.demos.policy import show_policy
 
-        show_policy(out or Path("demo-policy"), seed)
+        with _going_on(out := out or Path("demo-policy")):
+            show_policy(out, seed)
     else:
         from neurodyn.cli.demos.cartpole import show_cartpole
 
-        show_cartpole(out or Path("demo"), **(_BUDGET | given), seed=seed)
+        with _going_on(out := out or Path("demo")):
+            show_cartpole(out, **(_BUDGET | given), seed=seed)
+
+
+@contextmanager
+def _going_on(out: Path) -> Iterator[None]:
+    """Say how an interrupted demo goes on: by itself."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(f"{out}: interrupted; the same command goes on", getattr(stop, "code", 130)) from None

@@ -45,11 +45,15 @@ def discover(
         resume: Go on with a discovery that was stopped.
         logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
             rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
     import msgspec
-    from rich.table import Table
 
     from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.tables.fit import print_table
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
@@ -67,15 +71,14 @@ def discover(
         chosen = msgspec.structs.replace(chosen, seed=seed)
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
-    result = discover_run(
-        declared, locate(robot), store, out, chosen,
-        base=base, candidates=networks, progress=print, data=data, device=device, threads=threads,
-        resume=resume, logger=logger,
-    )  # fmt: skip
-    table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
-    for pair in result["pairs"]:
-        table.add_row(pair["quantity"], pair["input"])
-    terminal().print(table)
+    with ProgressBar(f"discovering {declared.name}"):
+        result = discover_run(
+            declared, locate(robot), store, out, chosen,
+            base=base, candidates=networks, data=data, device=device, threads=threads, resume=resume,
+            logger=logger,
+        )  # fmt: skip
+    pairs = [(pair["quantity"], pair["input"]) for pair in result["pairs"]]
+    print_table(terminal(), ("acts on", "input"), pairs, f"{declared.name}: what the data ask for")
     print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
     print(f"model: {out}")
     if json is not None:

@@ -14,6 +14,9 @@ def examples(*, out: Path = Path("examples")) -> None:
 
     Args:
         out: Folder to write.
+
+    Example:
+        neurodyn examples --out examples
     """
     from neurodyn.core.artifacts import atomic_folder
     from neurodyn.core.errors import InputError

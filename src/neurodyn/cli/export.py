@@ -31,7 +31,12 @@ def export(
         to: Of a run, the simulator: newton, isaaclab, mjcf, urdf or mjlab; without it, ONNX. Of a dataset, the format:
             lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages). Of a policy: rsl-rl (a
             checkpoint that Isaac Lab's play.py --checkpoint loads).
+
+    Example:
+        neurodyn export runs/cartpole
+        neurodyn export walks.h5 --to lerobot --out walks
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
@@ -52,14 +57,16 @@ def export(
         from neurodyn.policy.export import export_policy
 
         require_writable(path)
-        difference = export_policy(run, path)
+        with ProgressBar(f"exporting {run}"):
+            difference = export_policy(run, path)
     else:
         from neurodyn.dynamics.artifact import load
         from neurodyn.dynamics.export import export_model
 
         model = load(run)
         require_writable(path)
-        difference = export_model(model, path)
+        with ProgressBar(f"exporting {run}"):
+            difference = export_model(model, path)
     print(f"differs from the {'policy' if is_policy else 'model'} by at most {difference:.1e} in ONNX Runtime: {path}")
 
 
@@ -76,6 +83,7 @@ def _export_policy(policy: str, to: str, out: Path | None) -> None:
 
 def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     """Write a dataset in the format of other tools."""
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.store import Store
 
@@ -83,7 +91,8 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
         raise InputError(f"{data}: is a dataset; say in which format with --to; valid: {choices(WRITERS)}")
     store = Store.open(data)
     path = out or data.with_suffix(f".{to}")
-    WRITERS[to](store, path)
+    with ProgressBar(f"writing {path}"):
+        WRITERS[to](store, path)
     print(f"{store.transitions:,} frames in {len(store.table):,} episodes: {path}")
 
 

@@ -44,11 +44,15 @@ def finetune(
         resume: Go on with a fine-tuning that was stopped.
         logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
             rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
     """
-    from neurodyn.cli.console import TrainingBar, report_training
+    from neurodyn.cli.console import report_training
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.learn.train import finetune as finetune_model
 
-    with TrainingBar(f"fine-tuning {run}") as bar:
+    with ProgressBar(f"fine-tuning {run}") as bar:
         end = finetune_model(
             run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares,
             device=own_device(device, gpu_ids), threads=threads, resume=resume, progress=bar, logger=logger,

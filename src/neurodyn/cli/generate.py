@@ -56,18 +56,16 @@ def generate(
         worker_memory: Most memory of a worker [GB]; by default no limit but the machine's.
         resume: Go on from an interrupted run with the same settings.
         overwrite: Replace a finished file.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    Example:
+        neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
+    """
     from neurodyn import robots
-    from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.sim.generate import generate as run
 
-    columns = (TextColumn("transitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console, declared = terminal(stderr=True), robots.load(robot)
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with cluster_of(cluster, workers, worker_memory) as executor, bar:
-        task = bar.add_task("", total=transitions)
+    declared = robots.load(robot)
+    with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"simulating {declared.name}"):
         summary = run(
             declared,
             transitions=transitions,
@@ -84,7 +82,6 @@ def generate(
             overwrite=overwrite,
             executor=executor,
             begun=lambda header: _announce(declared, header),
-            progress=lambda done, _: bar.update(task, completed=done),
         )
     left = sum(departure.trajectories for departure in summary.departures)
     if left:

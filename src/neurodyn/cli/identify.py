@@ -83,8 +83,12 @@ def identify(
         resume: Go on with a run that was killed.
         logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
             rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn identify dfki-c1 --data log.npz --out runs/c1
+        neurodyn identify my-arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
@@ -100,7 +104,7 @@ def identify(
             raise InputError(f"--drive {drive} trains one network; valid with --cluster: --drive torque or pd, or none")
         _drive_network(robot, data, drive, out, seed, json)
         return
-    with cluster_of(cluster, workers, worker_memory) as executor, TrainingBar(f"identifying {robot}") as bar:
+    with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"identifying {robot}") as bar:
         found = identify_robot(
             robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
             method=method, starts=starts, search=search, optimiser=optimiser, horizon=horizon, horizons=horizons,
@@ -121,6 +125,7 @@ def _drive_network(
     robot: str, data: str | tuple[str, ...], drive: str, out: Path, seed: int | None, json: Path | None
 ) -> None:
     """Train an actuator network and print its errors beside those of the best parametric drive."""
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_drive_network
     from neurodyn.core.artifacts import write_json
     from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
@@ -129,7 +134,8 @@ def _drive_network(
 
     declared = load(robot)
     settings = DriveNetworkSettings(network="gru" if drive == "gru" else "mlp", seed=seed or 0)
-    result = identify_drive_network(declared, open_logs(declared, data), out, settings)
+    with ProgressBar(f"identifying the drives of {declared.name}"):
+        result = identify_drive_network(declared, open_logs(declared, data), out, settings)
     print_drive_network(result)
     if json is not None:
         write_json(json, result.plain())

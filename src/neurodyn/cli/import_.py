@@ -41,10 +41,14 @@ def import_(
         seed: Seed of a random split.
         model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model.
         statistics: File with what the model's inputs were normalised with; by default the robot's own.
+
+    Example:
+        neurodyn import walk.mcap --robot my-arm --out walk.h5
     """
     if model is not None:
         _import_model(files, out, robot, model, statistics)
         return
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
@@ -68,7 +72,8 @@ def import_(
         columns, spec = find_map(files[0], robot or "")
     if alignment is not None:
         columns = with_alignment(columns, alignment)
-    store = import_logs(files, columns, spec, out, split=split, seed=seed)
+    with ProgressBar("reading logs"):
+        store = import_logs(files, columns, spec, out, split=split, seed=seed)
     print_import(store, out)
 
 

@@ -27,7 +27,7 @@ Threads = (
         int,
         PrimitiveConstructorSpec(
             nargs=1,
-            metavar="INT",
+            metavar="N",
             instance_from_str=_count,
             is_instance=lambda value: isinstance(value, int),
             str_from_instance=lambda value: [str(value)],

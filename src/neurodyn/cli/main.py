@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import stoppable
+from neurodyn.core.errors import InputError, suggestion
+from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
 from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
 
@@ -47,7 +47,7 @@ class Verb:
 
 VERBS: Registry[Verb] = Registry(
     "verb",
-    demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
+    demo=Verb("a model, or a policy, in minutes, with a report", "neurodyn.cli.demo:demo"),
     examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.examples:examples"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
@@ -57,26 +57,19 @@ VERBS: Registry[Verb] = Registry(
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
     train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
     finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune", parallel=True),
-    identify=Verb(
-        "identify parameters, and train networks in their equations, from a dataset", "neurodyn.cli.identify:identify"
-    ),
+    identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.identify:identify"),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
-    compare=Verb(
-        "put runs and policies beside each other, seeds of the same settings together",
-        "neurodyn.cli.compare:compare",
-    ),
+    compare=Verb("put runs and policies beside each other, seeds together", "neurodyn.cli.compare:compare"),
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
-    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.walking:imitate"),
-    policy=Verb(
-        "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
-        "neurodyn.cli.policy:ACTIONS",
-    ),
+    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.imitate:imitate"),
+    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.policy:ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
-    export=Verb("write a model or a policy as an ONNX file", "neurodyn.cli.export:export"),
+    export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.export:export"),
+    completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.completion:completion"),
 )
 """All verbs."""
 
@@ -127,8 +120,8 @@ def run(arguments: list[str]) -> int:
         print(f"neurodyn: {short}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        print(f"neurodyn: {str(stop) or 'interrupted; what was finished is kept'}", file=sys.stderr)
-        return getattr(stop, "code", 130)  # a training that was stopped says by which signal
+        print(f"neurodyn: {str(stop) or KEPT}", file=sys.stderr)
+        return getattr(stop, "code", 130)
     except BrokenPipeError:
         sys.stderr.close()
         return 0
@@ -170,6 +163,11 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"neurodyn {__version__}")
         return 0
+    if arguments[:1] == ["--complete"]:
+        from neurodyn.cli.completion import candidates
+
+        print(*candidates(VERBS, arguments[1:]), sep="\n")
+        return 0
     return _call(VERBS, "neurodyn", arguments)
 
 
@@ -177,16 +175,24 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     """Call one of some verbs, or list them."""
     name = arguments[0] if arguments else "--help"
     if name in {"--help", "-h"}:
-        what = verbs.what.rpartition(" ")[2].upper()
-        print(f"usage: {command} {what} [ARGUMENTS]    ({command} {what} --help for its arguments)")
-        print(*(f"  {name:<10}{verb.help}" for name, verb in verbs.items()), sep="\n")
+        _list(verbs, command)
         return 0
+    if name.startswith("-"):
+        raise InputError(f"unknown flag {name}{suggestion(name, ('--help', '--version'))} (see {command} --help)")
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
+    from neurodyn.cli.help import help_text
+    from neurodyn.cli.signature import signature_of
+
+    signature = signature_of(called)
+    if {"-h", "--help"} & set(arguments[1:]):
+        print(help_text(signature, command))
+        return 0
     _require_plain(arguments[1:])
     if _several() and not verbs[name].parallel:
         raise InputError(f"{command.partition(' ')[2]} runs in one process; valid: neurodyn without torchrun")
+    signature.require(command, arguments[1:])
     bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
     if len(bound.keywords.get("gpu_ids", ())) > 1 and not _several():
@@ -195,8 +201,29 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         command_line = [sys.executable, "-m", "neurodyn", *command.split()[1:], *arguments[1:]]
         return launch(len(bound.keywords["gpu_ids"]), command_line)
     with _tables_beside(bound):
-        bound()
+        try:
+            bound()
+        except KeyboardInterrupt as stop:
+            raise _interrupted(stop, resumable="--resume" in signature.flags) from None
     return 0
+
+
+def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
+    """Return what ends a verb that was stopped, which names --resume where the verb, and only where it, has it."""
+    text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training says by which signal it was stopped
+    if not resumable:
+        text = text.replace(RESUME, "")
+    elif RESUME not in text:
+        text += RESUME
+    return Interrupted(text, code)
+
+
+def _list(verbs: Registry[Verb], command: str) -> None:
+    """Print the verbs and what they do."""
+    what = verbs.what.rpartition(" ")[2].upper()
+    print(f"usage: {command} {what} ...    ({command} {what} --help says more)")
+    widest = max(map(len, verbs))
+    print(*(f"  {name:<{widest}}  {verb.help}" for name, verb in verbs.items()), sep="\n")
 
 
 def _require_plain(arguments: list[str]) -> None:

@@ -65,8 +65,11 @@ def train(
         resume: Go on with a training that was killed.
         logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
             rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn policy train cartpole-swingup --dynamics runs/cartpole --out policies/swingup
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import grade_of
@@ -99,7 +102,7 @@ def train(
     require_writable(here().writes(out / "config.yaml"))
     require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
-    with TrainingBar(f"training {task} in {dynamics}") as bar:
+    with ProgressBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(
             wanted, where, out, resolved, reference=beside, starts=starts, initial=begun, resume=resume, progress=bar,
             logger=logger,
@@ -122,7 +125,7 @@ def play(
     dynamics: str = "analytic",
     beside: str | None = None,
     out: Path | None = None,
-    format: Literal["html", "mp4", "gif"] | None = None,  # noqa: A002
+    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
     seconds: float | None = None,
     seed: int = 500,
     starts: str | None = None,
@@ -138,7 +141,8 @@ def play(
         dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
         beside: Where it also acts; by default the simulator, or in the simulator a second start.
         out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
-        format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
+        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default as the file's name
+            ends, else html.
         seconds: Length; by default that of an episode, at most 10 s.
         seed: Seed of starts and commands.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
@@ -147,28 +151,30 @@ def play(
         device: Where it computes: cpu, cuda, cuda:1 ...
         task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
         logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
-    from neurodyn.core.errors import InputError
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.core.progress import stage
     from neurodyn.policy.optional_dependencies import require_learner
-    from neurodyn.report.recording_files import Format, write_recording
+    from neurodyn.report.recording_files import format_of, write_recording
 
     require_learner()
     from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.policy.play import record_policy
 
     path = _default_output(policy, format or "html") if out is None else out
-    kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
-    kind = format or kinds.get(path.suffix.lower().removeprefix("."))
-    if kind is None:
-        raise InputError(
-            f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
-        )
+    kind = format_of(path, format)
     require_followed(logger, policy)
-    recording = record_policy(
-        policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device,
-        task=task,
-    )  # fmt: skip
-    write_recording(recording, path, kind)
+    with ProgressBar(f"recording {policy}"):
+        with stage(0.0, 0.4):
+            recording = record_policy(
+                policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground,
+                device=device, task=task,
+            )  # fmt: skip
+        with stage(0.4, 1.0):
+            write_recording(recording, path, kind)
     show_results(policy, logger, films=[path])
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
 
@@ -201,7 +207,11 @@ def evaluate(
         json: File for the result as JSON.
         task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
         logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_policy
     from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
     from neurodyn.core.errors import InputError
@@ -217,9 +227,10 @@ def evaluate(
     if logger is not None and more:
         raise InputError("--logger: shows the result of one policy, and several are given")
     require_followed(logger, policy)
-    result = evaluate_policy(
-        policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
-    )
+    with ProgressBar("playing episodes"):
+        result = evaluate_policy(
+            policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
+        )
     print_policy(result)
     if json is not None:
         write_json(json, result.plain())
@@ -227,7 +238,9 @@ def evaluate(
     tables = [table.cells for table in returns(result)]
     show_results(policy, logger, tables=tables, summary={"verdict of policy evaluate": result.verdict})
     if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
-        print(f"report: {write_policy_report(Path(policy), result, starts=starts, task=task)}")
+        with ProgressBar("report"):
+            written = write_policy_report(Path(policy), result, starts=starts, task=task)
+        print(f"report: {written}")
     print(f"verdict: {result.verdict}")
 
 
@@ -242,22 +255,18 @@ def _default_output(policy: str, suffix: str) -> Path:
 
 ACTIONS: Registry[Verb] = Registry(
     "policy action",
-    train=Verb(
-        "Train a policy in a simulator or in a model, and write it to a folder.", f"{__name__}:train", parallel=True
-    ),
-    play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
-    evaluate=Verb("Measure the return of policies in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
+    train=Verb("train a policy in a simulator or in a model", f"{__name__}:train", parallel=True),
+    play=Verb("record what a policy does, beside other dynamics", f"{__name__}:play"),
+    evaluate=Verb("measure returns in dynamics, and how far these are apart", f"{__name__}:evaluate"),
     **{
-        "import": Verb(
-            "Write a policy that somebody else trained (rl_games) as one of ours.", "neurodyn.cli.policy_import:import_"
-        )
+        "import": Verb("take over a policy that somebody else trained (rl_games)", "neurodyn.cli.policy_import:import_")
     },
     log=Verb(
-        "Record what several policies of one task do in the simulator, with rewards and ends.",
+        "record what policies do in the simulator, as a dataset",
         "neurodyn.cli.policy_log:log",
     ),
     online=Verb(
-        "Train a policy in a model, log it in the simulator, fit the model to the log, and again.",
+        "train policy and model in turns",
         "neurodyn.cli.policy_online:online",
     ),
 )

@@ -24,6 +24,9 @@ def import_(
         out: Folder to write.
         layout: Whose layout the file has: rl-games, or rsl-rl (4 or later, as of Isaac Lab and mjlab).
         activation: Activation of its hidden layers, which the file does not say: elu, relu, tanh, selu or silu.
+
+    Example:
+        neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant
     """
     from neurodyn.policy.published import import_policy
 

@@ -10,7 +10,7 @@ from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device
 
 if TYPE_CHECKING:
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
 
 
 def online(
@@ -90,6 +90,9 @@ def online(
         logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
             rsl_rl as MODULE:CLASS. A resumed run keeps its own.
         json: File for the result as JSON, as OUT/online.json.
+
+    Example:
+        neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.policy.optional_dependencies import require_learner
@@ -125,13 +128,13 @@ class _Stages:
     """A progress bar for each step, one after the other."""
 
     def __init__(self) -> None:
-        self._bar: TrainingBar | None = None
+        self._bar: ProgressBar | None = None
 
-    def __call__(self, title: str) -> "TrainingBar":
-        from neurodyn.cli.console import TrainingBar
+    def __call__(self, title: str) -> "ProgressBar":
+        from neurodyn.cli.progress import ProgressBar
 
         self.__exit__()
-        self._bar = TrainingBar(title)
+        self._bar = ProgressBar(title)
         return self._bar
 
     def __enter__(self) -> "_Stages":

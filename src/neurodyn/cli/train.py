@@ -54,11 +54,16 @@ def train(
         resume: Go on with a run that was stopped.
         logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
             rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
+        neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
     """
-    from neurodyn.cli.console import TrainingBar, report_training
+    from neurodyn.cli.console import report_training
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.learn.train import train as train_model
 
-    with TrainingBar(f"training {robot} ({kind})") as bar:
+    with ProgressBar(f"training {robot} ({kind})") as bar:
         end = train_model(
             robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
             shares=shares, members=members, device=own_device(device, gpu_ids), threads=threads, resume=resume,

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
+RESUME = "; the same command with --resume goes on"
+"""What a message ends with where work was saved; the command line leaves it out of verbs without that flag."""
 _SAME_SECONDS = 3.0
 """Where several processes train together, a signal that follows another within this time is the same: the terminal and
 torchrun both send it [s]."""

@@ -17,6 +17,7 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import Progress
 from neurodyn.core.versions import package_versions
 from neurodyn.core.workers import Executor
 from neurodyn.data.split import held_out_split
@@ -68,7 +69,7 @@ from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
-from neurodyn.learn.metrics import MetricsLog, Progress
+from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import check_run, checksum

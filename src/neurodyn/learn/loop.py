@@ -13,12 +13,13 @@ from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import KEPT, Interrupted, Interruption
+from neurodyn.core.interruption import KEPT, RESUME, Interrupted, Interruption
+from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
 from neurodyn.learn.learner import Learner, Step, Validation
-from neurodyn.learn.metrics import MetricsLog, Progress
+from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.ranks import here
 from neurodyn.learn.run_record import RunRecord
@@ -98,7 +99,10 @@ class TrainState:
 
 
 class Callback:
-    """Looks on, or acts, while a training runs; a subclass overrides what it needs."""
+    """Looks on, or acts, while a training runs; a subclass overrides what it needs.
+
+    Of several processes each has its own, and all have to act alike.
+    """
 
     def on_step(self, loop: "TrainingLoop") -> None:
         """Called after each optimiser step and what belongs to it; `loop.save()` writes a checkpoint here."""
@@ -228,6 +232,7 @@ class TrainingLoop:
                 self.log.start(self._record, self.learner.device)
             self._watch = stack.enter_context(watching(None if own is None else own / FOLDER))
             self._interruption = stack.enter_context(Interruption())
+            stack.enter_context(showing(None))  # the loop alone says how far it is, not what is measured in between
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
@@ -242,6 +247,7 @@ class TrainingLoop:
                     **self.learner.closing(self.state),
                     **times,
                 )
+        here().wait()  # until rank 0 has written everything
         return self.state
 
     def save(self) -> None:
@@ -399,7 +405,7 @@ class TrainingLoop:
     def _interrupted(self) -> str:
         if self.folder is None:
             return KEPT
-        return f"{self.folder}: interrupted at step {self.state.step}; the same command with --resume goes on"
+        return f"{self.folder}: interrupted at step {self.state.step}{RESUME}"
 
 
 def has_state(run: Path, name: str = "training") -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training reports as it goes: JSON lines always, its tracker, and a progress bar."""
+"""What a training reports as it goes: JSON lines always, and its tracker."""
 
 import copy
 import json
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from neurodyn.core.artifacts import read_json, write_text
 from neurodyn.core.config import to_dict
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
 _MODELS = ("model/*", "policy.safetensors", "config.json", "policy/*", "blueprint.yaml", "config.yaml", "manifest.json")
 _STATE = "state/*"
-
-
-class Progress(Protocol):
-    """Shows how far a training is."""
-
-    def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
-        ...
 
 
 class MetricsLog:

@@ -21,6 +21,7 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.plain_data import require_regular
+from neurodyn.core.progress import Progress
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.artifact import ROBOT
@@ -34,7 +35,7 @@ from neurodyn.learn.manifest import (
     read_manifest,
     verb_of,
 )  # fmt: skip
-from neurodyn.learn.metrics import Progress, read_metrics
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.train import finetune, train
 

@@ -2,6 +2,7 @@
 """A policy in training, whatever the algorithm: where it acts, how it is played, which is kept, what is logged."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ class PolicyLearner(Learner):
         self._config = policy_config(task, settings.network)
         self.losses, self._real = {}, None
         # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
+        self._shown: Mapping[str, Any] = {}  # what the last validation found
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * here().count)
 
     @property
@@ -182,15 +184,17 @@ class PolicyLearner(Learner):
         return {}
 
     def text(self, loop: TrainingLoop, found: Validation | None) -> str:
-        """Return the return of the last episodes, or of the play."""
-        values = {} if found is None else found.values
+        """Return the returns of the last episodes, with exploration noise, and of the last play, without."""
+        self._shown = self._shown if found is None else found.values
         recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]
-        shown, real = values.get("return_training", recent[0] if recent else None), values.get("return_reference")
-        text = "" if shown is None else f"return {shown:.4g}"
-        if real is not None and self._reference is not None:
-            text = f"{text}, in {self._reference.name} {real:.4g}"
-        broken = recent[1] if recent else 0.0
-        return f"{text}, {broken:.1%} of episodes implausible" if broken else text
+        parts = [f"noisy return {recent[0]:.4g}"] if recent else []
+        if (played := self._shown.get("return_training")) is not None:
+            parts.append(f"without noise {played:.4g}")
+        if (real := self._shown.get("return_reference")) is not None and self._reference is not None:
+            parts.append(f"in {self._reference.name} {real:.4g}")
+        if recent and recent[1]:
+            parts.append(f"{recent[1]:.1%} of episodes implausible")
+        return ", ".join(parts)
 
     def closing(self, at: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""

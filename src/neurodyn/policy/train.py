@@ -15,9 +15,9 @@ from msgspec import UNSET
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_reference
 from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import Progress
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
-from neurodyn.learn.metrics import Progress
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.ranks import here
 from neurodyn.learn.reproduction import Again

@@ -19,6 +19,7 @@ from neurodyn.core.cores import resolve_threads
 from neurodyn.core.drive import require_simulated
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import tell
 from neurodyn.core.seeds import derive_seed, require_seed
 from neurodyn.core.workers import Executor, Workers
 from neurodyn.data.header import Status, StoreHeader, dataset
@@ -37,7 +38,6 @@ TEST_FRACTION = 0.05
 _LEAST_WORLDS, _MOST_WORLDS = 64, 512
 """Trajectories that are simulated at once."""
 
-Progress = Callable[[int, int], None]
 """Called with the transitions simulated so far and the number asked for."""
 
 Begun = Callable[[StoreHeader], None]
@@ -93,7 +93,6 @@ def generate(
     resume: bool = False,
     overwrite: bool = False,
     begun: Begun | None = None,
-    progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Summary:
     """Write a data set of a robot from its simulator.
@@ -119,7 +118,6 @@ def generate(
         resume: Whether to continue an interrupted run with the same settings.
         overwrite: Whether a finished file of that name may be replaced.
         begun: Called before the first batch, with what the data will hold.
-        progress: Called after every batch.
         executor: What makes the batches in place of processes of this machine, as `neurodyn.cluster.Cluster`; the data
             do not depend on it.
 
@@ -188,8 +186,8 @@ def generate(
                 )  # fmt: skip
                 simulated += count * frames
                 cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
-                if progress is not None:
-                    progress(min(transitions, (batch * worlds + count) * frames), transitions)
+                done = min(transitions, (batch * worlds + count) * frames)
+                tell(done / transitions, f"{done:,} transitions")
         return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
 
 

@@ -4,8 +4,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neurodyn.core.progress import present_work, stage
+
 if TYPE_CHECKING:
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
 
 ROBOT = "cartpole"
 
@@ -23,7 +25,7 @@ def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, se
     Raises:
         InputError: A number is out of range.
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_evaluation
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.errors import InputError
@@ -37,22 +39,26 @@ def show_cartpole(out: Path, minutes: float, transitions: int, rollouts: int, se
         if value < 1:
             raise InputError(f"--{name} is {value}; valid: at least 1")
     run = out / "run"
-    with TrainingBar("training") as bar:
-        data = _data(out, transitions, seed, bar)
-        _train(data, run, minutes, seed, bar)
+    with ProgressBar("demo") as bar:
+        with stage(0.0, 0.1, "data"):
+            data = _data(out, transitions, seed, bar)
+        with stage(0.1, 0.6, "training"):
+            _train(data, run, minutes, seed, bar)
         bar.say(
             f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on"
         )
-        result = evaluate(run, rollouts=rollouts)
+        with stage(0.6, 0.9):
+            result = evaluate(run, rollouts=rollouts)
         write_json(out / "evaluation.json", result.plain())
         bar.say("4/4  report: pictures are being ray-traced")
-        report = write_report(run, result)
+        with stage(0.9, 1.0):
+            report = write_report(run, result)
     print_evaluation(result)
     print(f"report: {report}")
     print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{run}")')
 
 
-def _data(out: Path, transitions: int, seed: int, bar: "TrainingBar") -> Path:
+def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
     from neurodyn.robots import load
     from neurodyn.sim import generate
 
@@ -68,7 +74,7 @@ def _data(out: Path, transitions: int, seed: int, bar: "TrainingBar") -> Path:
     return data
 
 
-def _train(data: Path, run: Path, minutes: float, seed: int, bar: "TrainingBar") -> None:
+def _train(data: Path, run: Path, minutes: float, seed: int, bar: "ProgressBar") -> None:
     from neurodyn.cli.demos.stages import is_trained, is_unfinished
     from neurodyn.learn import train
 
@@ -76,5 +82,5 @@ def _train(data: Path, run: Path, minutes: float, seed: int, bar: "TrainingBar")
         bar.say(f"2/4  training: {run} is trained already")
         return
     bar.say(f"2/4  training: {minutes:g} minutes")
-    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=is_unfinished(run), progress=bar)
+    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=is_unfinished(run), progress=present_work())
     bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")

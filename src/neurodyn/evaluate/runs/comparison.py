@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
 from neurodyn.core.records import Record
 from neurodyn.core.verdict import grade_of, worst_grade
 
@@ -200,7 +201,7 @@ def comparison_of(runs: Sequence[str | Path], measure: Callable[[str], RunFigure
         if names.count(name) > 1:
             raise InputError(f"{name}: is named twice; valid: each run once")
     entries, broken = [], []
-    for name in names:
+    for name in tracked(names):
         try:
             entries.append(measure(name))
         except InputError as error:

@@ -18,7 +18,7 @@ from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.discovery.discover import DiscoverySettings, Report, discover
+from neurodyn.identify.discovery.discover import DiscoverySettings, discover
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback
@@ -42,7 +42,6 @@ def discover_run(
     *,
     base: str | None = None,
     candidates: Blueprint | None = None,
-    progress: Report | None = None,
     data: str = "",
     device: str = "cpu",
     threads: int | None = None,
@@ -60,7 +59,6 @@ def discover_run(
         settings: Settings of the search.
         base: Run of an identification whose parameters are taken; None for the nominal ones.
         candidates: Networks to choose among; None for one on the torque of each joint.
-        progress: Shown every point on the path.
         data: Origin of the log, for the record.
         device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
         threads: CPU threads; None for one for each available core. Results do not depend on it.
@@ -91,7 +89,7 @@ def discover_run(
         held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
         with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
             discovery = discover(
-                dynamics, train, held_out, settings, candidates, progress,
+                dynamics, train, held_out, settings, candidates,
                 run=out, record=record, resume=going_on, callbacks=callbacks,
             )  # fmt: skip
         result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from neurodyn.core import artifacts
-from neurodyn.core.interruption import Interrupted
+from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
@@ -88,7 +88,7 @@ def online(
                 return _Loop(problem, folder, log, stages, report).run()
         except KeyboardInterrupt as stop:
             code = getattr(stop, "code", 130)
-            raise Interrupted(f"{folder}: interrupted; the same command with --resume goes on", code) from None
+            raise Interrupted(f"{folder}: interrupted{RESUME}", code) from None
 
 
 def _begin(problem: Problem, name: str, out: Path, resume: bool) -> OnlineRecord:
