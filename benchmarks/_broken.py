@@ -48,6 +48,7 @@ class BrokenInputs:
         settings = {
             "net": {"kind": "mlp", "width": 16, "depth": 1},
             "phases": [{"share": 1.0, "rate": 0.01, "batch": 32}],
+            "minutes": 1.0,
         }
         (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
         self._write_log()

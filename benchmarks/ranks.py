@@ -31,14 +31,14 @@ TOLERANCE = 1e-2
 
 NEURAL = """
 net: {{kind: mlp, width: 128, depth: 3, activation: silu}}
-steps: 44
+steps: 30
 validations: 1
 optimiser: adam
 phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, forecast: 16, loss: absolute}}]
 """
 WORLD = """
 net: {{kind: gru, members: 5, trunk: own, width: 64, depth: 1, head: 64}}
-steps: 24
+steps: 14
 validations: 1
 optimiser: adam
 context: 32
@@ -47,19 +47,20 @@ phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, context: 32, forecast: 8, los
 BATCHES = {"neural": 1024, "world_model": 256, "policy": 2048}
 """Windows, or worlds, of all processes together."""
 
-UPDATES = 10
+UPDATES = 9
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="+", choices=list(BATCHES), default=list(BATCHES))
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--data", type=Path, help="dataset of the cartpole; by default one is generated")
     parser.add_argument("--worker", type=Path, help="folder of results; set by the script itself")
     arguments = parser.parse_args()
     single_thread()
     if arguments.worker is not None:
-        work(arguments.worker, arguments.only)
+        work(arguments.worker, arguments.only, arguments.data)
         return
     from neurodyn.learn.ranks import launch
 
@@ -67,14 +68,14 @@ def main() -> None:
     ratios: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        data = ["generate", "cartpole", "--transitions", "20000", "--out", str(folder / "data.h5")]
-        subprocess.run([sys.executable, "-m", "neurodyn", *data], check=True, stdout=subprocess.DEVNULL)
+        data = arguments.data or generated(folder / "data.h5")
         found: dict[int, list[list[dict[str, Any]]]] = {1: [], RANKS: []}
         for number in range(arguments.rounds):
             for count in (1, RANKS):
                 out = folder / f"{count}-{number}"
                 out.mkdir()
-                command = [sys.executable, __file__, "--worker", str(out), "--only", *arguments.only]
+                command = [sys.executable, __file__, "--worker", str(out), "--data", str(data)]
+                command += ["--only", *arguments.only]
                 require(launch(count, command) == 0, f"{count} processes train")
                 found[count].append([json.loads((out / f"{r}.json").read_text()) for r in range(count)])
     for what in arguments.only:
@@ -89,6 +90,13 @@ def main() -> None:
     write_result(arguments.json, "ranks", figures, ratios)
 
 
+def generated(path: Path) -> Path:
+    """Generate a dataset."""
+    command = ["generate", "cartpole", "--transitions", "20000", "--out", str(path)]
+    subprocess.run([sys.executable, "-m", "neurodyn", *command], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
 def check(what: str, alone: list[float], ranks: list[dict[str, Any]]) -> None:
     """Check that loss curves are equal."""
     for rank in ranks:
@@ -98,12 +106,12 @@ def check(what: str, alone: list[float], ranks: list[dict[str, Any]]) -> None:
     print(f"{what}: {len(alone)} losses equal to {apart:.1g}")
 
 
-def work(out: Path, only: list[str]) -> None:
+def work(out: Path, only: list[str], data: Path) -> None:
     """Train everything, and write what this rank measured."""
     from neurodyn.learn.ranks import here, joined
 
     with joined():
-        found = {what: WORKS[what](out, BATCHES[what] // here().count) for what in only}
+        found = {what: WORKS[what](out, data, BATCHES[what] // here().count) for what in only}
         (out / f"{here().rank}.json").write_text(json.dumps(found))
 
 
@@ -132,7 +140,7 @@ def timed() -> tuple[Any, Callable[[], dict[str, Any]]]:
     return times, found
 
 
-def model(out: Path, kind: str, settings: str) -> dict[str, Any]:
+def model(out: Path, data: Path, kind: str, settings: str) -> dict[str, Any]:
     """Train dynamics of a kind."""
     from neurodyn.learn import train
     from neurodyn.learn.ranks import here
@@ -140,11 +148,11 @@ def model(out: Path, kind: str, settings: str) -> dict[str, Any]:
     size = out / f"{kind}-{here().rank}.yaml"
     size.write_text(settings)
     times, found = timed()
-    train("cartpole", out.parent / "data.h5", out / kind, kind=kind, size=str(size), callbacks=[times])
+    train("cartpole", data, out / kind, kind=kind, size=str(size), callbacks=[times])
     return found()
 
 
-def policy(out: Path, worlds: int) -> dict[str, Any]:
+def policy(out: Path, _: Path, worlds: int) -> dict[str, Any]:
     """Train a policy by PPO."""
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.policy import load_settings, train
@@ -157,9 +165,9 @@ def policy(out: Path, worlds: int) -> dict[str, Any]:
     return found()
 
 
-WORKS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
-    "neural": lambda out, batch: model(out, "neural", NEURAL.format(batch=batch)),
-    "world_model": lambda out, batch: model(out, "world-model", WORLD.format(batch=batch)),
+WORKS: dict[str, Callable[[Path, Path, int], dict[str, Any]]] = {
+    "neural": lambda out, data, batch: model(out, data, "neural", NEURAL.format(batch=batch)),
+    "world_model": lambda out, data, batch: model(out, data, "world-model", WORLD.format(batch=batch)),
     "policy": policy,
 }
 

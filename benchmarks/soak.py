@@ -35,7 +35,8 @@ from _common import require, single_thread, write_result
 from _faults import child, complaint, damaged, ended, files_end_at, whole
 from neurodyn.cli.main import run
 
-ROBOTS = ("cartpole", "pendulum")
+ROBOTS = {"cartpole": "40", "pendulum": "120"}
+"""Robots and how many steps are enough for them not to be called diverged."""
 FLAT, FLAT_FORKS = 0.02, 0.04
 """Most growth of memory over the judged turns, as a share of its median."""
 
@@ -83,7 +84,7 @@ class Soak:
         """Take one turn; return its line for the log."""
         begin, spent = time.monotonic(), cpu()
         self.failures, self.peak = [], 0.0
-        robot, folder = ROBOTS[number % len(ROBOTS)], Path(tempfile.mkdtemp(prefix="soak"))
+        robot, folder = list(ROBOTS)[number % len(ROBOTS)], Path(tempfile.mkdtemp(prefix="soak"))
         try:
             self.sound(robot, folder)
             fault = (self.killed, self.full, self.broken)[number // len(ROBOTS) % 3]
@@ -106,7 +107,7 @@ class Soak:
         """Return the verbs of a turn with their arguments, and what each writes."""
         data, model, found = folder / "data.h5", folder / "run", folder / "found.json"
         generate = ["generate", robot, "--transitions", "4000", "--threads", "1", "--out", str(data)]
-        train = ["train", robot, "--data", str(data), "--steps", "40", "--out", str(model)]
+        train = ["train", robot, "--data", str(data), "--steps", ROBOTS[robot], "--out", str(model)]
         evaluate = [
             "evaluate",
             str(model),

@@ -3,4 +3,5 @@
 
 from neurodyn.cli.main import main
 
-main()
+if __name__ == "__main__":
+    main()

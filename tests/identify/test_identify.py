@@ -31,6 +31,7 @@ from neurodyn.learn.reproduction import reproduce
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot
 from tests.learn.callbacks import SignalAt
+from tests.learn.tracking.boards import texts
 
 pytest.importorskip("newton")
 
@@ -130,6 +131,8 @@ def test_inverse_dynamics_find_the_other_arm_from_its_torques(arm, tmp_path: Pat
     assert misses["split"] == "test"
     assert misses["identified"]["elbow"] < 0.7 * misses["nominal"]["elbow"]
     assert found["errors"]["identified"]["0.2"]["q_mean"] < 0.3 * found["errors"]["nominal"]["0.2"]["q_mean"]
+    table = texts(tmp_path / "run")["parameters"].splitlines()
+    assert [line.split(" | ")[0].strip("| ") for line in table[2:]] == [entry["name"] for entry in found["parameters"]]
 
 
 def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict, Path]):

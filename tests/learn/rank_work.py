@@ -44,7 +44,7 @@ from tests.learn.test_loop import One
 from tests.policy.worlds import Hold, Mass
 
 RANKS = 2
-STEPS = 24
+STEPS = 12
 BATCH = 32
 """Windows of all ranks together."""
 
@@ -122,7 +122,7 @@ def world_model() -> Found:
         WorldPhase(share=0.5, rate=1e-2, batch=batch, context=6, forecast=1, teach=1.0),
         WorldPhase(share=0.5, rate=3e-3, batch=batch, context=6, forecast=5, loss="absolute"),
     )
-    settings = WorldSettings(net=worlds.SMALL, phases=phases, steps=12, context=6, optimiser="adam")
+    settings = WorldSettings(net=worlds.SMALL, phases=phases, steps=8, context=6, optimiser="adam")
     store, model = worlds.make_store(), worlds.make_model()
     weights = event_weights(model, store, settings)
     weights = replace(weights, positive=weights.positive.double(), event=weights.event.double())
@@ -219,13 +219,13 @@ class Smooth(Mass):
     differentiable = True
 
 
-SHORT: dict[str, Any] = {"worlds": 8, "iterations": 6, "evaluations": 2, "evaluation_worlds": 8, "horizon": 6}
+SHORT: dict[str, Any] = {"worlds": 8, "iterations": 4, "evaluations": 2, "evaluation_worlds": 8, "horizon": 6}
 
 
 def policy(out: Path, settings: Any) -> Found:
     """Train a policy whole, and stopped and resumed; return the weights of both."""
     found: Found = {}
-    for name, stop in (("whole", None), ("part", 3)):
+    for name, stop in (("whole", None), ("part", 2)):
         try:
             stops = () if stop is None else (StopAt(stop),)
             train_policy(Hold(), Drawn("mass", Smooth()), out / name, settings, callbacks=stops)
@@ -243,6 +243,7 @@ def interrupted(out: Path) -> Found:
     try:
         loop.run()
     except Interrupted as error:
+        here().wait()
         return {"step": loop.state.step, "code": error.code, "saved": sorted(os.listdir(out / "state"))}
     return {}
 

@@ -125,7 +125,7 @@ def play(
     dynamics: str = "analytic",
     beside: str | None = None,
     out: Path | None = None,
-    format: Literal["html", "mp4", "gif"] | None = None,  # noqa: A002
+    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
     seconds: float | None = None,
     seed: int = 500,
     starts: str | None = None,
@@ -141,7 +141,8 @@ def play(
         dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
         beside: Where it also acts; by default the simulator, or in the simulator a second start.
         out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
-        format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
+        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default as the file's name
+            ends, else html.
         seconds: Length; by default that of an episode, at most 10 s.
         seed: Seed of starts and commands.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
@@ -155,22 +156,16 @@ def play(
         neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
     from neurodyn.cli.progress import ProgressBar
-    from neurodyn.core.errors import InputError
     from neurodyn.core.progress import stage
     from neurodyn.policy.optional_dependencies import require_learner
-    from neurodyn.report.recording_files import Format, write_recording
+    from neurodyn.report.recording_files import format_of, write_recording
 
     require_learner()
     from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.policy.play import record_policy
 
     path = _default_output(policy, format or "html") if out is None else out
-    kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
-    kind = format or kinds.get(path.suffix.lower().removeprefix("."))
-    if kind is None:
-        raise InputError(
-            f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
-        )
+    kind = format_of(path, format)
     require_followed(logger, policy)
     with ProgressBar(f"recording {policy}"):
         with stage(0.0, 0.4):

@@ -150,13 +150,14 @@ def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> Re
     Args:
         task: The task.
         where: Where it trains.
-        asked: As the user calls them; "none" for none; None for the simulator, where it is installed and training is
-            elsewhere.
+        asked: As the user calls them; "none" for none; None for the simulator, where it is installed, the robot has an
+            asset, and training is elsewhere.
 
     Raises:
         InputError: There are no such dynamics.
     """
-    if asked == "none" or (asked is None and (where.name == ANALYTIC or not _simulator())):
+    simulated = bool(task.declaration().asset) and _simulator()
+    if asked == "none" or (asked is None and (where.name == ANALYTIC or not simulated)):
         return None
     return open_dynamics(task, asked or ANALYTIC, device=where.dynamics.device)
 

@@ -258,11 +258,11 @@ class GradientLearner(Learner):
         self._batch = whole
         if kept:
             self.take(keep.nonzero()[:, 0])
-        closure(here().share(lambda: self._weight_of(kept)))
-        if not kept:
-            for gradient in self.gradients():
-                gradient.zero_()
-        here().average(self.gradients())
+        own = [closure(here().share(lambda: self._weight_of(kept))), *self.gradients()]
+        if not kept:  # the others' windows alone are learnt from
+            for tensor in own:
+                tensor.zero_()
+        here().average(own)
         return bool(torch.isfinite(self.clip_gradients())), int(left_out)
 
     def _weight_of(self, kept: int) -> Tensor:

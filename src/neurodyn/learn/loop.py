@@ -99,7 +99,10 @@ class TrainState:
 
 
 class Callback:
-    """Looks on, or acts, while a training runs; a subclass overrides what it needs."""
+    """Looks on, or acts, while a training runs; a subclass overrides what it needs.
+
+    Of several processes each has its own, and all have to act alike.
+    """
 
     def on_step(self, loop: "TrainingLoop") -> None:
         """Called after each optimiser step and what belongs to it; `loop.save()` writes a checkpoint here."""
@@ -244,6 +247,7 @@ class TrainingLoop:
                     **self.learner.closing(self.state),
                     **times,
                 )
+        here().wait()  # until rank 0 has written everything
         return self.state
 
     def save(self) -> None:

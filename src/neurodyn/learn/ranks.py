@@ -16,7 +16,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +45,7 @@ T = TypeVar("T")
 _TIMEOUT = timedelta(hours=2)
 """How long a rank waits for another: a validation of rank 0, or the reading of data, may take that long."""
 
-_GRACE = 30.0
+_GRACE = 60.0
 """Time that the other processes have to end by themselves after one has failed [s]."""
 
 _TELL = 5.0
@@ -281,20 +289,26 @@ class _Group(Ranks):
 
         The others tell rank 0 and end silently; a process that is only left alone says what ended the other.
         """
-        stopped = isinstance(error, KeyboardInterrupt)
         if isinstance(error, InputError) or lacks_memory(error):
-            self._store.set(f"end/{self.rank}", _first_line(error))
+            self._say(_first_line(error))
             return error if self.leads else SystemExit(2)
-        if other := self._ended(0.0 if stopped else _TELL):
+        stopped, lost = isinstance(error, KeyboardInterrupt), _is_lost(error)
+        if (stopped or lost) and (other := self._ended(0.0 if stopped else _TELL)):
             return InputError(other) if self.leads else SystemExit(2)
         if stopped:
             return error if self.leads else SystemExit(getattr(error, "code", 130))
-        if _is_lost(error):
+        if lost:
             return InputError(
                 f"rank {self.rank}: another of the {self.count} processes ended without a word (out of memory, or "
                 "killed); the same command with --resume goes on from the last checkpoint"
             )
+        self._say(f"{type(error).__name__}: {_first_line(error)}")
         return error
+
+    def _say(self, text: str) -> None:
+        """Tell the other ranks why this one ends."""
+        with suppress(RuntimeError):  # whoever keeps the texts has ended
+            self._store.set(f"end/{self.rank}", text)
 
     def _ended(self, seconds: float) -> str:
         """Return what another rank has said of why it ends, at the latest after some seconds; empty for nothing."""
@@ -347,7 +361,7 @@ def joined() -> Iterator[Ranks]:
             yield group
             group.wait()
         group.close()
-    except (InputError, KeyboardInterrupt, RuntimeError, MemoryError) as error:
+    except (Exception, KeyboardInterrupt) as error:
         end = group.told(error)
         if end is error:
             raise
@@ -383,13 +397,14 @@ def launch(count: int, command: Sequence[str]) -> int:
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             processes.append(subprocess.Popen(list(command), env={**os.environ, **shared, **own}))
         _wait(processes)
+        codes = [process.poll() for process in processes]
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
+                process.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
-    codes = [process.wait() for process in processes]
     return next((code if code > 0 else 128 - code for code in codes if code), 0)
 
 

@@ -131,6 +131,13 @@ class Frame:
     last: Tensor | None = None
 
 
+def _with_contacts(now: Quantities, worlds: int) -> Quantities:
+    """Return quantities with none of the contacts closed, where these are known after a frame only."""
+    if "contact" in now or not now.contact_names:
+        return now
+    return now.replacing({"contact": lambda of: of["joint_velocity"].new_zeros(worlds, len(of.contact_names))})
+
+
 class PolicyEnvironment(VecEnv):
     """A batch of worlds in which a policy acts.
 
@@ -204,11 +211,8 @@ class PolicyEnvironment(VecEnv):
         at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._now = at.now
         still = torch.zeros(worlds, self.num_actions, device=self.device)
-        now = at.now
-        if "contact" not in now:  # what touches the ground is predicted with a frame
-            touching = still.new_zeros(worlds, len(now.contact_names))
-            now = now.replacing({"contact": lambda _: touching})
-        self._terms = (*task.reward(now, at.memory, still), *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
+        first = task.reward(_with_contacts(at.now, worlds), at.memory, still)
+        self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
         self._at = Worlds(
             carry=at.carry,
             state=at.state,

@@ -75,6 +75,14 @@ def render(
     return pictures
 
 
+def drawn_world(robot: Robot) -> Any:
+    """Return a builder (`newton.ModelBuilder`) of a robot whose every link can be seen."""
+    builder = build_world(robot)
+    _show_hidden_shapes(builder)
+    _draw_bare_links(builder)
+    return builder
+
+
 def _positions(robot: Robot, q: Tensor | np.ndarray) -> np.ndarray:
     rows = q.detach().cpu().numpy() if isinstance(q, Tensor) else np.asarray(q)
     if rows.ndim != 2 or rows.shape[1] != robot.spec.nq or not len(rows):
@@ -92,9 +100,7 @@ class _Studio:
         from newton.sensors import SensorCamera
 
         self._wp, self._newton, self._sensor = wp, newton, SensorCamera
-        builder = build_world(robot)
-        _show_hidden_shapes(builder)
-        _draw_bare_links(builder)
+        builder = drawn_world(robot)
         if ground is not None:
             for shape in add_scene(builder, ground.scene):
                 builder.shape_color[shape] = _GROUND_COLOUR

@@ -15,6 +15,7 @@ from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.tracking.session import FILE, read_tracker_file, require_tracker, tracking
 from tests.learn.callbacks import StopAt, Stopped
+from tests.learn.tracking.boards import texts
 from tests.learn.tracking.models import RECORD, Kept
 
 
@@ -113,19 +114,6 @@ def test_tensorboard_is_the_default_and_leaves_no_tracker_file(tmp_path: Path):
     assert {path.name for path in (tmp_path / "tensorboard").iterdir()} > events
     assert texts(tmp_path)["Errors"] == "| a | b |\n| --- | --- |\n| 1\\|2 | 3 |"
     assert "robot: cartpole" in texts(tmp_path)["config"]
-
-
-def texts(run: Path) -> dict[str, str]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    found = {}
-    for path in (run / "tensorboard").iterdir():
-        events = EventAccumulator(str(path))
-        events.Reload()
-        for tag in events.Tags()["tensors"]:
-            name = tag.removesuffix("/text_summary")
-            found[name] = events.Tensors(tag)[-1].tensor_proto.string_val[0].decode()
-    return found
 
 
 def test_none_writes_metrics_alone(tmp_path: Path):

@@ -12,6 +12,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.data.store import Store
 from neurodyn.dynamics import load
+from neurodyn.learn.manifest import read_manifest
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
 from neurodyn.policy.online.problem import pose
 from neurodyn.policy.online.refit import NeuralRefit
@@ -86,6 +88,12 @@ def test_what_is_written(whole):
     page = (out / "report.html").read_text()
     assert "Ends of episodes" in page
     assert result.verdict in page
+    first, second, end = read_metrics(out)
+    assert [first["step"], second["step"], end["step"]] == [1, 2, 2]
+    assert second["return_reference"] == result.rounds[1].real.mean
+    assert second["gap"] == result.rounds[1].gap
+    assert (end["finished"], end["verdict"]) == (True, result.verdict)
+    assert read_manifest(out).training == "policy online"
 
 
 def test_frames_of_the_reference_are_counted(whole):

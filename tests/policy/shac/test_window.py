@@ -48,7 +48,7 @@ def window(actor, frames=12, worlds=6):
     critic = network(1, 1)
     watch = GradientWatch(frames, worlds)
     with torch.enable_grad():
-        found = roll(world(worlds), lambda seen: 0.5 * torch.tanh(actor(seen)), lambda seen: critic(seen)[:, 0],
+        found = roll(world(worlds), lambda seen: 2 * (0.5 * torch.tanh(actor(seen)),), lambda seen: critic(seen)[:, 0],
                      frames, GAMMA, watch)  # fmt: skip
     return found, watch
 
@@ -89,13 +89,27 @@ def test_the_loss_is_the_discounted_return_of_each_part():
     assert float(failed) == pytest.approx(-(1.0 + GAMMA * 2.0 + tail) / 4)
 
 
-def test_actions_beyond_the_limit_come_back_and_go_no_further():
-    action = torch.tensor([-3.0, -3.0, 0.5, 0.5, 3.0, 3.0], requires_grad=True)
-    cut = held(action, 1.0)
+def test_means_beyond_the_limit_come_back_and_go_no_further():
+    mean = torch.tensor([-3.0, -3.0, 0.5, 0.5, 3.0, 3.0])
+    action = mean.clone().requires_grad_()
+    cut = held(action, mean, 1.0)
     assert cut.tolist() == [-1.0, -1.0, 0.5, 0.5, 1.0, 1.0]
     towards = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])  # a loss is descended: against its gradient
     (gradient,) = torch.autograd.grad(cut, action, towards)
     assert gradient.tolist() == [0.0, -1.0, 1.0, -1.0, 1.0, 0.0]
+
+
+def test_noise_beyond_the_limit_does_not_pull_the_mean_to_zero():
+    generator = torch.Generator().manual_seed(0)
+    noise, slopes = torch.randn(2, 100_000, generator=generator, dtype=torch.float64)
+    mean = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+
+    def loss(mean):
+        return (slopes * held(mean + noise, mean.expand_as(noise), 1.0)).mean()
+
+    (gradient,) = torch.autograd.grad(loss(mean), mean)
+    found = (loss(mean.detach() + 1e-3) - loss(mean.detach() - 1e-3)) / 2e-3
+    assert float(gradient) == pytest.approx(float(found), abs=2e-3)
 
 
 def test_gradients_that_are_not_finite_are_left_out_and_large_ones_scaled_down():

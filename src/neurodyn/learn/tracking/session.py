@@ -92,12 +92,13 @@ def open_tracker(run: Path, step: int = 0, *, late: bool = False) -> "GuardedTra
         if (logger, before) != (DEFAULT, {}):
             runs = {**before.get("runs", {}), name_of(logger): guarded.tracker.identity()}
             artifacts.write_json(run / FILE, {"logger": name_of(logger), "runs": {k: v for k, v in runs.items() if v}})
-    except InputError:
-        raise
     except Exception as error:  # whatever a tracker raises is about the tracker
-        if not (within or late):
+        if within or late:
+            guarded.lose(step, error)
+        elif isinstance(error, InputError):
+            raise
+        else:
             raise InputError(f"logger {name_of(logger)}: {_one_line(error)}; valid: another --logger") from error
-        guarded.lose(step, error)
     return guarded
 
 

@@ -130,10 +130,10 @@ class ShacLearner(PolicyLearner):
         self.keep_now_and_then(at)
         return Step(float(loss), share * settings.rate, taken)
 
-    def act(self, observation: Tensor) -> Tensor:
-        """Return actions with noise, which gradients pass (reparametrised), shape [worlds, actions]."""
+    def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions]."""
         mean = self._actor.mlp(self._actor.obs_normalizer(observation))
-        return mean + self._std * torch.randn_like(mean)
+        return mean + self._std * torch.randn_like(mean), mean
 
     def value(self, observation: Tensor) -> Tensor:
         """Return what the slow copy of the critic says, shape [rows]."""

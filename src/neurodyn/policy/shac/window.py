@@ -41,35 +41,42 @@ class Window:
 
 
 class _Held(torch.autograd.Function):
-    """Cuts actions off at a limit; gradients that lead back within it pass, and so does all else within.
-
-    The gradient of the plain function is zero beyond the limit, and an action would never come back.
-    """
+    """Cuts actions off at a limit; gradients pass within it, and where a mean beyond it is led back."""
 
     @staticmethod
-    def forward(ctx: Any, action: Tensor, limit: float) -> Tensor:
-        ctx.save_for_backward(action)
+    def forward(ctx: Any, action: Tensor, mean: Tensor, limit: float) -> Tensor:
+        ctx.save_for_backward(action, mean)
         ctx.limit = limit
         return action.clamp(-limit, limit)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (action,), (gradient,) = ctx.saved_tensors, gradients
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (action, mean), (gradient,), limit = ctx.saved_tensors, gradients, ctx.limit
         # A loss is descended: along a positive gradient an action falls.
-        outwards = ((action > ctx.limit) & (gradient < 0)) | ((action < -ctx.limit) & (gradient > 0))
-        return gradient.masked_fill(outwards, 0.0), None
+        back = ((mean > limit) & (gradient > 0)) | ((mean < -limit) & (gradient < 0))
+        return gradient.masked_fill((action.abs() > limit) & ~back, 0.0), None, None
 
 
-def held(action: Tensor, limit: float) -> Tensor:
-    """Return actions cut off at a limit, with gradients (of a loss) that are zero only where they lead further out."""
-    result = _Held.apply(action, limit)
+def held(action: Tensor, mean: Tensor, limit: float) -> Tensor:
+    """Return actions cut off at a limit, with the gradients (of a loss) of that, and some more.
+
+    Those of the plain function are zero beyond the limit, and a policy whose mean is far beyond would never come back:
+    there, gradients that lead back pass. They do not where noise alone took an action beyond, which would pull every
+    mean towards zero.
+
+    Args:
+        action: Actions, shape [worlds, actions].
+        mean: Their means, likewise.
+        limit: The limit.
+    """
+    result = _Held.apply(action, mean, limit)
     assert isinstance(result, Tensor)
     return result
 
 
 def roll(
     world: PolicyEnvironment,
-    act: Callable[[Tensor], Tensor],
+    act: Callable[[Tensor], tuple[Tensor, Tensor]],
     value: Callable[[Tensor], Tensor],
     frames: int,
     gamma: float,
@@ -79,7 +86,7 @@ def roll(
 
     Args:
         world: The worlds, which go on from where they are.
-        act: From observations to actions, shape [worlds, actions].
+        act: From observations to actions and their means, each of shape [worlds, actions].
         value: Value of observations, shape [rows], from those, shape [rows, observations].
         frames: Frames of the window.
         gamma: Discount of a frame.
@@ -90,7 +97,7 @@ def roll(
     seen, last, reward, failed, done = [], [], [], [], []
     for _ in range(frames):
         seen.append(observation)
-        action = held(act(observation), world.task.limit)
+        action = held(*act(observation), world.task.limit)
         frame = world.step_tracked(watch(action))
         assert frame.last is not None
         observation = frame.observation
