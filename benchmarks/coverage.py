@@ -11,7 +11,7 @@ import argparse
 import json
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -212,20 +212,13 @@ def _half(name: str, store: Store, settings: IdentificationSettings, half: int, 
     file = out / "identification.json"
     if not file.exists():
         robot = load_robot(name)
-        table = store.table.copy()
+        table = store.table
         train = np.nonzero(table["split"] == int(Split.TRAIN))[0]
         runs = table["run"][train] if len(set(table["run"][train].tolist())) > 1 else np.arange(len(train))
         order = {run: k for k, run in enumerate(dict.fromkeys(runs.tolist()))}
         other = train[[order[run] % 2 != half for run in runs.tolist()]]
         kept = np.setdiff1d(np.arange(len(table)), other)
-        ground = None if store.ground is None else store.ground[kept]
-        identify(
-            robot,
-            replace(store, table=table[kept], ground=ground),
-            out,
-            parameters=FREE.get(name, ()),
-            settings=settings,
-        )
+        identify(robot, store.select(kept), out, parameters=FREE.get(name, ()), settings=settings)
     return json.loads(file.read_text())
 
 

@@ -10,11 +10,11 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from _common import require, single_thread, write_result
 from neurodyn.core import Augmentation, Blueprint
@@ -95,7 +95,7 @@ def _dfki(log: Path, columns: str, period: float | None = None) -> tuple[str, St
     spec = robot.spec if period is None else msgspec.structs.replace(robot.spec, dt=period)
     store = open_data(log, spec, Path(robot.folder) / columns)
     kept = [k for k, name in enumerate(store.header.groups) if any(fnmatchcase(name, pattern) for pattern in FAST)]
-    return robot.name, replace(store, table=store.table[[int(group) in kept for group in store.table["group"]]])
+    return robot.name, store.select(np.flatnonzero(np.isin(store.group, kept)))
 
 
 def _networks(log: Path, name: str, folder: Path) -> dict[str, float]:

@@ -43,7 +43,7 @@ def plugin(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(ROOT)
     entry = EntryPoint(name="extending", value="extending_plugin", group=registry.PLUGINS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
     monkeypatch.setattr(registry, "_loaded", [])
     registry.load_plugins()
     module = sys.modules["extending_plugin"]

@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Blocked())
 """
 # Another checkout may be the one that is installed.
 HERE = os.pathsep.join([str(plant.repository() / "src"), str(plant.repository())])
-HEAVY = ("torch", "newton", "warp", "mujoco", "matplotlib", "tensorboard", "h5py", "imageio", "viser")
+HEAVY = ("torch", "newton", "warp", "mujoco", "matplotlib", "tensorboard", "h5py", "imageio", "viser", "wandb")
 
 
 def python(script: str, *arguments: str | Path) -> str:
@@ -56,6 +56,11 @@ def loaded(script: str) -> set[str]:
 def test_nothing_heavy_is_imported_before_it_is_needed(script: str):
     modules = loaded(script)
     assert [name for name in HEAVY if name in modules] == []
+
+
+def test_the_list_of_verbs_imports_next_to_nothing():
+    modules = loaded("from neurodyn.cli.main import run; run(['--help'])")
+    assert not modules & {"numpy", "yaml", "msgspec", "tyro", "rich"}
 
 
 @pytest.mark.parametrize("verb", ["train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view"])

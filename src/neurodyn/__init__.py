@@ -18,6 +18,7 @@ from neurodyn.core.lazy import lazy
 if TYPE_CHECKING:
     from neurodyn import (
         cli,
+        cluster,
         control,
         core,
         data,
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Control", "Dynamics", "Environment", "InputError", "State", "Step", "Trajectory", "Window", "__version__", "cli",
-    "control", "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody", "nets",
-    "policy", "report", "robots", "sim", "solvers", "tasks",
+    "cluster", "control", "core", "data", "dynamics", "evaluate", "geometry", "identify", "learn", "load", "multibody",
+    "nets", "policy", "report", "robots", "sim", "solvers", "tasks",
 ]  # fmt: skip
 
 lazy(__name__)

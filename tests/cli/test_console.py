@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from neurodyn.cli import console
+from neurodyn.cli import console, progress
 
 NAME = "pretrained:ant"
 
@@ -27,9 +27,11 @@ def test_names_of_models_are_no_emoji():
 
 @pytest.mark.parametrize("interactive", [True, False])
 def test_the_title_of_a_progress_bar_is_printed_as_it_is(interactive, monkeypatch):
-    out, made = io.StringIO(), console.terminal
-    monkeypatch.setattr(console, "terminal", lambda: made(file=out, force_terminal=interactive, width=200))
-    with console.TrainingBar(f"training ant in {NAME}") as bar:
+    monkeypatch.setattr(progress, "_SOON", 0.0)
+    out = io.StringIO()
+    where = console.terminal(file=out, force_terminal=interactive)
+    where.width = 200
+    with progress.ProgressBar(f"training ant in {NAME}", where) as bar:
         bar.update(0.5, "error of pretrained:cube [m]")
     assert f"training ant in {NAME}" in out.getvalue()
     assert "error of pretrained:cube [m]" in out.getvalue()

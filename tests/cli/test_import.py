@@ -80,7 +80,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         ),
         (["import", "LOG", "--reader", "cartpole", "--out", "OUT"], "declares no column map"),
         (["import", "LOG", "--reader", "MAP", "--robot", "nobody", "--out", "OUT"], "unknown robot 'nobody'"),
-        (["import", "none.csv", "--reader", "MAP", "--out", "OUT"], "none.csv: cannot be read"),
+        (["import", "none.csv", "--reader", "MAP", "--out", "OUT"], "none.csv: no such file"),
         (["inspect", "OUT"], "no such file"),
         (["import", "LOG", "--out", "OUT"], "neither by --robot nor by --reader"),
         (["import", "LOG", "--robot", "cartpole", "--out", "OUT"], "has no column that is named as the position of"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every mistake on the command line ends in one line on standard error and exit code 2."""
 
+import functools
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from neurodyn.cli.main import VERBS, main, run
+from neurodyn.core.interruption import RESUME
 from tests import plant
 
 README = str(Path(plant.__file__))
@@ -138,6 +140,29 @@ def test_a_verb_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(robots, "robots", interrupted)
     assert run(["robots"]) == 130
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "said", "expected"),
+    [
+        ("generate", "", "interrupted; what was finished is kept; the same command with --resume goes on"),
+        ("train", f"run: interrupted at step 3{RESUME}", "run: interrupted at step 3; the same command with --resume"),
+        ("reproduce", f"again: interrupted at step 3{RESUME}", "again: interrupted at step 3\n"),
+    ],
+)
+def test_a_verb_that_can_resume_names_the_flag(
+    verb: str, said: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    called = VERBS[verb].load()
+
+    @functools.wraps(called)
+    def stopped(*arguments: object, **flags: object) -> None:
+        raise KeyboardInterrupt(said) if said else KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules[called.__module__], called.__name__, stopped)
+    arguments = {"generate": ["cartpole", "--transitions", "10"], "train": ["cartpole", "--data", "x.h5"]}
+    assert run([verb, *arguments.get(verb, ["run"]), "--out", "x"]) == 130
+    assert f"neurodyn: {expected}" in capsys.readouterr().err
 
 
 def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch):

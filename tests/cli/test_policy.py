@@ -69,7 +69,7 @@ def test_a_recording_is_written(policy, tmp_path):
          "penalty is -1.0; valid: at least 0"),
         (["train", "cartpole-swingup", "--dynamics", "pretrained:cartpole", "--out", "x", "--penalty", "1"],
          "do not know how uncertain they are"),
-        (["evaluate", "nothing"], "is no folder; expected a folder written by"),
+        (["evaluate", "nothing"], "no such folder; expected a folder written by"),
         (["play", "nothing", "--out", "picture.bmp"], "no known kind of recording"),
         (["evaluate", "nothing", "--episodes", "0"], "--episodes is 0; valid: at least 1"),
         (["evaluate", *SHIPPED], "policy for anymal-forward; valid beside pretrained-policy:ant-run: policies for ant"),

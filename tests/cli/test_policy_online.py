@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("cartpole-swingup", ["--size", "{}/none.yaml"], "none.yaml"),
         ("cartpole-swingup", ["--finetune", "{}/none.yaml"], "none.yaml"),
         ("cartpole-swingup", ["--policy", "{}/ant"], "policy for another task: its task is ant-run"),
-        ("cartpole-swingup", ["--policy", "{}/none"], "is no folder; expected a folder written by"),
+        ("cartpole-swingup", ["--policy", "{}/none"], "no such folder; expected a folder written by"),
         ("cartpole-swingup", ["--data", "{}/pendulum.h5"], "holds data of 'pendulum', not of 'cartpole'"),
         ("cartpole-swingup", ["--data", "{}/none.h5"], "none.h5"),
         ("cartpole-swingup", ["--dynamics", "pretrained:pendulum"], "is not for these dynamics of 'pendulum'"),

@@ -34,15 +34,22 @@ def test_the_format_can_be_said_instead(trained_run: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--out", "a.avi"], "valid: a name that ends in .html, .mp4 or .gif"),
+        (["--out", "a.avi"], "valid: a name that ends in .html, .mp4, .gif or .rrd"),
         (["--seconds", "0"], "--seconds is 0; valid: above 0"),
         (["--driven"], "recorded torques drive"),
         (["--format", "png"], "--format"),
+        (["--live"], "--live needs a display"),
     ],
 )
 def test_bad_input_ends_in_one_line(
-    arguments: list[str], words: str, trained_run: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: str,
+    trained_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
     assert run(["view", str(trained_run), *arguments]) == 2
     said = capsys.readouterr().err
     assert words in said

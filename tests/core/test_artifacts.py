@@ -199,7 +199,7 @@ def test_a_run_is_a_folder_with_a_model(tmp_path: Path):
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        ("nowhere", "is no folder"),
+        ("nowhere", "no such folder"),
         ("", "holds no model"),
         ("pretrained:nothing", "no pretrained model 'nothing'; valid:"),
         ("pretrained:../core", "no pretrained model"),

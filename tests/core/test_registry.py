@@ -61,7 +61,7 @@ def installed(tmp_path, monkeypatch):
         (tmp_path / "shapes_plugin.py").write_text(text)
         monkeypatch.syspath_prepend(str(tmp_path))
         entry = EntryPoint(name="shapes", value="shapes_plugin", group=registry.PLUGINS)
-        monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+        monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
         monkeypatch.setattr(registry, "_loaded", [])
 
     yield install

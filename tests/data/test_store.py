@@ -60,6 +60,17 @@ def test_round_trip(store):
         assert np.array_equal(found[2], control[episode, :length])
 
 
+def test_selected_episodes_have_their_own_rows_alone(store):
+    chosen = store.select([3, 1])
+    chosen.check("chosen")
+    assert chosen.lengths.tolist() == [10, 10]
+    assert chosen.split.tolist() == store.split[[3, 1]].tolist()
+    for place, episode in enumerate((3, 1)):
+        for found, wanted in zip(chosen.episode(place), store.episode(episode), strict=True):
+            assert np.array_equal(found, wanted)
+    assert store.table["start"].tolist() == [0, 11, 22, 27]
+
+
 def test_unused_controls_are_zero(store):
     assert np.all(store.control[store.offsets[1:] - 1] == 0.0)
 

@@ -41,7 +41,7 @@ def test_a_ground_is_read_from_a_file_and_knows_where_its_own_files_are(ant: Rob
     ("name", "message"),
     [
         ("moon", r"'moon' is no ground of robot 'ant'; valid: all, flat, mixed, rough, steps, tilted, or a file"),
-        ("gone.yaml", "gone.yaml: cannot be read"),
+        ("gone.yaml", "gone.yaml: no such file"),
     ],
 )
 def test_a_ground_that_is_none_is_named(name: str, message: str, ant: Robot):

@@ -76,7 +76,7 @@ def test_number_that_is_not_finite_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("none.obj", None, "there is no such mesh file"),
+    ("none.obj", None, "no such file"),
     ("m.step", "x", "cannot be read; valid: .obj, .stl"),
     ("m.obj", "v 0 0\n", "line 1: 'v 0 0'"),
     ("m.obj", "v 0 0 0\nf 1 2 3\n", "a face names vertex 2 of 1"),

@@ -31,6 +31,7 @@ from neurodyn.learn.reproduction import reproduce
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot
 from tests.learn.callbacks import SignalAt
+from tests.learn.tracking.boards import texts
 
 pytest.importorskip("newton")
 
@@ -130,6 +131,8 @@ def test_inverse_dynamics_find_the_other_arm_from_its_torques(arm, tmp_path: Pat
     assert misses["split"] == "test"
     assert misses["identified"]["elbow"] < 0.7 * misses["nominal"]["elbow"]
     assert found["errors"]["identified"]["0.2"]["q_mean"] < 0.3 * found["errors"]["nominal"]["0.2"]["q_mean"]
+    table = texts(tmp_path / "run")["parameters"].splitlines()
+    assert [line.split(" | ")[0].strip("| ") for line in table[2:]] == [entry["name"] for entry in found["parameters"]]
 
 
 def test_the_run_holds_a_model_that_moves_as_it_was_identified(found: tuple[dict, Path]):
@@ -275,7 +278,7 @@ def test_bad_counts_priors_and_optimisers_are_refused_in_one_line(
 
 
 def test_a_bootstrap_of_one_window_is_refused(store: Store, tmp_path: Path):
-    alone = dataclasses.replace(store, table=store.table[[0, 4, 5]])
+    alone = store.select([0, 4, 5])
     settings = changed(SETTINGS, horizon=0.55, bootstrap=50)
     with pytest.raises(InputError, match=r"bootstrap: 1 log\(s\) with 1 window\(s\) of .* valid: at least 5"):
         identify(given(alone, ("elbow.mass",)), tmp_path / "run", settings)

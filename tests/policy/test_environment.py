@@ -327,3 +327,45 @@ class Aged:
 
     frames: torch.Tensor
     age: int
+
+
+class Strict(Hold):
+    """A task that charges for implausible states."""
+
+    implausible_reward = -7.0
+
+
+@pytest.mark.parametrize("task", [Hold(), Strict()])
+def test_terms_of_the_reward_add_up_to_the_returns_of_the_episodes_that_ended(task):
+    mass = Mass()
+    env = PolicyEnvironment(task, mass, Fixed([0.0, 0.4, 1.95]), 3)
+    generator = torch.Generator().manual_seed(3)
+    ends = 0
+    for turn in range(3):
+        mass.spoil = torch.tensor([False, turn == 1, False])
+        for _ in range(4):
+            env.step(torch.rand(3, 1, generator=generator) * 2 - 1)
+            mass.spoil = None
+        ended = env.collect()
+        ends += len(ended.returns)
+        names = ["place", "effort", *(["implausible"] if isinstance(task, Strict) else [])]
+        assert list(ended.terms) == names
+        assert sum(ended.terms.values()) == pytest.approx(sum(ended.returns), abs=1e-5)
+        if turn == 1 and isinstance(task, Strict):
+            assert ended.terms["implausible"] == -7.0
+    assert ends >= 6
+    assert env.collect().terms == dict.fromkeys(names, 0.0)
+
+
+def test_worlds_that_were_saved_without_terms_go_on():
+    env, later = world([0.0, 1.95]), world([0.0, 1.95])
+    for _ in range(3):
+        env.step(torch.tensor([[0.2], [0.2]]))
+    saved = env.saved()
+    assert saved is not None
+    for name in ("terms", "earned"):
+        del saved["worlds"][name]
+    later.load(saved)
+    assert torch.equal(later.state.q, env.state.q)
+    later.step(torch.tensor([[0.2], [0.2]]))
+    assert set(later.collect().terms) == {"place", "effort"}

@@ -76,6 +76,11 @@ def test_what_is_written(tmp_path):
     for line in played:
         assert line["return_reference"] == pytest.approx(line["return_training"], abs=1e-5)
     assert found[-1]["finished"] is True
+    for line in found[:-1]:
+        if line["episodes"]:
+            assert sum(line["reward"].values()) == pytest.approx(line["return"], abs=1e-4)
+            assert line["length"] > 0
+    assert any("reward" in line for line in found)
     for path in out.rglob("*"):
         assert path.suffix in {"", ".json", ".jsonl", ".yaml", ".safetensors"} or "tfevents" in path.name
     config = json.loads((out / "config.json").read_text())
@@ -173,7 +178,7 @@ def test_what_is_loaded_acts_as_what_was_trained(tmp_path):
 
 
 def test_missing_and_damaged_policies_are_refused(tmp_path):
-    with pytest.raises(InputError, match="is no folder; expected a folder written by"):
+    with pytest.raises(InputError, match="no such folder; expected a folder written by"):
         load_policy(tmp_path / "none")
     with pytest.raises(InputError, match="holds no policy"):
         load_policy(tmp_path)

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.evaluate.simulated import Sampled, both
 from neurodyn.report import recording_files
 from neurodyn.report.pictures import gif_bytes, pictures, webp_bytes, write_mp4
-from neurodyn.report.recording import Recording, default_output, record, record_log, record_run
+from neurodyn.report.recording import Ended, Recording, default_output, record, record_log, record_run
 from neurodyn.report.recording_files import readme_gif, recording_page, write_recording
 from neurodyn.robots import Robot
 from tests.report.pages import check_self_contained
@@ -106,6 +107,25 @@ def test_nothing_is_written_into_the_package(trained_run: Path):
 
 
 # Files
+
+
+def test_a_failure_is_marked_from_its_time_on(along_log: Recording, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        "neurodyn.sim.pictures.render", lambda robot, q, **_: np.full((len(q), 240, 360, 3), 100, np.uint8)
+    )
+    dt = along_log.robot.dt
+    running = np.arange(along_log.frames) < 12
+    assert Ended.when(np.ones(5, bool), dt, "fails") is None
+    made = replace(along_log, ended=(Ended.when(running, dt, "fails"), None))
+    frames, interval = pictures(made)
+    alarm = (frames == (240, 62, 62)).all(-1)
+    band = (frames.shape[1] - 240) // 2
+    left, right = alarm[:, band : band + 240, :360], alarm[:, band : band + 240, 366:]
+    marked = left.any((1, 2))
+    assert np.array_equal(marked, np.arange(len(frames)) * interval >= 12 * dt - 1e-9)
+    assert 0 < marked.sum() < len(frames)
+    assert not right.any()
+    assert alarm[:, band + 240 :].any((1, 2)).all()  # a tick on the line of time, in all pictures
 
 
 def test_a_gif_has_all_pictures_at_their_time(along_log: Recording, painted: None, tmp_path: Path):

@@ -63,7 +63,7 @@ def headings(html: str) -> list[str]:
 def test_the_page_is_sound_and_holds_nothing_from_elsewhere(simulated_page: str):
     page = check_self_contained(simulated_page)
     assert page.tags.count("svg") >= 10
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1
 
 
 def test_the_sections_of_a_simulator_report(simulated_page: str):
@@ -191,7 +191,7 @@ def test_text_from_elsewhere_is_escaped(trained_run: Path, logged: Logged, tmp_p
     report = msgspec.structs.replace(logged, groups=groups)
     path = write_report(trained_run, report, path=tmp_path / "log.html", moving=False)
     page = check_self_contained(path.read_text(encoding="utf-8"))
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1
     assert "b&c" in page.text
 
 
@@ -229,7 +229,7 @@ def test_the_moving_picture_is_on_the_page(trained_run: Path, simulated: Simulat
 
 
 def test_a_run_that_is_none_is_named(simulated: Simulated, tmp_path: Path):
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="no such folder"):
         write_report(tmp_path / "none", simulated)
 
 

@@ -43,7 +43,7 @@ def test_cartpole_has_the_published_ranges():
 def test_unknown_robot_lists_the_valid_ones():
     with pytest.raises(
         InputError,
-        match=r"unknown robot 'cartpool' \(did you mean 'cartpole'\?\); valid: a1, ant, anymal-c, cartpole, cube",
+        match=r"unknown robot 'cartpool' \(did you mean 'cartpole'\?\); valid: a1, ant, anymal-c, anymal-d, cart",
     ):
         robots.load("cartpool")
 

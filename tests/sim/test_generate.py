@@ -11,6 +11,7 @@ import torch
 
 from neurodyn import robots
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import showing
 from neurodyn.data.header import Status
 from neurodyn.data.store import Store
 from neurodyn.geometry.ground import Ground
@@ -21,6 +22,17 @@ from neurodyn.sim.early_ends import Tally, early_ends
 from neurodyn.sim.generate import batch_worlds, generate
 from neurodyn.sim.reference import ReferenceSimulator
 from neurodyn.sim.sampling import TOUCH
+
+
+class Interrupts:
+    """Somebody who presses Ctrl-C at a share of the work."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def update(self, done: float, text: str) -> None:
+        if done >= self.at:
+            raise KeyboardInterrupt
 
 
 def content(path) -> dict[str, np.ndarray]:
@@ -75,12 +87,9 @@ def test_floating_robots_under_a_controller_repeat_for_a_seed_and_resume(tmp_pat
     anymal = robots.load("anymal-c")
     settings = {"transitions": 80, "frames": 10, "worlds": 4}
 
-    def interrupt(done, total):
-        raise KeyboardInterrupt
-
     generate(anymal, out=tmp_path / "whole.h5", **settings)
-    with pytest.raises(KeyboardInterrupt):
-        generate(anymal, out=tmp_path / "cut.h5", progress=interrupt, **settings)
+    with pytest.raises(KeyboardInterrupt), showing(Interrupts(0.5)):
+        generate(anymal, out=tmp_path / "cut.h5", **settings)
     assert generate(anymal, out=tmp_path / "cut.h5", resume=True, **settings).simulated == 40
     assert_same(tmp_path / "whole.h5", tmp_path / "cut.h5")
     store = Store.open(tmp_path / "whole.h5")
@@ -101,13 +110,9 @@ def test_a_seed_repeats_and_another_does_not(cartpole, tmp_path):
 def test_an_interrupted_run_resumes_to_the_same_file(cartpole, tmp_path):
     settings = {"transitions": 500, "frames": 20, "worlds": 4, "passive_fraction": 0.3}
 
-    def interrupt(done, total):
-        if done >= 240:
-            raise KeyboardInterrupt
-
     generate(cartpole, out=tmp_path / "whole.h5", **settings)
-    with pytest.raises(KeyboardInterrupt):
-        generate(cartpole, out=tmp_path / "cut.h5", progress=interrupt, **settings)
+    with pytest.raises(KeyboardInterrupt), showing(Interrupts(240 / 500)):
+        generate(cartpole, out=tmp_path / "cut.h5", **settings)
     assert not (tmp_path / "cut.h5").exists()
     summary = generate(cartpole, out=tmp_path / "cut.h5", resume=True, **settings)
     assert summary.transitions == 500
@@ -258,13 +263,10 @@ def test_processes_make_the_data_of_one_and_end_with_it(cartpole, tmp_path, monk
         started.append(_start(*arguments, **options))
         return started[-1]
 
-    def interrupt(done: int, _: int) -> None:
-        if done >= 600:  # of which the other process has made some
-            raise KeyboardInterrupt
-
     monkeypatch.setattr(subprocess, "Popen", start)
-    with pytest.raises(KeyboardInterrupt):
-        generate(cartpole, **given, threads=2, out=tmp_path / "two.h5", progress=interrupt)
+    # At 60 % the other process has made some.
+    with pytest.raises(KeyboardInterrupt), showing(Interrupts(0.6)):
+        generate(cartpole, **given, threads=2, out=tmp_path / "two.h5")
     assert len(started) == 1
     assert started[0].poll() is not None
     assert not (tmp_path / "two.h5").exists()

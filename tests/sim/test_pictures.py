@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures show the robot where it is."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from neurodyn.core.scene import Box, Scene
 from neurodyn.geometry.ground import Ground
 from neurodyn.sim.camera import Camera
 from neurodyn.sim.pictures import render
+from tests.robots.own_robots import write_arm
 
 ORANGE, BLUE = np.array([0.93, 0.52, 0.13]), np.array([0.16, 0.38, 0.72])
 
@@ -74,6 +77,17 @@ def test_a_robot_without_meshes_is_drawn_by_its_joints():
     picture = render(robot, torch.zeros(1, 7), width=90, height=60)[0]
     centre_of(picture, BLUE)
     centre_of(picture, ORANGE)
+
+
+def test_a_link_without_shapes_and_further_joints_is_a_capsule_through_its_centre_of_mass(tmp_path):
+    folder = write_arm(tmp_path, "urdf")
+    asset = folder.parent / "urdf" / "arm.urdf"
+    asset.write_text(re.sub(r"<(visual|collision)>.*?</\1>", "", asset.read_text(), flags=re.DOTALL))
+    robot = robots.load(folder)
+    pictures = render(robot, torch.tensor([[0.0], [torch.pi / 2]]), width=90, height=90)
+    hanging, level = (centre_of(picture, BLUE) for picture in pictures)
+    assert abs(level[0] - hanging[0]) > 5
+    assert level[1] < hanging[1] - 3  # which is upwards
 
 
 def test_links_whose_meshes_are_left_out_show_what_collides():

@@ -36,8 +36,11 @@ def check(
         report: File for the result as a page (.html).
         device: Device of the simulator: cpu, cuda:0 ...
         threads: Threads of tensor operations; by default 1.
+
+    Example:
+        neurodyn check my-arm --report check.html
     """
-    from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.checks import print_check
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
@@ -45,12 +48,10 @@ def check(
     from neurodyn.report import write_check
 
     require_writable(json, report, text=True)
-    console = terminal(stderr=True)
-    with console.status("check") as status:
+    with ProgressBar(f"checking {robot}"):
         result = measure(
-            robot, ground=ground, worlds=worlds, frames=frames, seed=seed, device=device, threads=threads or 1,
-            progress=lambda name: status.update(f"check: {name.replace('_', ' ')}"),
-        )  # fmt: skip
+            robot, ground=ground, worlds=worlds, frames=frames, seed=seed, device=device, threads=threads or 1
+        )
     print_check(result)
     if json is not None:
         write_json(json, result.plain())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags whose values are the names in a registry."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from tyro.constructors import PrimitiveConstructorSpec
 
@@ -32,3 +32,26 @@ def one_of(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveConstruc
         is_instance=lambda value: isinstance(value, str),
         str_from_instance=lambda value: [value],
     )
+
+
+def _logger(given: list[str]) -> str:
+    from neurodyn.learn.tracking.lookup import require_name
+
+    require_name(given[0])
+    return given[0]
+
+
+Logger = (
+    Annotated[
+        str,
+        PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="tensorboard|wandb|none|MODULE:CLASS",
+            instance_from_str=_logger,
+            is_instance=lambda value: isinstance(value, str),
+            str_from_instance=lambda value: [value],
+        ),
+    ]
+    | None
+)
+"""What follows a training; None for TensorBoard, or what followed the run so far."""

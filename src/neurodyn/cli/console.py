@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all verbs show on the terminal in the same way."""
 
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import grade_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
 
+    from neurodyn.core.records import Record
     from neurodyn.learn.loop import TrainState
 
 
@@ -30,48 +30,24 @@ def terminal(width: int = 0, **options: Any) -> "Console":
     return console
 
 
-class TrainingBar:
-    """A progress bar that carries the held-out roll-out error; plain lines where there is no terminal."""
+def keep_result(result: "Record", json: Path | None, out: Path | None, write_page: Callable[[Path], object]) -> None:
+    """Write what was measured: figures to a file, and figures and a page to a folder.
 
-    def __init__(self, title: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    Args:
+        result: What was measured.
+        json: File for the figures; None for none.
+        out: Folder for result.json and report.html; None for none.
+        write_page: Writes the page to a path.
+    """
+    from neurodyn.core.artifacts import write_json
 
-        self._console = terminal()
-        self._title = title
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._task: TaskID | None = None
-        self._printed = -1.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._console.print(text, soft_wrap=True)
-
-    def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
-        if self._task is None:
-            self._progress.start()
-            self._task = self._progress.add_task(self._title, total=1.0, text="")
-        self._progress.update(self._task, completed=done, text=text)
-        if not self._console.is_terminal and (done - self._printed >= 0.1 or done >= 1.0):
-            self._printed = done
-            self._console.print(f"{self._title}: {done:4.0%}  {text}", soft_wrap=True)
+    if json is not None:
+        write_json(json, result.plain())
+        print(f"figures: {json}")
+    if out is not None:
+        write_json(out / "result.json", result.plain())
+        write_page(out / "report.html")
+        print(f"report: {out / 'report.html'}")
 
 
 def report_training(out: Path, end: "TrainState") -> None:

@@ -72,8 +72,13 @@ def control(
         out: Folder for report.html and result.json; by default none is written.
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
+
+    Example:
+        neurodyn control cartpole-swingup --model runs/cartpole --planner mppi
+        neurodyn control a1 --planner mpc --command 0.5 0 0
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.console import keep_result
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
     from neurodyn.cli.walking import walk_robot
     from neurodyn.control.measured_state import Noise
@@ -81,7 +86,7 @@ def control(
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.planning.report import control_tables, verdict, write_control_report
     from neurodyn.control.resolve import open_dynamics
-    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError
     from neurodyn.tasks import load
@@ -123,19 +128,12 @@ def control(
         horizon=horizon, samples=samples, rounds=rounds, penalty=penalty, seed=seed,
     )  # fmt: skip
     _warn_of_horizon(model, asked.settings.horizon)
-    with TrainingBar(f"{planner} in {model}, on {plant}") as bar:
+    with ProgressBar(f"{planner} in {model}, on {plant}"):
         result, path = run(
             asked, planner, where, real, episodes=episodes, seed=seed, noise=sway, delay=delay, frames=frames,
-            progress=lambda done, of, mean: bar.update(done / of, f"return {mean:.4g}"),
         )  # fmt: skip
-    print_tables(f"{verdict(result)}", control_tables(result))
-    if json is not None:
-        write_json(json, result.plain())
-        print(f"figures: {json}")
-    if out is not None:
-        write_json(out / "result.json", result.plain())
-        write_control_report(out / "report.html", wanted, result, path)
-        print(f"report: {out / 'report.html'}")
+    print_tables(str(verdict(result)), control_tables(result))
+    keep_result(result, json, out, lambda page: write_control_report(page, wanted, result, path))
     found = verdict(result)
     if found.grade == "fails":
         raise InputError(f"verdict: {found}")

@@ -1,84 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn demo`: from nothing to a trained neural model beside its simulator.
+"""`neurodyn demo`: from nothing to a trained model and a report, in one of three ways.
 
 Every stage leaves its result in the folder and is skipped where that is already there, so that an interrupted demo goes
 on where it stopped.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from neurodyn.cli.console import TrainingBar
+from neurodyn.core.interruption import Interrupted
 
-ROBOT = "cartpole"
+_BUDGET = {"minutes": 2.5, "transitions": 1_000_000, "rollouts": 512}
 
 
 def demo(
-    *, out: Path = Path("demo"), minutes: float = 2.5, transitions: int = 1_000_000, rollouts: int = 512, seed: int = 0
+    *,
+    world_model: bool = False,
+    policy: bool = False,
+    out: Path | None = None,
+    minutes: float | None = None,
+    transitions: int | None = None,
+    rollouts: int | None = None,
+    seed: int = 0,
 ) -> None:
     """Generate data, train a neural cartpole, measure it beside Newton's solver, and write a report.
 
+    Takes about 5 minutes; --world-model and --policy take about one each.
+
     Args:
-        out: Folder for data, run and report; an interrupted demo in it goes on where it stopped.
-        minutes: Time budget of the training.
-        transitions: Transitions of training data.
-        rollouts: Roll-outs of the evaluation.
+        world_model: Instead, learn a quadruped from the walks that ship with the package, without a simulator.
+        policy: Instead, learn to swing up the cartpole inside a network, and meet the simulator afterwards.
+        out: Folder for what is made; an interrupted demo in it goes on where it stopped. By default demo,
+            demo-world-model or demo-policy.
+        minutes: Time budget of the neural cartpole's training; by default 2.5.
+        transitions: Transitions of its training data; by default a million.
+        rollouts: Roll-outs of its evaluation; by default 512.
         seed: Seed of data and training.
+
+    Example:
+        neurodyn demo
+        neurodyn demo --world-model
     """
-    from neurodyn.cli.console import TrainingBar
-    from neurodyn.cli.tables.results import print_evaluation
-    from neurodyn.core.artifacts import write_json
     from neurodyn.core.errors import InputError
-    from neurodyn.evaluate import evaluate
-    from neurodyn.learn import load_settings, with_budget
-    from neurodyn.report import write_report
-    from neurodyn.robots import load
 
-    with_budget(load_settings(load(ROBOT), "small"), minutes, None, seed)  # refused now, not minutes later
-    for name, value, least in (("transitions", transitions, 1), ("rollouts", rollouts, 1), ("seed", seed, 0)):
-        if value < least:
-            raise InputError(f"--{name} is {value}; valid: at least {least}")
-    run = out / "run"
-    with TrainingBar("training") as bar:
-        data = _data(out, transitions, seed, bar)
-        _train(data, run, minutes, seed, bar)
-        bar.say(
-            f"3/4  evaluation: {rollouts} roll-outs of 1000 steps beside the simulator, from states never trained on"
-        )
-        result = evaluate(run, rollouts=rollouts)
-        write_json(out / "evaluation.json", result.plain())
-        bar.say("4/4  report: pictures are being ray-traced")
-        report = write_report(run, result)
-    print_evaluation(result)
-    print(f"report: {report}")
-    print(f'next: drop it into a Newton loop with neurodyn.solvers.SolverNeural(model, "{run}")')
+    budget = {"minutes": minutes, "transitions": transitions, "rollouts": rollouts}
+    given = {name: value for name, value in budget.items() if value is not None}
+    if world_model and policy:
+        raise InputError("--world-model and --policy are two demos; give one of them")
+    if given and (world_model or policy):
+        raise InputError(f"--{next(iter(given))} is for the neural cartpole; valid with the other demos: --out, --seed")
+    if seed < 0:
+        raise InputError(f"--seed is {seed}; valid: at least 0")
+    if world_model:
+        from neurodyn.cli.demos.world_model import show_world_model
 
+        with _going_on(out := out or Path("demo-world-model")):
+            show_world_model(out, seed)
+    elif policy:
+        from neurodyn.cli.demos.policy import show_policy
 
-def _data(out: Path, transitions: int, seed: int, bar: "TrainingBar") -> Path:
-    from neurodyn.robots import load
-    from neurodyn.sim import generate
+        with _going_on(out := out or Path("demo-policy")):
+            show_policy(out, seed)
+    else:
+        from neurodyn.cli.demos.cartpole import show_cartpole
 
-    data, robot = out / "cartpole.h5", load(ROBOT)
-    if data.exists():
-        bar.say(f"1/4  data: {data} is there already")
-        return data
-    summary = generate(robot, transitions=transitions, out=data, seed=seed, resume=True)
-    bar.say(
-        f"1/4  data: {summary.transitions:,} transitions from Newton's {robot.simulator.solver} solver in "
-        f"{summary.seconds:.0f} s ({summary.rate:,.0f} per CPU-second), {data}"
-    )
-    return data
+        with _going_on(out := out or Path("demo")):
+            show_cartpole(out, **(_BUDGET | given), seed=seed)
 
 
-def _train(data: Path, run: Path, minutes: float, seed: int, bar: "TrainingBar") -> None:
-    from neurodyn.learn import read_metrics, train
-
-    metrics = read_metrics(run)
-    if metrics and metrics[-1].get("finished"):
-        bar.say(f"2/4  training: {run} is trained already")
-        return
-    bar.say(f"2/4  training: {minutes:g} minutes")
-    resume = (run / "config.yaml").exists()
-    end = train(ROBOT, data, run, minutes=minutes, seed=seed, resume=resume, progress=bar)
-    bar.say(f"     {end.step:,} steps, {end.cpu_seconds:.0f} CPU-s, model in {run / 'model'}")
+@contextmanager
+def _going_on(out: Path) -> Iterator[None]:
+    """Say how an interrupted demo goes on: by itself."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(f"{out}: interrupted; the same command goes on", getattr(stop, "code", 130)) from None

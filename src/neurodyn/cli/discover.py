@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device, Threads
 
 
@@ -23,6 +24,7 @@ def discover(
     json: Path | None = None,
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Find which quantities of a robot's dynamics need a network, and which inputs each needs.
 
@@ -41,35 +43,42 @@ def discover(
         json: File for the result as JSON.
         threads: Cores to use; by default all. Results do not depend on it.
         resume: Go on with a discovery that was stopped.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn discover dfki-c1 --data log.npz --base runs/c1 --out runs/networks
     """
     import msgspec
-    from rich.table import Table
 
     from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.tables.fit import print_table
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.blueprint import Blueprint
     from neurodyn.core.config import read_config
     from neurodyn.identify.discovery.discover import DiscoverySettings
     from neurodyn.identify.discovery.discovery_run import discover_run
+    from neurodyn.learn.tracking.session import require_tracker
     from neurodyn.robots import load, locate
     from neurodyn.robots.data import open_robot_data
 
     require_writable(json, text=True)
+    require_tracker(logger, out)
     declared = load(robot)
     chosen = DiscoverySettings() if settings is None else read_config(settings, DiscoverySettings)
     if seed is not None:
         chosen = msgspec.structs.replace(chosen, seed=seed)
     networks = None if candidates is None else read_config(candidates, Blueprint)
     store = open_robot_data(declared, data)
-    result = discover_run(
-        declared, locate(robot), store, out, chosen,
-        base=base, candidates=networks, progress=print, data=data, device=device, threads=threads,
-        resume=resume,
-    )  # fmt: skip
-    table = Table("acts on", "input", title=f"{declared.name}: what the data ask for")
-    for pair in result["pairs"]:
-        table.add_row(pair["quantity"], pair["input"])
-    terminal().print(table)
+    with ProgressBar(f"discovering {declared.name}"):
+        result = discover_run(
+            declared, locate(robot), store, out, chosen,
+            base=base, candidates=networks, data=data, device=device, threads=threads, resume=resume,
+            logger=logger,
+        )  # fmt: skip
+    pairs = [(pair["quantity"], pair["input"]) for pair in result["pairs"]]
+    print_table(terminal(), ("acts on", "input"), pairs, f"{declared.name}: what the data ask for")
     print(f"held-out error {result['held_out_error']:.4g} (without networks {result['bare_error']:.4g})")
     print(f"model: {out}")
     if json is not None:

@@ -27,17 +27,16 @@ class Finding(NamedTuple):
 
 
 def doctor() -> None:
-    """Show versions, extras, devices, memory, disk and caches, and what to do about what is missing."""
-    from rich.table import Table
+    """Show versions, extras, devices, memory, disk and caches, and what to do about what is missing.
 
+    Example:
+        neurodyn doctor
+    """
     from neurodyn.cli.console import terminal
-    from neurodyn.cli.tables.results import LOOK
+    from neurodyn.cli.tables.fit import print_table
 
     found = list(findings())
-    table = Table("", "Found", "To do", **LOOK)
-    for one in found:
-        table.add_row(*one)
-    terminal(80).print(table)
+    print_table(terminal(80), ("", "Found", "To do"), found)
     open_points = sum(bool(one.advice) for one in found)
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")
 

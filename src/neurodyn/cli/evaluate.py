@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device, Threads
 
 
@@ -25,6 +26,7 @@ def evaluate(
     threads: Threads = None,
     json: Path | None = None,
     report: Path | None = None,
+    logger: Logger = None,
 ) -> None:
     """Measure a model beside its simulator, or with --data beside recorded trajectories.
 
@@ -48,19 +50,28 @@ def evaluate(
         json: File for the result as JSON.
         report: File for the report page; by default report.html in the run directory, or report-FLAGS.html where flags
             change what is measured.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn evaluate runs/cartpole
+        neurodyn evaluate pretrained:anymal-c --ground steps
     """
-    from neurodyn.cli.tables.results import print_evaluation
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.tables.results import evaluation_tables, print_evaluation
     from neurodyn.core.artifacts import PRETRAINED, require_writable, resolve_run, write_json
     from neurodyn.evaluate import evaluate as measure
+    from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.report import report_path, write_report
 
     require_writable(json, report, text=True)
+    require_followed(logger, run)
     asked = {
         "horizon": horizon, "rollouts": rollouts, "seed": None if seed == 500 else seed, "data": data, "split": split,
         "ground": ground, "stability": stability or None, "beside": beside or None,
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value is not None}
-    result = measure(run, **given, device=device, threads=threads)
+    with ProgressBar(f"evaluating {run}"):
+        result = measure(run, **given, device=device, threads=threads)
     print_evaluation(result)
     if json is not None:
         write_json(json, result.plain())
@@ -68,7 +79,11 @@ def evaluate(
     if report is not None or not run.startswith(PRETRAINED):  # what ships with the package is not written to
         folder = resolve_run(run)
         path = report_path(folder, tuple(_words(name, value) for name, value in given.items()))
-        print(f"report: {write_report(folder, result, path=report or path, data=data)}")
+        with ProgressBar("report"):
+            written = write_report(folder, result, path=report or path, data=data)
+        print(f"report: {written}")
+    tables = [table.cells for table in evaluation_tables(result)]
+    show_results(run, logger, tables=tables, summary={"verdict of evaluate": result.verdict})
     print(f"verdict: {result.verdict}")
 
 

@@ -9,6 +9,7 @@ import tyro
 from neurodyn.cli.choice import one_of
 from neurodyn.data.writers import WRITERS
 from neurodyn.dynamics.simulators import SIMULATORS
+from neurodyn.policy.checkpoints import POLICY_FORMATS
 
 
 def export(
@@ -16,7 +17,7 @@ def export(
     /,
     *,
     out: Path | None = None,
-    to: Annotated[str | None, one_of(WRITERS, SIMULATORS)] = None,
+    to: Annotated[str | None, one_of(WRITERS, SIMULATORS, POLICY_FORMATS)] = None,
 ) -> None:
     """Write a model or a policy as an ONNX file, what was identified of a robot for a simulator, or data for others.
 
@@ -24,16 +25,26 @@ def export(
         run: Run directory, pretrained:NAME, the folder of a policy, or pretrained-policy:NAME; or a dataset (.h5), of
             measured, simulated or predicted trajectories.
         out: File to write; by default model.onnx in the run directory, policy.onnx in that of a policy, or NAME.onnx
-            here for what is pretrained. Of a dataset, a file (mcap) or folder (lerobot), by default beside it. Of an
-            identified robot, a folder, by default RUN/newton, RUN/mjcf and so on.
+            here for what is pretrained. Of a policy for rsl_rl, a folder, by default POLICY/rsl-rl. Of a dataset, a
+            file (mcap) or folder (lerobot), by default beside it. Of an identified robot, a folder, by default
+            RUN/newton, RUN/mjcf and so on.
         to: Of a run, the simulator: newton, isaaclab, mjcf, urdf or mjlab; without it, ONNX. Of a dataset, the format:
-            lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages).
+            lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages). Of a policy: rsl-rl (a
+            checkpoint that Isaac Lab's play.py --checkpoint loads).
+
+    Example:
+        neurodyn export runs/cartpole
+        neurodyn export walks.h5 --to lerobot --out walks
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
     if to is not None and to in SIMULATORS and not is_data:
         _export_identified(run, to, out)
+        return
+    if to is not None and to in POLICY_FORMATS and not is_data:
+        _export_policy(run, to, out)
         return
     if to is not None or is_data:
         _export_data(Path(run), to, out)
@@ -46,19 +57,33 @@ def export(
         from neurodyn.policy.export import export_policy
 
         require_writable(path)
-        difference = export_policy(run, path)
+        with ProgressBar(f"exporting {run}"):
+            difference = export_policy(run, path)
     else:
         from neurodyn.dynamics.artifact import load
         from neurodyn.dynamics.export import export_model
 
         model = load(run)
         require_writable(path)
-        difference = export_model(model, path)
+        with ProgressBar(f"exporting {run}"):
+            difference = export_model(model, path)
     print(f"differs from the {'policy' if is_policy else 'model'} by at most {difference:.1e} in ONNX Runtime: {path}")
+
+
+def _export_policy(policy: str, to: str, out: Path | None) -> None:
+    """Write a policy as the checkpoint of another trainer."""
+    from neurodyn.core.artifacts import PRETRAINED_POLICY
+
+    ships = policy.startswith(PRETRAINED_POLICY)
+    beside = Path(f"{policy.removeprefix(PRETRAINED_POLICY)}-{to}") if ships else Path(policy) / to
+    print(
+        f"checkpoint: {POLICY_FORMATS[to](policy, out or beside)}; its runner's settings: params/agent.yaml beside it"
+    )
 
 
 def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     """Write a dataset in the format of other tools."""
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.store import Store
 
@@ -66,7 +91,8 @@ def _export_data(data: Path, to: str | None, out: Path | None) -> None:
         raise InputError(f"{data}: is a dataset; say in which format with --to; valid: {choices(WRITERS)}")
     store = Store.open(data)
     path = out or data.with_suffix(f".{to}")
-    WRITERS[to](store, path)
+    with ProgressBar(f"writing {path}"):
+        WRITERS[to](store, path)
     print(f"{store.transitions:,} frames in {len(store.table):,} episodes: {path}")
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Device, Threads
+from neurodyn.cli.choice import Logger
+from neurodyn.cli.machine import Device, GpuIds, Threads, own_device
 
 
 def finetune(
@@ -21,8 +22,10 @@ def finetune(
     seed: int | None = None,
     shares: tuple[float, ...] | None = None,
     device: Device = "cpu",
+    gpu_ids: GpuIds = (),
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Adapt a trained model to other data of the same robot and write it to a new run directory.
 
@@ -36,15 +39,22 @@ def finetune(
         seed: Seed of the batches.
         shares: Share of each file in the windows of a batch, as .7 .3; by default that of its transitions.
         device: Torch device that trains: cpu, cuda, cuda:1 ...
+        gpu_ids: GPUs to train on, one process on each with a batch of its own: 0 1, or all.
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a fine-tuning that was stopped.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn finetune runs/cartpole --data my-log.h5 --out runs/mine
     """
-    from neurodyn.cli.console import TrainingBar, report_training
+    from neurodyn.cli.console import report_training
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.learn.train import finetune as finetune_model
 
-    with TrainingBar(f"fine-tuning {run}") as bar:
+    with ProgressBar(f"fine-tuning {run}") as bar:
         end = finetune_model(
-            run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares, device=device,
-            threads=threads, resume=resume, progress=bar,
+            run, data, out, size=size, minutes=minutes, steps=steps, seed=seed, shares=shares,
+            device=own_device(device, gpu_ids), threads=threads, resume=resume, progress=bar, logger=logger,
         )  # fmt: skip
     report_training(out, end)

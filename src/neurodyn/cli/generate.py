@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from neurodyn.cli.machine import Device, Threads
+from neurodyn.cli.machine import Device, Threads, cluster_of
 
 if TYPE_CHECKING:
     from neurodyn.data.header import StoreHeader
@@ -27,6 +27,9 @@ def generate(
     frames: int | None = None,
     device: Device = "cpu",
     threads: Threads = None,
+    cluster: str | None = None,
+    workers: int | None = None,
+    worker_memory: float | None = None,
     resume: tyro.conf.FlagCreatePairsOff[bool] = False,
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False,
 ) -> None:
@@ -47,19 +50,22 @@ def generate(
         frames: Length of a trajectory; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
         threads: Processes, one for each core; by default as many as there are cores. The data do not depend on it.
+        cluster: Simulate on a Ray cluster (needs the extra `cluster`): "auto" for the one that this machine belongs to,
+            HOST:PORT of its head, or "local" to start one here. The data are those of one machine.
+        workers: Workers of the cluster, each on one core; by default as many as it has cores.
+        worker_memory: Most memory of a worker [GB]; by default no limit but the machine's.
         resume: Go on from an interrupted run with the same settings.
         overwrite: Replace a finished file.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    Example:
+        neurodyn generate cartpole --transitions 1000000 --out cartpole.h5
+    """
     from neurodyn import robots
-    from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.sim.generate import generate as run
 
-    columns = (TextColumn("transitions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console, declared = terminal(stderr=True), robots.load(robot)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=transitions)
+    declared = robots.load(robot)
+    with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"simulating {declared.name}"):
         summary = run(
             declared,
             transitions=transitions,
@@ -74,8 +80,8 @@ def generate(
             threads=threads,
             resume=resume,
             overwrite=overwrite,
+            executor=executor,
             begun=lambda header: _announce(declared, header),
-            progress=lambda done, _: bar.update(task, completed=done),
         )
     left = sum(departure.trajectories for departure in summary.departures)
     if left:

@@ -24,6 +24,9 @@ def hybrid(
         contact: Contact model: soft, force or impulse; by default that of the robot's simulator (soft for MuJoCo).
         substeps: Steps in a frame; by default as many as the simulator takes.
         parameters: Quantities with other values than declared, as slider.mass=60 (neurodyn robots ROBOT lists them).
+
+    Example:
+        neurodyn hybrid ant --out runs/ant-hybrid
     """
     from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
 

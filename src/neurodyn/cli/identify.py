@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.machine import Device, Threads
+from neurodyn.cli.choice import Logger
+from neurodyn.cli.machine import Device, Threads, cluster_of
 
 
 def identify(
@@ -35,7 +36,11 @@ def identify(
     beside: tuple[str, ...] = (),
     json: Path | None = None,
     threads: Threads = None,
+    cluster: str | None = None,
+    workers: int | None = None,
+    worker_memory: float | None = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from a dataset.
 
@@ -70,26 +75,42 @@ def identify(
         beside: Runs of other models that are measured on the same held-out windows.
         json: File for the result as JSON.
         threads: Cores to use; by default those of the settings, which are all. Results do not depend on it.
+        cluster: Share the search from several starts, or the population of cma-es, over a Ray cluster (needs the extra
+            `cluster`): "auto" for the one that this machine belongs to, HOST:PORT of its head, or "local". Results are
+            those of one machine.
+        workers: Workers of the cluster, each on one core; by default as many as it has cores.
+        worker_memory: Most memory of a worker [GB]; by default no limit but the machine's.
         resume: Go on with a run that was killed.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn identify dfki-c1 --data log.npz --out runs/c1
+        neurodyn identify my-arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_identification
     from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.errors import InputError
     from neurodyn.identify.prior import parse_priors
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
 
     require_writable(json, text=True)
     if drive in ("network", "gru"):
+        if logger is not None:
+            raise InputError(f"--drive {drive} has no metrics that a logger could follow; leave out --logger")
+        if cluster is not None:
+            raise InputError(f"--drive {drive} trains one network; valid with --cluster: --drive torque or pd, or none")
         _drive_network(robot, data, drive, out, seed, json)
         return
-    with TrainingBar(f"identifying {robot}") as bar:
+    with cluster_of(cluster, workers, worker_memory) as executor, ProgressBar(f"identifying {robot}") as bar:
         found = identify_robot(
             robot, data, out, parameters=parameters, blueprint=blueprint, settings=settings, minutes=minutes, seed=seed,
             method=method, starts=starts, search=search, optimiser=optimiser, horizon=horizon, horizons=horizons,
             prior=parse_priors(prior) or None, bootstrap=bootstrap, profile=profile, start=start,
             beside=beside, device=device, threads=threads,
-            resume=resume, progress=bar, drive=drive,
+            resume=resume, progress=bar, drive=drive, executor=executor, logger=logger,
         )  # fmt: skip
     result = found.figures
     write_identification(out, result, found.sample, found.runs)
@@ -104,6 +125,7 @@ def _drive_network(
     robot: str, data: str | tuple[str, ...], drive: str, out: Path, seed: int | None, json: Path | None
 ) -> None:
     """Train an actuator network and print its errors beside those of the best parametric drive."""
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_drive_network
     from neurodyn.core.artifacts import write_json
     from neurodyn.identify.drives.drive_network import DriveNetworkSettings, identify_drive_network
@@ -112,7 +134,8 @@ def _drive_network(
 
     declared = load(robot)
     settings = DriveNetworkSettings(network="gru" if drive == "gru" else "mlp", seed=seed or 0)
-    result = identify_drive_network(declared, open_logs(declared, data), out, settings)
+    with ProgressBar(f"identifying the drives of {declared.name}"):
+        result = identify_drive_network(declared, open_logs(declared, data), out, settings)
     print_drive_network(result)
     if json is not None:
         write_json(json, result.plain())

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import one_of
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.layouts import MODEL_LAYOUTS
 
 
 def import_(
@@ -17,15 +19,18 @@ def import_(
     split: Literal["declared", "train", "validation", "test", "random"] = "declared",
     alignment: float | None = None,
     seed: int = 0,
+    model: Annotated[str | None, one_of(MODEL_LAYOUTS)] = None,
+    statistics: Path | None = None,
 ) -> None:
-    """Read logs into a dataset: resampled to the robot's frames, with measured alignment of control and motion.
+    """Read logs into a dataset, or somebody else's checkpoint into a run.
 
-    Formats are recognised by what a file holds: CSV, npz, MuJoCo's npz, LeRobot data sets, bags of ROS 2, MCAP, and
-    HDF5 of robomimic and Isaac Lab.
+    Logs are resampled to the robot's frames, with measured alignment of control and motion. Formats are recognised by
+    what a file holds: CSV, npz, MuJoCo's npz, LeRobot data sets, bags of ROS 2, MCAP, and HDF5 of robomimic and Isaac
+    Lab.
 
     Args:
-        files: Logs: files, or folders of bags and LeRobot data sets.
-        out: File to write (.h5).
+        files: Logs: files, or folders of bags and LeRobot data sets. With --model, a checkpoint.
+        out: File to write (.h5). With --model, a run directory.
         reader: Robot whose declared column map fits, for example dfki-c1, or path of a column map (YAML, TOML);
             "rwm-csv" for headerless rows in the layout that the robot declares, or path of a layout of rows. Without
             one, columns are found by the names of the robot's joints; `neurodyn inspect LOG` drafts a column map.
@@ -34,7 +39,16 @@ def import_(
             say); or random by run.
         alignment: Delay from logged control to motion [s], in place of the column map's.
         seed: Seed of a random split.
+        model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model.
+        statistics: File with what the model's inputs were normalised with; by default the robot's own.
+
+    Example:
+        neurodyn import walk.mcap --robot my-arm --out walk.h5
     """
+    if model is not None:
+        _import_model(files, out, robot, model, statistics)
+        return
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
@@ -58,5 +72,17 @@ def import_(
         columns, spec = find_map(files[0], robot or "")
     if alignment is not None:
         columns = with_alignment(columns, alignment)
-    store = import_logs(files, columns, spec, out, split=split, seed=seed)
+    with ProgressBar("reading logs"):
+        store = import_logs(files, columns, spec, out, split=split, seed=seed)
     print_import(store, out)
+
+
+def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
+    """Write a checkpoint as a run, and say what it holds."""
+    from neurodyn.dynamics.published import import_model
+
+    if len(files) != 1 or robot is None:
+        raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")
+    found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
+    print(f"{found.network} with {found.members} members, {found.spec.context} frames of warm-up: {out}")
+    print(f"next: neurodyn evaluate {out} --data LOG.h5")

@@ -37,8 +37,11 @@ def init(
         points: Most contact points; by default 44.
         check: Raise substeps until `neurodyn check` passes, in few worlds; without it a short trial decides alone.
         force: Replace robot.yaml and the asset in an existing folder.
+
+    Example:
+        neurodyn init my_arm.urdf --fixed-base
     """
-    from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.decisions import print_decisions
     from neurodyn.core.errors import InputError
     from neurodyn.evaluate.checks.accept import why_refused
@@ -47,11 +50,11 @@ def init(
 
     if fixed_base and floating:
         raise InputError("--fixed-base and --floating contradict each other; valid: one of them, or none to guess")
-    with terminal(stderr=True).status("reading") as status:
+    with ProgressBar(f"declaring {asset.name}"):
         declaration = declare(
             asset, out, name=name, floating=True if floating else False if fixed_base else None, dt=dt, lock=lock,
             budget=BUDGET if points is None else points, force=force,
-            accept=why_refused if check else None, progress=status.update,
+            accept=why_refused if check else None,
         )  # fmt: skip
     print_decisions(declaration.decisions)
     print(f"{declaration.path} written; next: neurodyn check {declaration.path.parent}")

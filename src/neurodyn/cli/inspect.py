@@ -25,6 +25,9 @@ def inspect(
         json: File to write the figures to, as JSON.
         robot: Robot that a raw log is of, by name or path, whose joints the column map then has.
         map: File for the column map of a raw log; by default LOG.map.yaml here. One that is there is kept.
+
+    Example:
+        neurodyn inspect walk.h5
     """
     from neurodyn.data.readers.formats import is_log
     from neurodyn.data.writer import SUFFIXES

@@ -16,13 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.artifacts import STANDARD_OUTPUT
-from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import stoppable
+from neurodyn.core.errors import InputError, suggestion
+from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
 from neurodyn.core.notices import Notice
-from neurodyn.core.plain_data import require_regular
 from neurodyn.core.registry import Registry
-from neurodyn.core.seeds import require_seed
 
 
 @dataclass(frozen=True)
@@ -33,10 +30,12 @@ class Verb:
         help: What it does, in a line.
         call: Its function, whose signature and docstring are its flags and their help; or a registry of further verbs;
             or "module:attribute" of one of these.
+        parallel: Whether several processes can do it together (`learn.ranks`).
     """
 
     help: str
     call: "str | Callable[..., None] | Registry[Verb]"
+    parallel: bool = False
 
     def load(self) -> Any:
         """Return what it calls, imported."""
@@ -48,31 +47,29 @@ class Verb:
 
 VERBS: Registry[Verb] = Registry(
     "verb",
-    demo=Verb("from nothing to a trained model beside its simulator, with a report", "neurodyn.cli.demo:demo"),
+    demo=Verb("a model, or a policy, in minutes, with a report", "neurodyn.cli.demo:demo"),
+    examples=Verb("write the examples of the documentation into a folder", "neurodyn.cli.examples:examples"),
     init=Verb("write a declaration of your own robot from its URDF, MJCF or USD", "neurodyn.cli.init:init"),
     robots=Verb("list robots, and what is pretrained for each", "neurodyn.cli.robots:robots"),
     check=Verb("measure whether a robot's reference simulator can be learned from", "neurodyn.cli.check:check"),
     generate=Verb("make a dataset from an analytic simulator", "neurodyn.cli.generate:generate"),
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
-    train=Verb("train a model on a dataset", "neurodyn.cli.train:train"),
-    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune"),
-    identify=Verb(
-        "identify parameters, and train networks in their equations, from a dataset", "neurodyn.cli.identify:identify"
-    ),
+    train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
+    finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune", parallel=True),
+    identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.identify:identify"),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),
     reproduce=Verb("train a run once more, and say whether the result is the same", "neurodyn.cli.reproduce:reproduce"),
     evaluate=Verb("measure a model beside its simulator, or beside logs", "neurodyn.cli.evaluate:evaluate"),
+    compare=Verb("put runs and policies beside each other, seeds together", "neurodyn.cli.compare:compare"),
     discover=Verb("find which augmentations of the dynamics a log asks for", "neurodyn.cli.discover:discover"),
     view=Verb("record what a model does beside its simulator", "neurodyn.cli.view:view"),
     control=Verb("plan in a model at every frame, and act in a plant", "neurodyn.cli.control:control"),
-    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.walking:imitate"),
-    policy=Verb(
-        "train, play and evaluate policies in any dynamics (policy train, policy play, policy evaluate)",
-        "neurodyn.cli.policy:ACTIONS",
-    ),
+    imitate=Verb("train a network that walks as convex MPC does", "neurodyn.cli.imitate:imitate"),
+    policy=Verb("train, play, evaluate, log policies in any dynamics", "neurodyn.cli.policy:ACTIONS"),
     doctor=Verb("show what works on this machine, and what is missing", "neurodyn.cli.doctor:doctor"),
-    export=Verb("write a model or a policy as an ONNX file", "neurodyn.cli.export:export"),
+    export=Verb("write a model or a policy as ONNX, or data for other tools", "neurodyn.cli.export:export"),
+    completion=Verb("complete verbs, flags and names at TAB in your shell", "neurodyn.cli.completion:completion"),
 )
 """All verbs."""
 
@@ -109,7 +106,7 @@ def run(arguments: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
-            with stoppable():
+            with stoppable(), _beside_others():
                 return _dispatch(arguments)
     except InputError as error:
         print(f"neurodyn: {error}", file=sys.stderr)
@@ -123,8 +120,8 @@ def run(arguments: list[str]) -> int:
         print(f"neurodyn: {short}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        print(f"neurodyn: {str(stop) or 'interrupted; what was finished is kept'}", file=sys.stderr)
-        return getattr(stop, "code", 130)  # a training that was stopped says by which signal
+        print(f"neurodyn: {str(stop) or KEPT}", file=sys.stderr)
+        return getattr(stop, "code", 130)
     except BrokenPipeError:
         sys.stderr.close()
         return 0
@@ -132,6 +129,24 @@ def run(arguments: list[str]) -> int:
         if not _is_full(error):
             raise
         return _output_lost(error)
+
+
+def _several() -> bool:
+    """Return whether this is one of several processes, without torch, whose import takes a second."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return False
+    from neurodyn.learn.ranks import several
+
+    return several()
+
+
+def _beside_others() -> contextlib.AbstractContextManager[Any]:
+    """Join the processes that torchrun has started beside this one, if it has."""
+    if not _several():
+        return contextlib.nullcontext()
+    from neurodyn.learn.ranks import joined
+
+    return joined()
 
 
 def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
@@ -148,6 +163,11 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"neurodyn {__version__}")
         return 0
+    if arguments[:1] == ["--complete"]:
+        from neurodyn.cli.completion import candidates
+
+        print(*candidates(VERBS, arguments[1:]), sep="\n")
+        return 0
     return _call(VERBS, "neurodyn", arguments)
 
 
@@ -155,19 +175,55 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
     """Call one of some verbs, or list them."""
     name = arguments[0] if arguments else "--help"
     if name in {"--help", "-h"}:
-        what = verbs.what.rpartition(" ")[2].upper()
-        print(f"usage: {command} {what} [ARGUMENTS]    ({command} {what} --help for its arguments)")
-        print(*(f"  {name:<10}{verb.help}" for name, verb in verbs.items()), sep="\n")
+        _list(verbs, command)
         return 0
+    if name.startswith("-"):
+        raise InputError(f"unknown flag {name}{suggestion(name, ('--help', '--version'))} (see {command} --help)")
     called, command = verbs[name].load(), f"{command} {name}"
     if isinstance(called, Registry):
         return _call(called, command, arguments[1:])
+    from neurodyn.cli.help import help_text
+    from neurodyn.cli.signature import signature_of
+
+    signature = signature_of(called)
+    if {"-h", "--help"} & set(arguments[1:]):
+        print(help_text(signature, command))
+        return 0
     _require_plain(arguments[1:])
+    if _several() and not verbs[name].parallel:
+        raise InputError(f"{command.partition(' ')[2]} runs in one process; valid: neurodyn without torchrun")
+    signature.require(command, arguments[1:])
     bound = _parse(called, command, arguments[1:])
     _require_readable(bound)
+    if len(bound.keywords.get("gpu_ids", ())) > 1 and not _several():
+        from neurodyn.learn.ranks import launch
+
+        command_line = [sys.executable, "-m", "neurodyn", *command.split()[1:], *arguments[1:]]
+        return launch(len(bound.keywords["gpu_ids"]), command_line)
     with _tables_beside(bound):
-        bound()
+        try:
+            bound()
+        except KeyboardInterrupt as stop:
+            raise _interrupted(stop, resumable="--resume" in signature.flags) from None
     return 0
+
+
+def _interrupted(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
+    """Return what ends a verb that was stopped, which names --resume where the verb, and only where it, has it."""
+    text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training says by which signal it was stopped
+    if not resumable:
+        text = text.replace(RESUME, "")
+    elif RESUME not in text:
+        text += RESUME
+    return Interrupted(text, code)
+
+
+def _list(verbs: Registry[Verb], command: str) -> None:
+    """Print the verbs and what they do."""
+    what = verbs.what.rpartition(" ")[2].upper()
+    print(f"usage: {command} {what} ...    ({command} {what} --help says more)")
+    widest = max(map(len, verbs))
+    print(*(f"  {name:<{widest}}  {verb.help}" for name, verb in verbs.items()), sep="\n")
 
 
 def _require_plain(arguments: list[str]) -> None:
@@ -188,6 +244,9 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
     Raises:
         InputError: There is such an argument.
     """
+    from neurodyn.core.plain_data import require_regular
+    from neurodyn.core.seeds import require_seed
+
     if isinstance(seed := bound.keywords.get("seed"), int):
         require_seed(seed)
     given = [*bound.args, *bound.keywords.values()]
@@ -199,6 +258,8 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
 @contextlib.contextmanager
 def _tables_beside(bound: "functools.partial[Any]") -> Iterator[None]:
     """Where a result goes to standard output (--json -), print everything else to standard error."""
+    from neurodyn.core.artifacts import STANDARD_OUTPUT
+
     if STANDARD_OUTPUT not in bound.keywords.values():
         yield
         return

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.machine import Device
+from neurodyn.cli.choice import Logger
+from neurodyn.cli.machine import Device, GpuIds, own_device
 from neurodyn.cli.main import Verb
 from neurodyn.core.registry import Registry
 
@@ -33,7 +34,9 @@ def train(
     keep_every: int | None = None,
     seed: int | None = None,
     device: Device = "cpu",
+    gpu_ids: GpuIds = (),
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Train a policy in a simulator or in a model, and write it to a folder.
 
@@ -58,9 +61,15 @@ def train(
         keep_every: Updates between two policies that are kept in OUT/kept, to make logs of different quality with.
         seed: Seed of weights, actions, commands and starts.
         device: Where it computes: cpu, cuda, cuda:1 ...
+        gpu_ids: GPUs to train on, one process on each with worlds of its own: 0 1, or all.
         resume: Go on with a training that was killed.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn policy train cartpole-swingup --dynamics runs/cartpole --out policies/swingup
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import grade_of
@@ -70,14 +79,17 @@ def train(
     from neurodyn.control.compatibility import require_fit
     from neurodyn.control.resolve import open_dynamics, open_reference
     from neurodyn.learn.metrics import read_metrics
+    from neurodyn.learn.ranks import here
+    from neurodyn.learn.tracking.session import require_tracker
     from neurodyn.policy.algorithms import ALGORITHMS
     from neurodyn.policy.settings import load_settings, with_flags
     from neurodyn.policy.train import train_policy
     from neurodyn.policy.warm_start import begun_with
     from neurodyn.tasks import load
 
+    require_tracker(logger, out)
     chosen, wanted = ALGORITHMS[algorithm], load(task)
-    where = open_dynamics(wanted, dynamics, device=device, starts=starts)
+    where = open_dynamics(wanted, dynamics, device=own_device(device, gpu_ids), starts=starts)
     chosen.require(where.dynamics)
     resolved = with_flags(
         load_settings(task, settings, logs=where.dynamics.measured, kind=chosen.settings),
@@ -87,12 +99,13 @@ def train(
     begun = None
     if policy is not None:
         begun, resolved = begun_with(wanted, policy, resolved)
-    require_writable(out / "config.yaml")
+    require_writable(here().writes(out / "config.yaml"))
     require_fit(wanted, where.dynamics, resolved.penalty)
     beside = open_reference(wanted, where, reference)
-    with TrainingBar(f"training {task} in {dynamics}") as bar:
+    with ProgressBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(
-            wanted, where, out, resolved, reference=beside, starts=starts, initial=begun, resume=resume, progress=bar
+            wanted, where, out, resolved, reference=beside, starts=starts, initial=begun, resume=resume, progress=bar,
+            logger=logger,
         )  # fmt: skip
     print(
         f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {end.seconds:.0f} s "
@@ -112,13 +125,14 @@ def play(
     dynamics: str = "analytic",
     beside: str | None = None,
     out: Path | None = None,
-    format: Literal["html", "mp4", "gif"] | None = None,  # noqa: A002
+    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
     seconds: float | None = None,
     seed: int = 500,
     starts: str | None = None,
     ground: str | None = None,
     device: Device = "cpu",
     task: str | None = None,
+    logger: Logger = None,
 ) -> None:
     """Record what a policy does in some dynamics, beside others from the same start.
 
@@ -127,7 +141,8 @@ def play(
         dynamics: Where it acts: analytic, hybrid, a run directory, or pretrained:NAME.
         beside: Where it also acts; by default the simulator, or in the simulator a second start.
         out: File to write; by default POLICY/play.html, or play-NAME.html here for a pretrained policy.
-        format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
+        format: html, mp4 (needs the extra `view`), gif or rrd (needs the extra `rerun`); by default as the file's name
+            ends, else html.
         seconds: Length; by default that of an episode, at most 10 s.
         seed: Seed of starts and commands.
         starts: HDF5 store after whose windows episodes start, for models of logs, or "task" for starts that the task
@@ -135,26 +150,32 @@ def play(
         ground: Ground of the robot, or a file with a scene; by default the robot's own.
         device: Where it computes: cpu, cuda, cuda:1 ...
         task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
-    from neurodyn.core.errors import InputError
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.core.progress import stage
     from neurodyn.policy.optional_dependencies import require_learner
-    from neurodyn.report.recording_files import Format, write_recording
+    from neurodyn.report.recording_files import format_of, write_recording
 
     require_learner()
+    from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.policy.play import record_policy
 
     path = _default_output(policy, format or "html") if out is None else out
-    kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
-    kind = format or kinds.get(path.suffix.lower().removeprefix("."))
-    if kind is None:
-        raise InputError(
-            f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
-        )
-    recording = record_policy(
-        policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device,
-        task=task,
-    )  # fmt: skip
-    write_recording(recording, path, kind)
+    kind = format_of(path, format)
+    require_followed(logger, policy)
+    with ProgressBar(f"recording {policy}"):
+        with stage(0.0, 0.4):
+            recording = record_policy(
+                policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground,
+                device=device, task=task,
+            )  # fmt: skip
+        with stage(0.4, 1.0):
+            write_recording(recording, path, kind)
+    show_results(policy, logger, films=[path])
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}: {path}")
 
 
@@ -170,6 +191,7 @@ def evaluate(
     device: Device = "cpu",
     json: Path | None = None,
     task: str | None = None,
+    logger: Logger = None,
 ) -> None:
     """Measure the return of policies in dynamics, and how far these are apart.
 
@@ -184,26 +206,41 @@ def evaluate(
         device: Where it computes: cpu, cuda, cuda:1 ...
         json: File for the result as JSON.
         task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
+
+    Example:
+        neurodyn policy evaluate policies/swingup --dynamics analytic --dynamics runs/cartpole
     """
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_policy
     from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, write_json
+    from neurodyn.core.errors import InputError
     from neurodyn.policy.optional_dependencies import require_learner
 
     require_learner()
+    from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.policy.evaluation import evaluate_policy
-    from neurodyn.policy.report import write_policy_report
+    from neurodyn.policy.report import returns, write_policy_report
 
     require_writable(json, text=True)
-    result = evaluate_policy(
-        policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
-    )
+    (policy, *more) = policies
+    if logger is not None and more:
+        raise InputError("--logger: shows the result of one policy, and several are given")
+    require_followed(logger, policy)
+    with ProgressBar("playing episodes"):
+        result = evaluate_policy(
+            policies, dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, device=device, task=task
+        )
     print_policy(result)
     if json is not None:
         write_json(json, result.plain())
         print(f"figures: {json}")
-    (policy, *more) = policies
+    tables = [table.cells for table in returns(result)]
+    show_results(policy, logger, tables=tables, summary={"verdict of policy evaluate": result.verdict})
     if not more and not policy.startswith(PRETRAINED_POLICY):  # what ships with the package is not written to
-        print(f"report: {write_policy_report(Path(policy), result, starts=starts, task=task)}")
+        with ProgressBar("report"):
+            written = write_policy_report(Path(policy), result, starts=starts, task=task)
+        print(f"report: {written}")
     print(f"verdict: {result.verdict}")
 
 
@@ -218,20 +255,18 @@ def _default_output(policy: str, suffix: str) -> Path:
 
 ACTIONS: Registry[Verb] = Registry(
     "policy action",
-    train=Verb("Train a policy in a simulator or in a model, and write it to a folder.", f"{__name__}:train"),
-    play=Verb("Record what a policy does in some dynamics, beside others from the same start.", f"{__name__}:play"),
-    evaluate=Verb("Measure the return of policies in dynamics, and how far these are apart.", f"{__name__}:evaluate"),
+    train=Verb("train a policy in a simulator or in a model", f"{__name__}:train", parallel=True),
+    play=Verb("record what a policy does, beside other dynamics", f"{__name__}:play"),
+    evaluate=Verb("measure returns in dynamics, and how far these are apart", f"{__name__}:evaluate"),
     **{
-        "import": Verb(
-            "Write a policy that somebody else trained (rl_games) as one of ours.", "neurodyn.cli.policy_import:import_"
-        )
+        "import": Verb("take over a policy that somebody else trained (rl_games)", "neurodyn.cli.policy_import:import_")
     },
     log=Verb(
-        "Record what several policies of one task do in the simulator, with rewards and ends.",
+        "record what policies do in the simulator, as a dataset",
         "neurodyn.cli.policy_log:log",
     ),
     online=Verb(
-        "Train a policy in a model, log it in the simulator, fit the model to the log, and again.",
+        "train policy and model in turns",
         "neurodyn.cli.policy_online:online",
     ),
 )

@@ -19,11 +19,14 @@ def import_(
     """Write a policy that somebody else trained as one that `policy play`, `evaluate`, `log` and `export` take.
 
     Args:
-        file: Checkpoint of rl_games (.pth), or its arrays by name (.npz, .safetensors).
+        file: Checkpoint of rl_games (.pth) or rsl_rl (.pt), or its arrays by name (.npz, .safetensors).
         task: Task with the observations and actions that it was trained with; TASK@nerd for the policies of NeRD.
         out: Folder to write.
-        layout: Layout of the file.
+        layout: Whose layout the file has: rl-games, or rsl-rl (4 or later, as of Isaac Lab and mjlab).
         activation: Activation of its hidden layers, which the file does not say: elu, relu, tanh, selu or silu.
+
+    Example:
+        neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant
     """
     from neurodyn.policy.published import import_policy
 

@@ -47,8 +47,11 @@ def log(
             joints, and of a floating base height, orientation and velocities.
         task: Name of the task, where "random" is the only policy; FILE.py:CLASS for policies of a task of your own,
             whose code runs only if you name it.
+
+    Example:
+        neurodyn policy log policies/walk random --out walks.h5 --transitions 100000
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import from_dict
     from neurodyn.core.errors import InputError, choices
@@ -85,11 +88,11 @@ def log(
     written = coordinates if coordinates or measured else None
     declared = is_declared(dynamics)
     robot = open_dynamics(wanted, dynamics, starts=None if declared else TASK).dynamics
-    with TrainingBar("recording") as bar:
+    with ProgressBar("recording"):
         found = record_log(
             wanted, robot, behaviours, out,
             transitions=transitions, worlds=worlds, noise=noise, seed=seed, coordinates=written,
-            measurement=sway, declared=declared, progress=lambda done, asked: bar.update(done / asked, ""),
+            measurement=sway, declared=declared,
         )  # fmt: skip
     print(
         f"{found.transitions:,} transitions in {found.episodes} episodes, {found.failed:.1%} of which ended in a "

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device
 
 if TYPE_CHECKING:
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
 
 
 def online(
@@ -38,11 +39,13 @@ def online(
     worlds: int | None = None,
     further: float | None = None,
     penalty: float | Literal["auto"] | None = None,
+    optimistic: int | None = None,
     tolerance: float | None = None,
     patience: int | None = None,
     seed: int | None = None,
     device: Device = "cpu",
     resume: bool = False,
+    logger: Logger = None,
     json: Path | None = None,
 ) -> None:
     """Train a policy in a model, log it in the simulator, fit the model to all data so far, and again.
@@ -77,12 +80,19 @@ def online(
         further: Updates in each further round, as a share of those in the first; by default .5.
         penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward; auto to let the model
             choose it. By default that of the task's settings.
+        optimistic: First rounds without the penalty, whose policies go where the model is wrong and are logged there;
+            by default 0.
         tolerance: Relative difference of the returns within which they agree; by default .05.
         patience: Rounds without progress, the last of which agrees, after which it stops; by default 2.
         seed: Seed of everything random.
         device: Where models and policies are trained: cpu, cuda, cuda:1 ...
         resume: Go on with a loop that was stopped; more --rounds or --patience may be given.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
         json: File for the result as JSON, as OUT/online.json.
+
+    Example:
+        neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.policy.optional_dependencies import require_learner
@@ -98,13 +108,13 @@ def online(
         policy={"iterations": iterations, "worlds": worlds, "penalty": penalty},
         reference=reference, rounds=rounds, frames=frames, log_frames=log_frames, noise=noise, rollout=rollout,
         random_share=random_share, parameters=parameters or None, size=size, finetune=finetune,
-        members=members, model_minutes=model_minutes, further=further, tolerance=tolerance, patience=patience,
-        seed=seed,
+        members=members, model_minutes=model_minutes, further=further, optimistic=optimistic, tolerance=tolerance,
+        patience=patience, seed=seed,
     )  # fmt: skip
     with _Stages() as stages:
         result = learn_online(
             task, out, dynamics=dynamics, kind=kind, settings=chosen, data=data, policy=policy, device=device,
-            resume=resume, stages=stages, report=lambda text: print(text, flush=True),
+            resume=resume, logger=logger, stages=stages, report=lambda text: print(text, flush=True),
         )  # fmt: skip
     if json is not None:
         write_json(json, result.plain())
@@ -118,13 +128,13 @@ class _Stages:
     """A progress bar for each step, one after the other."""
 
     def __init__(self) -> None:
-        self._bar: TrainingBar | None = None
+        self._bar: ProgressBar | None = None
 
-    def __call__(self, title: str) -> "TrainingBar":
-        from neurodyn.cli.console import TrainingBar
+    def __call__(self, title: str) -> "ProgressBar":
+        from neurodyn.cli.progress import ProgressBar
 
         self.__exit__()
-        self._bar = TrainingBar(title)
+        self._bar = ProgressBar(title)
         return self._bar
 
     def __enter__(self) -> "_Stages":

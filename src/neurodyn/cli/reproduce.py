@@ -31,15 +31,18 @@ def reproduce(
         task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
         device: Torch device that trains; by default that of the run.
         json: File for the result as JSON.
+
+    Example:
+        neurodyn reproduce runs/cartpole --out runs/again
     """
-    from neurodyn.cli.console import TrainingBar
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
     from neurodyn.core.verdict import grade_of
     from neurodyn.learn.reproduction import reproduce as train_again
 
     require_writable(json, text=True)
-    with TrainingBar(f"reproducing {run}") as bar:
+    with ProgressBar(f"reproducing {run}") as bar:
         found = train_again(run, out, data=data, device=device, task=task, progress=bar)
     if json is not None:
         write_json(json, found.plain())

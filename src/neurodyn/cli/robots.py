@@ -18,6 +18,10 @@ def robots(
     Args:
         robot: Name of a robot, or the path of your own declaration; by default all that ship with the package.
         json: File to write the list to, as JSON.
+
+    Example:
+        neurodyn robots
+        neurodyn robots ant
     """
     if robot is None:
         _list(json)
@@ -26,21 +30,15 @@ def robots(
 
 
 def _list(json: Path | None) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from neurodyn.cli.console import terminal
+    from neurodyn.cli.tables.fit import print_table
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.config import to_dict
     from neurodyn.robots.listing import list_policies, list_robots
 
     found = list_robots()
-    table = Table("robot", "joints", "controls", "dt [s]", "simulator", "pretrained", box=SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns:
-        column.no_wrap = True
-    table.columns[0].min_width = max((len(robot.name) for robot in found), default=0)  # what a user has to type
-    for robot in found:
-        table.add_row(
+    rows = [
+        (
             robot.name,
             _shorten(robot.joints),
             "all" if robot.controls == robot.joints else _shorten(robot.controls) or "-",
@@ -48,9 +46,9 @@ def _list(json: Path | None) -> None:
             f"{robot.simulator} x{robot.substeps}",
             ", ".join(robot.pretrained) or "-",
         )
-    console = terminal()
-    console.width = max(console.width, 128)
-    console.print(table)
+        for robot in found
+    ]
+    print_table(terminal(128), ("robot", "joints", "controls", "dt [s]", "simulator", "pretrained"), rows)
     for robot in found:
         for model, measured in robot.measured.items():
             errors = ", ".join(f"{value:.2g} {_UNITS[key]}" for key, value in measured.errors.items())

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.choice import one_of
-from neurodyn.cli.machine import Device, Threads
+from neurodyn.cli.choice import Logger, one_of
+from neurodyn.cli.machine import Device, GpuIds, Threads, own_device
 from neurodyn.nets.networks import NETWORKS
 
 
@@ -26,8 +26,10 @@ def train(
     shares: tuple[float, ...] | None = None,
     members: int | None = None,
     device: Device = "cpu",
+    gpu_ids: GpuIds = (),
     threads: Threads = None,
     resume: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Train a model on a dataset and write it to a run directory.
 
@@ -47,15 +49,24 @@ def train(
         members: Networks that are trained side by side, each on its own draw of the episodes; where they disagree the
             model is uncertain. By default those of the settings: 1 (neural) or 5 (world-model).
         device: Torch device that trains: cpu, cuda, cuda:1 ...
+        gpu_ids: GPUs to train on, one process on each with a batch of its own: 0 1, or all.
         threads: Threads of tensor operations; by default those of the settings (1, the fastest for small networks).
         resume: Go on with a run that was stopped.
+        logger: What follows the training beside metrics.jsonl: tensorboard (default), wandb, none, or a LogWriter of
+            rsl_rl as MODULE:CLASS. A resumed run keeps its own.
+
+    Example:
+        neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
+        neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
     """
-    from neurodyn.cli.console import TrainingBar, report_training
+    from neurodyn.cli.console import report_training
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.learn.train import train as train_model
 
-    with TrainingBar(f"training {robot} ({kind})") as bar:
+    with ProgressBar(f"training {robot} ({kind})") as bar:
         end = train_model(
             robot, data, out, kind=kind, size=size, net=net, minutes=minutes, steps=steps, seed=seed,
-            shares=shares, members=members, device=device, threads=threads, resume=resume, progress=bar,
+            shares=shares, members=members, device=own_device(device, gpu_ids), threads=threads, resume=resume,
+            progress=bar, logger=logger,
         )  # fmt: skip
     report_training(out, end)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from neurodyn.cli.choice import Logger
 from neurodyn.cli.machine import Device
 
 
@@ -14,20 +15,23 @@ def view(
     /,
     *,
     out: Path | None = None,
-    format: Literal["html", "mp4", "gif"] | None = None,  # noqa: A002
+    format: Literal["html", "mp4", "gif", "rrd"] | None = None,  # noqa: A002
     seed: int = 500,
     seconds: float | None = None,
     driven: bool = False,
     data: str | None = None,
     ground: str | None = None,
     device: Device = "cpu",
+    live: bool = False,
+    logger: Logger = None,
 ) -> None:
     """Record a model and its simulator, or a log, side by side from the same start.
 
     Args:
         run: Run directory, or pretrained:NAME.
         out: File to write; by default RUN/view.html, or view-NAME.html here for a pretrained model.
-        format: html, mp4 (needs the extra `view`) or gif; by default as the file's name ends, else html.
+        format: html, mp4 (needs the extra `view`), gif, or rrd for Rerun's viewer (needs the extra `rerun`); by
+            default as the file's name ends, else html.
         seed: Seed of the start and of the torques.
         seconds: Length; by default 6 s beside the simulator and 2 s along a log.
         driven: Drive the robot with random torques instead of leaving it passive.
@@ -35,19 +39,45 @@ def view(
             was trained on, where it was trained on one.
         ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
         device: Where the model computes: cpu, cuda, cuda:1 ...
-    """
-    from neurodyn.core.errors import InputError
-    from neurodyn.report.recording import default_output, record_run
-    from neurodyn.report.recording_files import Format, write_recording
+        live: Show it in a window, in Newton's viewer (needs the extra `live` and a display), until that is closed; a
+            file is written with --out or --format alone.
+        logger: Show the result in the run's tracker, too: wandb (the run of its training goes on) or tensorboard.
 
-    suffix = out.suffix.lower().removeprefix(".") if out is not None else ""
-    kinds: dict[str, Format] = {"html": "html", "mp4": "mp4", "gif": "gif"}
-    kind = format or kinds.get(suffix) or ("html" if out is None else None)
-    if kind is None:
-        raise InputError(
-            f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
-        )
+    Example:
+        neurodyn view runs/cartpole --out cartpole.gif
+    """
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.core.progress import stage
+    from neurodyn.learn.tracker_results import require_followed, show_results
+    from neurodyn.report.recording import default_output, record_run
+    from neurodyn.report.recording_files import format_of, write_recording
+    from neurodyn.report.rerun_file import require_rerun
+
+    kind = format_of(out, format)
+    if kind == "rrd":
+        require_rerun()
+    if live:
+        from neurodyn.sim.live import require_live
+
+        require_live()
     path = out if out is not None else default_output(run, "view", f".{kind}")
-    recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device)
-    write_recording(recording, path, kind)
-    print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}: {path}")
+    require_followed(logger, run)
+    writes = not live or out is not None or format is not None
+    with ProgressBar(f"recording {run}"):
+        with stage(0.0, 0.4 if writes else 1.0):
+            recording = record_run(
+                run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device
+            )
+        if writes:
+            with stage(0.4, 1.0):
+                write_recording(recording, path, kind)
+    what = f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}"
+    if writes:
+        show_results(run, logger, films=[path])
+        print(f"{what}: {path}")
+    if live:
+        from neurodyn.sim.live import play, window
+
+        print(f"{what}: {recording.predicted_label} and {recording.truth_label}, until the window is closed")
+        motions = [path.q[0] for path in (recording.predicted, recording.truth)]
+        play(recording.robot, motions, window(), dt=recording.robot.dt, ground=recording.ground)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neurodyn.control.mpc.walk import WalkResult, walk
     from neurodyn.control.mpc.walker import walker
     from neurodyn.control.planning.planner import Planner
+    from neurodyn.control.resolve import open_dynamics
     from neurodyn.control.starts import LoggedStarts, SampledStarts
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "WalkResult",
     "WalkingPlant",
     "imitate",
+    "open_dynamics",
     "save_imitation",
     "walk",
     "walk_film",

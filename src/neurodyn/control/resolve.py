@@ -13,7 +13,7 @@ from neurodyn.control.compatibility import require_fit
 from neurodyn.control.frame_end import episode_bounds
 from neurodyn.control.starts import LoggedStarts, MixedStarts, SampledStarts, Starts
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, suggestion
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
@@ -113,9 +113,11 @@ def open_dynamics(task: Task, name: str, *, device: str = "cpu", starts: str | N
             raise InputError("--starts is for models of logs; in the simulator a task draws its own starts")
         return ResolvedDynamics(name, KINDS[name].parts["simulate"](task.declaration(), device=device))
     if not name.startswith(artifacts.PRETRAINED) and not Path(name).exists():
+        shipped = [artifacts.PRETRAINED + n for n in artifacts.pretrained_names()]
+        meant = suggestion(name, [*_declared(), *shipped])
         raise InputError(
-            f"--dynamics {name!r}: no such dynamics; valid: {_declared()}, a run directory, or one of "
-            f"{', '.join(artifacts.PRETRAINED + n for n in artifacts.pretrained_names())}"
+            f"--dynamics {name!r}: no such dynamics{meant}; valid: {', '.join(_declared())}, a run directory, or one "
+            f"of {', '.join(shipped)}"
         )
     dynamics = load(name, device=device)
     require_fit(task, dynamics)
@@ -137,9 +139,9 @@ def is_declared(name: str) -> bool:
     return name in KINDS and "simulate" in KINDS[name].parts and not (Path(name) / "model").is_dir()
 
 
-def _declared() -> str:
-    """Return the names of dynamics that a declared robot has without a run, in words."""
-    return ", ".join(kind.name for kind in KINDS.values() if "simulate" in kind.parts)
+def _declared() -> list[str]:
+    """Return the names of dynamics that a declared robot has without a run."""
+    return [kind.name for kind in KINDS.values() if "simulate" in kind.parts]
 
 
 def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> ResolvedDynamics | None:
@@ -148,13 +150,14 @@ def open_reference(task: Task, where: ResolvedDynamics, asked: str | None) -> Re
     Args:
         task: The task.
         where: Where it trains.
-        asked: As the user calls them; "none" for none; None for the simulator, where it is installed and training is
-            elsewhere.
+        asked: As the user calls them; "none" for none; None for the simulator, where it is installed, the robot has an
+            asset, and training is elsewhere.
 
     Raises:
         InputError: There are no such dynamics.
     """
-    if asked == "none" or (asked is None and (where.name == ANALYTIC or not _simulator())):
+    simulated = bool(task.declaration().asset) and _simulator()
+    if asked == "none" or (asked is None and (where.name == ANALYTIC or not simulated)):
         return None
     return open_dynamics(task, asked or ANALYTIC, device=where.dynamics.device)
 

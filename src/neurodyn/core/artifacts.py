@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from neurodyn.core.checksums import CHECKSUM, of_tensors, opened, sealed
-from neurodyn.core.errors import InputError, choices
+from neurodyn.core.errors import InputError, choices, suggestion
 from neurodyn.core.locks import is_alive
 from neurodyn.core.notices import notice
 from neurodyn.core.plain_data import read_text, require_regular
@@ -424,15 +424,16 @@ def resolve_run(run: str | Path) -> Path:
         name = text.removeprefix(PRETRAINED)
         if name not in pretrained_names():
             raise InputError(
-                f"no pretrained model {name!r}; valid: {choices(PRETRAINED + n for n in pretrained_names())}"
+                f"no pretrained model {name!r}{suggestion(name, pretrained_names())}; valid: "
+                f"{choices(PRETRAINED + n for n in pretrained_names())}"
             )
         return _PRETRAINED_ROOT / name
     path = Path(text)
     if not (path / "model" / "spec.json").is_file():
-        reason = "holds no model (model/spec.json is missing)" if path.is_dir() else "is no folder"
+        shipped = [PRETRAINED + name for name in pretrained_names()]
+        reason = _no_folder(path, shipped) or "holds no model (model/spec.json is missing)"
         raise InputError(
-            f"{path}: {reason}; expected a run directory written by `neurodyn train`, or one of "
-            f"{choices(PRETRAINED + n for n in pretrained_names())}"
+            f"{path}: {reason}; expected a run directory written by `neurodyn train`, or one of {choices(shipped)}"
         )
     return path
 
@@ -447,14 +448,33 @@ def resolve_policy(policy: str | Path) -> Path:
     if text.startswith(PRETRAINED_POLICY):
         name = text.removeprefix(PRETRAINED_POLICY)
         if name not in known:
-            raise InputError(f"no pretrained policy {name!r}; valid: {_policies(known) or 'a folder; none ships'}")
+            valid = _policies(known) or "a folder; none ships"
+            raise InputError(f"no pretrained policy {name!r}{suggestion(name, known)}; valid: {valid}")
         return _POLICY_ROOT / name
     path = Path(text)
     if not (path / "config.json").is_file():
-        reason = "holds no policy (config.json is missing)" if path.is_dir() else "is no folder"
+        shipped = [PRETRAINED_POLICY + name for name in known]
+        reason = _no_folder(path, shipped) or "holds no policy (config.json is missing)"
         ships = f", or one of {_policies(known)}" if known else ""
         raise InputError(f"{path}: {reason}; expected a folder written by `neurodyn policy train`{ships}")
     return path
+
+
+def _no_folder(path: Path, shipped: list[str]) -> str:
+    """Return that a folder is not there, with what its name is close to; empty where it is there."""
+    if path.is_dir():
+        return ""
+    if path.exists():
+        return "is no folder"
+    beside = path.parent.iterdir() if path.parent.is_dir() else ()
+    return f"no such folder{suggestion(str(path), [*shipped, *(str(one) for one in beside if one.is_dir())])}"
+
+
+def is_policy(run: str | Path) -> bool:
+    """Return whether a folder, or what ships with the package, is a policy, not a run with a model."""
+    if str(run).startswith(PRETRAINED_POLICY):
+        return True
+    return (Path(run) / "policy.safetensors").is_file() and not (Path(run) / "model").is_dir()
 
 
 def _policies(names: list[str]) -> str:

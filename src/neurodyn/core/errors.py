@@ -46,11 +46,28 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
     more = f", or {also}" if also else ""
     if also and (PurePath(name).suffix.lower() in _FILES or "/" in name):
         return InputError(f"{name}: no such file; valid for a {what}: {choices(valid)}{more}")
+    return InputError(f"unknown {what} {name!r}{suggestion(name, valid)}; valid: {choices(valid)}{more}")
+
+
+def suggestion(name: str, valid: Iterable[str]) -> str:
+    """Return " (did you mean 'NAME'?)" of the valid name that a wrong one is close to; empty where none is."""
     from difflib import get_close_matches  # only where something is wrong: the command line starts with this module
 
-    near = get_close_matches(name, valid, n=1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
-    return InputError(f"unknown {what} {name!r}{meant}; valid: {choices(valid)}{more}")
+    near = get_close_matches(name, list(valid), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def unreadable(path: PurePath | str, error: Exception, expected: str) -> InputError:
+    """Return the error of a file that cannot be read: that there is none, or what the operating system says.
+
+    Args:
+        path: The file.
+        error: What reading it raised.
+        expected: What was expected, as "a CSV file".
+    """
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: no such file; expected {expected}")
+    return InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); expected {expected}")
 
 
 def require(ok: bool, what: str, value: object, valid: str) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -12,6 +13,11 @@ from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 KEPT = "interrupted; what was finished is kept"
+RESUME = "; the same command with --resume goes on"
+"""What a message ends with where work was saved; the command line leaves it out of verbs without that flag."""
+_SAME_SECONDS = 3.0
+"""Where several processes train together, a signal that follows another within this time is the same: the terminal and
+torchrun both send it [s]."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -86,8 +92,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _quit_next_time() -> None:
+    since = time.monotonic()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if os.environ.get("WORLD_SIZE", "1") == "1" or time.monotonic() - since > _SAME_SECONDS:
+            _quit(number, frame)
+
     for number in _SIGNALS:
-        signal.signal(number, _quit)
+        signal.signal(number, handle)
 
 
 def _quit(number: int, frame: FrameType | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unreadable
 
 MOST_BYTES = 64 << 20
 """Size of a text file of settings, declarations or results [bytes]."""
@@ -59,8 +59,7 @@ def read_text(path: Path, what: str, *, errors: str = "strict") -> str:
             raise InputError(f"{path}: has {size:,} bytes; expected {what} of at most {MOST_BYTES:,}")
         return path.read_text(encoding="utf-8-sig", errors=errors)
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no path at all
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read ({reason}); expected {what}") from None
+        raise unreadable(path, error, what) from None
 
 
 def parse_text(text: str, suffix: str, where: str) -> Any:

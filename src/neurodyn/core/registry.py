@@ -7,7 +7,6 @@ imported when a name is not known, and before names are listed.
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from neurodyn.core.errors import InputError, unknown
@@ -105,6 +104,8 @@ def load_plugins() -> None:
     """
     if PLUGINS in _loaded:
         return
+    from importlib.metadata import entry_points  # not by every start of the command line
+
     _loaded.append(PLUGINS)  # first, because a plug-in may ask a registry for something
     for entry in entry_points(group=PLUGINS):
         try:

@@ -54,6 +54,13 @@ def grade_of(verdict: str) -> str:
     return verdict.partition(":")[0]
 
 
+def as_verdict(text: str) -> Verdict:
+    """Return a verdict that was written; what to do stays behind what was found."""
+    grade, _, told = text.partition(":")
+    known = next((one for one in _ORDER if one == grade), "ok")
+    return Verdict(known, told.strip())
+
+
 def worst_grade(grades: Iterable[Grade]) -> Grade:
     """Return the worst of some grades; "ok" of none."""
     return _ORDER[max(map(_ORDER.index, grades), default=0)]

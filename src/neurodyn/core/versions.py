@@ -31,6 +31,20 @@ def source_commit() -> str:
     return commit if _git("diff-index", "--quiet", "HEAD", "--", ".") is not None else f"{commit}+changes"
 
 
+def repositories() -> list[Path]:
+    """Return the git repositories of this package's source and of the working directory, each once."""
+    folders = [_HERE] if source_commit() else []
+    found = [_git("rev-parse", "--show-toplevel", folder=folder) for folder in (*folders, Path.cwd())]
+    return [Path(top) for top in dict.fromkeys(top for top in found if top)]
+
+
+def repository_state(repository: Path) -> str:
+    """Return commit, status and difference of a git repository as a text, in the form of rsl_rl's `git/*.diff`."""
+    parts = {"commit": ("rev-parse", "HEAD"), "status": ("status",), "diff": ("diff", "HEAD")}
+    texts = {name: _git(*arguments, folder=repository) or "" for name, arguments in parts.items()}
+    return "\n\n\n".join(f"--- git {name} ---\n{text}" for name, text in texts.items()) + "\n"
+
+
 def processor() -> str:
     """Return the model of the processor."""
     info = Path("/proc/cpuinfo")
@@ -39,11 +53,11 @@ def processor() -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
-def _git(*arguments: str) -> str | None:
-    """Return what git says of the folder of the package; None where it fails."""
-    command = ["git", "--no-optional-locks", "-C", str(_HERE), *arguments]
+def _git(*arguments: str, folder: Path = _HERE) -> str | None:
+    """Return what git says of a folder; None where it fails."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

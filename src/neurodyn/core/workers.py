@@ -18,18 +18,48 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from neurodyn.core.errors import InputError
 
 WORTHWHILE = 10.0
 """Time that calls must still take in one process for others to be started [s]; starting one takes some seconds."""
 
-_AHEAD = 4
+AHEAD = 4
 """Results that are waited for by each process at most, so that memory stays bounded."""
 
 T = TypeVar("T")
 R = TypeVar("R")
+T_contra = TypeVar("T_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Calls(Protocol[T_contra, R_co]):
+    """Calls of one function in several processes: a context manager with the `map` of `Workers`.
+
+    Attributes:
+        count: Most processes.
+    """
+
+    count: int
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    def map(self, arguments: Sequence[T_contra], /) -> Iterator[R_co]:
+        """Return an iterator over the result for each argument, in their order."""
+        ...
+
+
+class Executor(Protocol):
+    """Where functions are called for many arguments, as `neurodyn.cluster.Cluster`."""
+
+    def workers(self, function: Callable[[T], R], /) -> Calls[T, R]:
+        """Return calls of a function of a module, or of a picklable object, which each process has its own of."""
+        ...
 
 
 class Workers(Generic[T, R]):
@@ -84,7 +114,7 @@ class Workers(Generic[T, R]):
     def _together(self, arguments: Sequence[T]) -> Iterator[R]:
         while len(self._others) < min(self.count, len(arguments)) - 1:
             self._others.append(_Process(self._function))
-        queue = self._queue = _Queue(arguments, _AHEAD * (1 + len(self._others)))
+        queue = self._queue = _Queue(arguments, AHEAD * (1 + len(self._others)))
         for process in self._others:
             threading.Thread(target=queue.serve, args=(process.call,), daemon=True).start()
         return self._results(queue)
@@ -229,13 +259,14 @@ def serve() -> None:
         function = pickle.load(requests)
         while True:
             argument = pickle.load(requests)
-            pickle.dump(_outcome(function, argument), results, protocol=pickle.HIGHEST_PROTOCOL)
+            pickle.dump(outcome_of(function, argument), results, protocol=pickle.HIGHEST_PROTOCOL)
             results.flush()
     except (EOFError, BrokenPipeError):
         os._exit(0)
 
 
-def _outcome(function: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
+def outcome_of(function: Callable[[Any], Any], argument: Any) -> tuple[bool, Any]:
+    """Return whether a call was fine, and its result or its error, as another process can read it."""
     try:
         return True, function(argument)
     except Exception as error:

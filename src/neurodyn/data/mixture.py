@@ -127,6 +127,7 @@ class MixtureSampler:
         device: str | torch.device = "cpu",
         episodes: Sequence[np.ndarray] | None = None,
         stream: int | None = None,
+        rows: slice = slice(None),
     ) -> None:
         """Prepare the draws.
 
@@ -140,11 +141,12 @@ class MixtureSampler:
             episodes: Of each store the episodes to draw from, in place of a split.
             stream: For many draws from rows that stay in their files: bytes of them to hold in memory, of all stores
                 together, as of `WindowSampler`.
+            rows: Which windows of each batch are wanted, where other processes take the others: slice(r, None, n).
 
         Raises:
             InputError: No episode of a store is long enough.
         """
-        self._batch, self._samplers = batch, []
+        self._batch, self._samplers, self._rows = batch, [], rows
         files = sum(isinstance(store.frames, StoredRows) for store in mixture.stores)
         held = None if stream is None else stream // max(1, files)
         for number, store in enumerate(mixture.stores):
@@ -152,7 +154,7 @@ class MixtureSampler:
             try:
                 sampler = WindowSampler(
                     store, length, split=split, batch=batch, seed=own, device=device,
-                    episodes=None if episodes is None else episodes[number], stream=held,
+                    episodes=None if episodes is None else episodes[number], stream=held, rows=rows,
                 )  # fmt: skip
             except InputError as error:
                 name = mixture.names[number]
@@ -177,11 +179,15 @@ class MixtureSampler:
         """Return the next windows: of each store that has any, its number and a batch."""
         if len(self._samplers) == 1:
             return [(0, self._samplers[0].draw())]
-        parts = []
+        parts, before = [], 0
         for number, (sampler, count) in enumerate(zip(self._samplers, self._counts(), strict=True)):
             sampler.batch = count
+            sampler.rows = _following(self._rows, before)
+            before += count
             if count:
-                parts.append((number, sampler.draw()))
+                batch = sampler.draw()
+                if len(batch.q):
+                    parts.append((number, batch))
         return parts
 
     def draw_rows(self) -> list[tuple[int, Batch, None]]:
@@ -228,6 +234,12 @@ class MixtureSampler:
         places = (torch.arange(self._batch, dtype=torch.float64) + start) / self._batch
         chosen = torch.searchsorted(self._bounds, places, right=True)
         return torch.bincount(chosen, minlength=len(self._samplers)).tolist()
+
+
+def _following(rows: slice, before: int) -> slice:
+    """Return the same rows, counted from after the first `before`."""
+    step = rows.step or 1
+    return slice(((rows.start or 0) - before) % step, None, step)
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:

@@ -216,6 +216,25 @@ class Store:
         """Return the indexes of the episodes of a split, or of all."""
         return np.arange(len(self.table)) if split is None else np.flatnonzero(self.split == split)
 
+    def select(self, episodes: np.ndarray | list[int]) -> "Store":
+        """Return some episodes with their rows alone, one behind the other in the order in which they are given.
+
+        Args:
+            episodes: Their indexes, shape [n].
+        """
+        episodes = np.asarray(episodes, np.int64)
+        table, lengths = self.table[episodes], self.lengths[episodes] + 1
+        parts = [slice(begin, begin + length) for begin, length in zip(self.offsets[episodes], lengths, strict=True)]
+        table["start"] = np.cumsum(lengths) - lengths
+
+        def kept(rows: Rows | None) -> np.ndarray | None:
+            return None if rows is None else np.concatenate([rows[part] for part in parts])
+
+        ground = None if self.ground is None else self.ground[episodes]
+        frames = kept(self.frames)
+        assert frames is not None
+        return Store(self.header, frames, table, ground, kept(self.reward), kept(self.measured))
+
     def episode(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return q [T + 1, nq], qd [T + 1, nv] and control [T, nu] of one episode, as views."""
         begin, length = int(self.table["start"][index]), int(self.table["length"][index])

@@ -80,6 +80,10 @@ class Picked:
     rows: Tensor
     starts: Tensor
 
+    def part(self, windows: slice) -> "Picked":
+        """Return some of the windows."""
+        return Picked(self.numbers[windows], self.rows, self.starts[windows])
+
 
 class WindowSource(Protocol):
     """Draws windows at random and holds their rows."""

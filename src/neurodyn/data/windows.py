@@ -80,6 +80,7 @@ class WindowSampler:
 
     Attributes:
         batch: Windows B in a batch.
+        rows: Which of them are returned.
         count: Number of different windows.
     """
 
@@ -94,6 +95,7 @@ class WindowSampler:
         device: str | torch.device = "cpu",
         episodes: np.ndarray | None = None,
         stream: int | None = None,
+        rows: slice = slice(None),
     ) -> None:
         """Prepare the draws.
 
@@ -108,10 +110,12 @@ class WindowSampler:
             stream: For many draws from rows that stay in their file: bytes of them to hold in memory. Draws are then
                 uniform over these, and the part that is held moves through the file (`data.window_sources.Stream`).
                 None to read each window by itself, with the draws of rows in memory.
+            rows: Which windows of each batch are wanted, where other processes take the others.
 
         Raises:
             InputError: No episode of the split is long enough.
         """
+        self.rows = rows
         self._store, self._episodes = store, episodes_of(store, split) if episodes is None else episodes
         self._seed, self._stream, self._device = seed, stream, device
         if stream is not None and isinstance(store.frames, StoredRows):
@@ -143,7 +147,7 @@ class WindowSampler:
 
     def draw(self) -> Batch:
         """Return the next batch."""
-        picked = self._source.pick(self._generator, self.batch)
+        picked = self._source.pick(self._generator, self.batch).part(self.rows)
         frames = _windows(picked.rows, self.length).index_select(0, picked.starts).to(self._device)
         fields = fields_of(frames, self.length, self._store.header.spec)
         if self._failed is not None or self._ground is not None:

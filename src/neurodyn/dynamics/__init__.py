@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.base import BaseDynamics, LearnedDynamics
     from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window
     from neurodyn.dynamics.closed_loop import ClosedLoop
+    from neurodyn.dynamics.compared_rollouts import ComparedRollouts
     from neurodyn.dynamics.controllers import LAWS
     from neurodyn.dynamics.driven import driven
     from neurodyn.dynamics.export import export_model
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from neurodyn.dynamics.world_model.model import WorldModel
 
 __all__ = [
-    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "Control",
-    "DivergedError", "Dynamics", "Environment", "Exported", "Fault", "HybridDynamics", "Kind", "LearnedDynamics",
-    "Linearisation", "Mounted", "NeuralDynamics", "Observation", "Quantities", "RecordedEnvironments", "State", "Step",
-    "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven", "export_identified", "export_model",
-    "joint_distance", "linearise", "load", "position_difference", "watching",
+    "KINDS", "LAWS", "SIMULATORS", "AnalyticDynamics", "Artifact", "BaseDynamics", "ClosedLoop", "ComparedRollouts",
+    "Control", "DivergedError", "Dynamics", "Environment", "Exported", "Fault", "HybridDynamics", "Kind",
+    "LearnedDynamics", "Linearisation", "Mounted", "NeuralDynamics", "Observation", "Quantities",
+    "RecordedEnvironments", "State", "Step", "Trajectory", "Window", "WorldModel", "declared_hybrid", "driven",
+    "export_identified", "export_model", "joint_distance", "linearise", "load", "position_difference", "watching",
 ]  # fmt: skip
 
 lazy(__name__)

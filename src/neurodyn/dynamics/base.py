@@ -11,16 +11,27 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.contact_points import ContactPointLayout
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, Recorder, cuda_graph
+from neurodyn.dynamics.compared_rollouts import ComparedRollouts, compared
 from neurodyn.dynamics.control import require_torques
 from neurodyn.dynamics.declared import contact_names, reach, touch
 from neurodyn.dynamics.fixed_frame import EagerFrame, FixedFrame
 from neurodyn.dynamics.guard import watch_rollout
-from neurodyn.dynamics.interface import Carry, Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.interface import (
+    Carry,
+    Control,
+    Dynamics,
+    Environment,
+    State,
+    Step,
+    Trajectory,
+    Window,
+    present_state,
+)
 from neurodyn.dynamics.quantities import Quantities, gravity_direction, state_quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import ROBOTS, Robot, load, locate
@@ -202,6 +213,24 @@ class BaseDynamics(ABC):
             q.append(state.q)
             qd.append(state.qd)
         return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+
+    def compare(
+        self,
+        truth: Dynamics | Trajectory,
+        context: State | Window,
+        controls: Controls,
+        environment: Environment | None = None,
+    ) -> ComparedRollouts:
+        """Roll out beside other dynamics, or beside what was recorded; see `Dynamics.compare`."""
+        with torch.no_grad():
+            predicted, label = self.rollout(context, controls, environment), "recorded"
+            if not isinstance(truth, Trajectory):
+                differences = self.spec.differences(truth.spec)
+                if differences:
+                    raise MismatchError(f"dynamics of {truth.spec.robot!r} differ: {'; '.join(differences)}")
+                label = truth.kind if truth.kind != self.kind else f"other {truth.kind}"
+                truth = truth.rollout(context, controls, environment)
+        return compared(self.spec, predicted, truth, predicted_label=self.kind, truth_label=label)
 
     def fixed_frame(self, worlds: int, environment: Environment, like: Tensor) -> FixedFrame:
         """Return a frame between fixed buffers.

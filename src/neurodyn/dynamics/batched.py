@@ -18,6 +18,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import StateSpec
+from neurodyn.dynamics.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,10 +130,8 @@ class Batched:
             spec: Names of the coordinates, and the length of a frame; None for numbers.
             worlds: Most worlds to draw.
         """
-        from matplotlib.figure import Figure
-
         arrays = _arrays(self)
-        figure = Figure(figsize=(8.0, 0.8 + 2.2 * len(arrays)), layout="constrained")
+        figure = new_figure(figsize=(8.0, 0.8 + 2.2 * len(arrays)))
         if arrays:
             for axes, array in zip(figure.subplots(len(arrays), squeeze=False)[:, 0], arrays, strict=True):
                 _draw(axes, *array, spec, worlds)

@@ -16,6 +16,7 @@ from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
+from neurodyn.dynamics.compared_rollouts import ComparedRollouts
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.array_shapes import Controls, WorldMask
 from neurodyn.robots import Robot
@@ -145,6 +146,30 @@ class Dynamics(Protocol):
         self, context: State | Window, controls: Controls, environment: Environment | None = None
     ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu]."""
+        ...
+
+    def compare(
+        self,
+        truth: "Dynamics | Trajectory",
+        context: State | Window,
+        controls: Controls,
+        environment: Environment | None = None,
+    ) -> ComparedRollouts:
+        """Roll out beside other dynamics of the robot, or beside what was recorded, without gradients.
+
+        Args:
+            truth: Other dynamics, which start from the same states; or a recorded trajectory from these.
+            context: History of the worlds.
+            controls: Torques [N m or N], shape [worlds, T, nu].
+            environment: What they are in.
+
+        Returns:
+            Both, with errors by joint; `plot()` draws them, and notebooks show a table.
+
+        Raises:
+            InputError: The recorded trajectory is of other worlds or coordinates, or shorter.
+            MismatchError: The other dynamics have other joints, controls or another dt.
+        """
         ...
 
     def quantities(

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.interface import Trajectory
+from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.tangent import position_difference
 from neurodyn.geometry import rotation
 from neurodyn.geometry.array_shapes import Positions, Velocities, WorldMask

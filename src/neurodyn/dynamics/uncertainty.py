@@ -11,9 +11,14 @@ MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _LOG_STD = (-8.0, 8.0)
 
 
-def softly_bounded(log_std: Tensor) -> Tensor:
-    """Return what lies within the bounds, and approaches them smoothly (Chua et al., arXiv 1805.12114)."""
-    least, most = _LOG_STD
+def softly_bounded(log_std: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """Return what lies within bounds, and approaches them smoothly (Chua et al., arXiv 1805.12114).
+
+    Args:
+        log_std: Logarithms of standard deviations.
+        bounds: Least and greatest, as they broadcast; None for -8 and 8.
+    """
+    least, most = _LOG_STD if bounds is None else bounds
     below = most - functional.softplus(most - log_std)
     return least + functional.softplus(below - least)
 

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from neurodyn.evaluate.metrics import METRICS, Metric
     from neurodyn.evaluate.records import Evaluation
     from neurodyn.evaluate.run import evaluate
+    from neurodyn.evaluate.runs.comparison import RunComparison, RunFigures, compare_figures
+    from neurodyn.evaluate.runs.figures import compare_runs, figures_of
     from neurodyn.evaluate.scenario import Scenario, scenario, scenarios
     from neurodyn.evaluate.simulated import beside_simulator
     from neurodyn.evaluate.world_model import forecast_log
 
 __all__ = [
     "CHECKS", "METRICS", "CheckResult", "EmptyWindows", "Evaluation", "Finding", "LaunchCount", "Metric", "RobotCheck",
-    "Scenario", "beside_log", "beside_simulator", "check", "count_launches", "evaluate", "forecast_log", "scenario",
-    "scenarios",
+    "RunComparison", "RunFigures", "Scenario", "beside_log", "beside_simulator", "check", "compare_figures",
+    "compare_runs", "count_launches", "evaluate", "figures_of", "forecast_log", "scenario", "scenarios",
 ]  # fmt: skip
 
 KINDS["hybrid"].add("begin along a log", "neurodyn.identify.starts:as_identified")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from neurodyn.core.progress import tracked
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.engine import roll_out
 from neurodyn.evaluate.forecasts import Forecasts, MemberErrors, changed
@@ -74,7 +75,7 @@ def drawn_out(usual: Tensor, beyond: Mapping[float, Tensor]) -> OutOfDistributio
 def with_noise(model: WorldModel, starts: Recorded, marks: list[int], seed: int) -> dict[str, Noisy]:
     """Return errors with noise on the history, by its size in standard deviations of the columns."""
     found = {}
-    for size in (0.0, *_NOISE):
+    for size in tracked((0.0, *_NOISE)):
         generator = torch.Generator().manual_seed(seed)
 
         def noisy(x: Tensor, size: float = size, generator: torch.Generator = generator) -> Tensor:

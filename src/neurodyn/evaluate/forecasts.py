@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from neurodyn.core.progress import counted
 from neurodyn.dynamics.interface import State, Trajectory, Window
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.tangent import coordinate_difference
@@ -36,7 +37,7 @@ class Forecasts:
     def along(cls, model: WorldModel, starts: Recorded, batches: Iterable[Batch] | None = None) -> "Forecasts":
         """Forecast from all starts, or from others in their place."""
         batches = starts.batches(model.spec.context, environments=False) if batches is None else batches
-        return cls(model, roll_out(model, batches).path, starts.truth)
+        return cls(model, roll_out(model, counted(iter(batches), len(starts.windows))).path, starts.truth)
 
     @cached_property
     def error(self) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from msgspec import UnsetType
 from torch import Tensor
 
+from neurodyn.core.progress import counted
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Dynamics, Trajectory
@@ -73,7 +74,8 @@ def beside_log(
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
     context = model.spec.context
     starts = Recorded.along(store, split, context, frames, rollouts)
-    truth, predicted = starts.truth, roll_out(model, starts.batches(context)).path
+    batches = counted(starts.batches(context), len(starts.windows), "log")
+    truth, predicted = starts.truth, roll_out(model, batches).path
     compared = Compared(robot, predicted, truth)
     paths = {
         "model": predicted,
@@ -129,7 +131,8 @@ def _tossed(
     model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int
 ) -> Tossed:
     starts = Recorded.along(store, split, 0, frames, rollouts, _TOSSES)
-    done, truth, released = roll_out(model, starts.batches(0)), starts.truth, torch.from_numpy(starts.released)
+    batches = counted(starts.batches(0), len(starts.windows), "log")
+    done, truth, released = roll_out(model, batches), starts.truth, torch.from_numpy(starts.released)
     first = compare(robot, done.path.rows(released), truth.rows(released), simulated=False)
     return Tossed(
         about=about(model, frames, len(released), seed),

@@ -13,6 +13,7 @@ from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import Config, read_config
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError, choices
+from neurodyn.core.progress import stage, tracked
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.guard import FOLDER, watching
@@ -130,10 +131,13 @@ def evaluate_simulating(asked: Question) -> Simulated | Logged | Tossed:
     require_robot(model, robot)
     where = list(scenarios(robot).values()) if asked.ground == ALL else [scenario(robot, asked.ground)]
     amounts["threads"] = asked.threads
-    results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in where]
+    with stage(0.0, 0.6 if asked.stability else 1.0):
+        results = [beside_simulator(model, robot, where=w, driven=w is where[0], **amounts) for w in tracked(where)]
     result = with_grounds(results) if asked.ground == ALL else results[0]
     if asked.stability:
-        result = msgspec.structs.replace(result, stability=stability(model, robot, where=where[0], seed=asked.seed))
+        with stage(0.6, 1.0, "long roll-outs"):
+            long = stability(model, robot, where=where[0], seed=asked.seed)
+        result = msgspec.structs.replace(result, stability=long)
     return result
 
 
@@ -186,6 +190,8 @@ def training_log(run: str | Path, flag: str = "--data") -> str:
     folder = resolve_run(run)
     if (folder / CARRIED).is_file():
         return str(folder / CARRIED)
+    if not (folder / "config.yaml").exists():
+        raise InputError(f"{run}: was not trained here and has no log; name one with {flag}")
     data = read_config(folder / "config.yaml", _MadeFrom).data
     if not isinstance(data, str):
         raise InputError(f"{run}: was trained on several files; name one with {flag}; valid: {choices(data)}")

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage, tracked
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.evaluate.comparison import compare
@@ -74,8 +75,12 @@ class Sampled:
 def both(model: Dynamics, robot: Robot, starts: Sampled) -> tuple[Rolled, Rolled]:
     """Roll model and simulator out from the same starts; return both."""
     with SimulatorRollouts(robot, 1) as simulator:
-        pending = simulator.begin({"all": Asked(starts.rows(slice(None)))})
-        return roll_model_out(model, starts), pending.collect()["all"]
+        with stage(0.0, 0.4, "simulator"):
+            pending = simulator.begin({"all": Asked(starts.rows(slice(None)))})
+        with stage(0.4, 0.6, "model"):
+            found = roll_model_out(model, starts)
+        with stage(0.6, 1.0, "simulator"):
+            return found, pending.collect()["all"]
 
 
 def roll_model_out(model: Dynamics, starts: Sampled) -> Rolled:
@@ -86,7 +91,7 @@ def roll_model_out(model: Dynamics, starts: Sampled) -> Rolled:
         with torch.no_grad():
             follow(model, Batch(batch.past, batch.drive.until(2), batch.environment))
     with torch_threads(1):
-        return roll_out(model, batches)
+        return roll_out(model, tracked(batches))
 
 
 def beside_simulator(
@@ -133,10 +138,14 @@ def beside_simulator(
     if wild is not None:
         asked["driven"] = Asked(wild.rows(slice(None)))
     with SimulatorRollouts(robot, threads) as simulator:
-        pending = simulator.begin(asked)
-        found = roll_model_out(model, starts)
-        found_driven = None if wild is None else roll_model_out(model, wild)
-        truths = pending.collect()
+        with stage(0.0, 0.1, "simulator"):  # the first of many pieces; others may go on beside the model
+            pending = simulator.begin(asked)
+        with stage(0.1, 0.25, "model"):
+            found = roll_model_out(model, starts)
+        with stage(0.25, 0.3, "model, driven"):
+            found_driven = None if wild is None else roll_model_out(model, wild)
+        with stage(0.3, 0.98, "simulator"):
+            truths = pending.collect()
     truth = truths["passive"]
     drive, steps = starts.drive, rollouts * horizon
     # Contacts and controllers take and give energy of their own.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.cores import resolve_threads
+from neurodyn.core.progress import counted
 from neurodyn.core.workers import Workers
 from neurodyn.dynamics.analytic.model import AnalyticDynamics
 from neurodyn.dynamics.interface import State, Trajectory, present_state
@@ -85,9 +86,9 @@ class Pending:
 
     def collect(self) -> dict[str, Rolled]:
         """Return all roll-outs by name; their times are those of all processes together."""
-        found = {}
+        found, results = {}, counted(self._results, sum(self._counts.values()))
         for name, count in self._counts.items():
-            parts = [next(self._results) for _ in range(count)]
+            parts = [next(results) for _ in range(count)]
             path = Trajectory.joined([part.path for part in parts])
             found[name] = Rolled(path, sum(part.seconds for part in parts), sum(part.cpu_seconds for part in parts))
         return found

@@ -14,6 +14,7 @@ import torch
 from msgspec import UNSET
 from torch import Tensor
 
+from neurodyn.core.progress import counted, tracked
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.guard import Fault, state_fault
 from neurodyn.dynamics.interface import Dynamics, Environment, State
@@ -107,10 +108,11 @@ def stability(
     proximity, bounds = _proximity(robot, where), _bounds(model, robot)
     modes = ("passive", "driven") if robot.spec.nu else ("passive",)
     found = {}
-    for mode in modes:
+    for mode in tracked(modes):
         rng = generator(seed, "stability", mode)
         start, environment = where.begin(robot, worlds, rng)
-        pieces = _drives(robot, where, worlds, frames, rng if mode == "driven" else None)
+        drives = _drives(robot, where, worlds, frames, rng if mode == "driven" else None)
+        pieces = counted(drives, -(-frames // _CHUNK))
         with torch.no_grad(), threads(1):
             seen = _run(model, start, environment, pieces, proximity, bounds)
             found[mode] = _shares(seen, proximity is not None)

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage, tell, tracked
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -61,17 +62,23 @@ def forecast_log(
     frames = horizon or _horizon(model, store, split, context)
     most = min(rollouts or MOST, max(100, _VALUES // (frames * model.observation.size)))
     starts = Recorded.along(store, split, context, frames, most, _BATCH)
-    found = Forecasts.along(model, starts)
+    with stage(0.0, 0.4, "forecasts"):
+        found = Forecasts.along(model, starts)
     by_model = {"model": found.error, PERSISTENCE: found.persistence}
-    for name, other in others.items():
-        by_model[name] = Forecasts.along(other, starts).error.nan_to_num(torch.inf)
+    with stage(0.4, 0.7):
+        for name, other in tracked(others.items(), "forecasts beside it"):
+            by_model[name] = Forecasts.along(other, starts).error.nan_to_num(torch.inf)
     seconds = {round(s / model.spec.dt) for s in _SECONDS}
     marks = sorted({m for m in (*seconds, *_FRAMES) if 0 < m <= frames} | {frames})
     few = starts.thinned(_SUBSET)
     kept = found.error[found.finite].abs()
+    tell(0.7, "contacts and failures")
     events, failures = contact_scores(model, few), UNSET
     if model.terminates:
         events["termination"], failures = failure_scores(model, store, split, context)
+    with stage(0.8, 0.95, "noise"):
+        noise = calibration.with_noise(model, few, marks, seed)
+    tell(0.95, "out of distribution")
     nothing: dict[str, float | None] = {"base_position_m": 0.0, "base_orientation_rad": 0.0}
     return Forecast(
         about=about(model, frames, len(found.error), seed),
@@ -101,7 +108,7 @@ def forecast_log(
         coverage={str(m): calibration.coverage_at(found, m) for m in marks},
         epistemic={str(m): calibration.ranks_at(found, m) for m in marks},
         out_of_distribution=calibration.out_of_distribution(model, few),
-        noise=calibration.with_noise(model, few, marks, seed),
+        noise=noise,
         events=events,
         failures=failures,
     )  # fmt: skip

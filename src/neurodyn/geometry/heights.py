@@ -15,7 +15,7 @@ def heightfield_heights(path: Path) -> np.ndarray:
         InputError: The file is missing, is no array of at least 2 x 2 numbers, or holds numbers that are not finite.
     """
     if not path.is_file():
-        raise InputError(f"{path}: there is no such heightfield; valid: a .npy file of heights")
+        raise InputError(f"{path}: no such file; valid: a .npy file of heights")
     try:
         heights = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

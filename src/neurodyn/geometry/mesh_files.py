@@ -22,7 +22,7 @@ def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if reader is None:
         raise InputError(f"{path}: meshes of kind {path.suffix!r} cannot be read; valid: {', '.join(readers)}")
     if not path.is_file():
-        raise InputError(f"{path}: there is no such mesh file; valid: {', '.join(readers)}")
+        raise InputError(f"{path}: no such file; valid: a mesh, {', '.join(readers)}")
     try:
         return reader(path.read_bytes())
     except (ValueError, IndexError, OSError) as error:

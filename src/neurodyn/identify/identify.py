@@ -17,7 +17,9 @@ from neurodyn.core.config import to_dict
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import Progress
 from neurodyn.core.versions import package_versions
+from neurodyn.core.workers import Executor
 from neurodyn.data.split import held_out_split
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
@@ -50,6 +52,7 @@ from neurodyn.identify.prior import prior_of
 from neurodyn.identify.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.result import (
     Ends,
+    Found,
     HeldOutWindows,
     Identified,
     Insensitive,
@@ -66,8 +69,7 @@ from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.trainer import NETWORK_STATE, NetworkLearner, Windows
 from neurodyn.learn.hybrid.windows import FitWindows, fit_windows
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
-from neurodyn.learn.manifest import start_run
-from neurodyn.learn.metrics import MetricsLog, Progress
+from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import Budget
 from neurodyn.learn.run_folder import check_run, checksum
@@ -110,6 +112,7 @@ class Problem:
         blueprint: Networks of the second stage; None for none.
         beside: Runs that are measured on the same windows.
         device: Torch device on which roll-outs are computed.
+        executor: Whose workers share the search from many starts; None for this process alone.
     """
 
     robot: Robot
@@ -120,6 +123,7 @@ class Problem:
     blueprint: Blueprint | None = None
     beside: Sequence[str] = ()
     device: str = "cpu"
+    executor: Executor | None = None
 
 
 def identify(
@@ -222,8 +226,8 @@ class _Identification:
                 self._check_start(residuals)
             crc = checksum(self.problem.store)
             artifacts.write_json(self.out / "state" / f"{_DATA}.json", {"crc": crc, "warnings": self.warnings})
-        start_run(self.out, record, device=self.problem.device)
         with MetricsLog(self.out, _metrics_step(self.out) if going_on else 0) as metrics:
+            metrics.start(record, self.problem.device)
             searched, known = self._found(residuals, metrics, going_on)
             residuals = searched.residuals
             values = residuals.space.values(searched.point.x)[0].detach()
@@ -233,9 +237,11 @@ class _Identification:
             else:
                 _set(self.hybrid, values)
                 self._networks(identified, residuals, metrics, going_on)
-        runs = self._whole_runs(identified, residuals.noise)
-        result = self._result(identified, searched, known, values, runs)
-        artifacts.write_json(self.out / "identification.json", result.plain())
+            runs = self._whole_runs(identified, residuals.noise)
+            result = self._result(identified, searched, known, values, runs)
+            artifacts.write_json(self.out / "identification.json", result.plain())
+            metrics.show_table("parameters", *_table(result.parameters))
+            metrics.conclude(converged=result.converged, reason=result.reason, seconds=result.seconds)
         return Identification(result, self._sample(identified, residuals.noise), runs)
 
     def _residuals(self, model: DrivenModel) -> Residuals:
@@ -293,7 +299,10 @@ class _Identification:
             self._show(0.0, f"{stage}, cost {cost:.6g}")
             return self._late()
 
-        found = search(residuals, self.settings, self.starts, report, run=self.out, resume=going_on)
+        found = search(
+            residuals, self.settings, self.starts, report, run=self.out, resume=going_on,
+            executor=self.problem.executor,
+        )  # fmt: skip
         point, end = found.point, found.end
         flags = torch.tensor([end.settled, end.moved, end.late, end.derivatives], dtype=torch.uint8)
         tree = {
@@ -531,3 +540,12 @@ def _set(model: DrivenModel, values: Tensor) -> None:
     with torch.no_grad():
         own = model.physical
         own.raw.copy_(own.raw_of(values[: len(own.specs)]))
+
+
+def _table(found: Sequence[Found]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the rows of a table of identified quantities."""
+    rows = []
+    for one in found:
+        interval = ["", ""] if one.interval is None else [f"{bound:.6g}" for bound in one.interval]
+        rows.append([one.name, f"{one.value:.6g}", *interval, f"{one.nominal:.6g}"])
+    return ["name", "value", "from", "to", "declared"], rows

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.workers import Executor
 from neurodyn.identify.intervals.convergence import End
 from neurodyn.identify.optimisers.basin_hopping import Population
 from neurodyn.identify.optimisers.cma_es import cma_es
@@ -60,6 +61,7 @@ def search(
     *,
     run: Path | None = None,
     resume: bool = False,
+    executor: Executor | None = None,
 ) -> Searched:
     """Search the parameters as settings say.
 
@@ -70,6 +72,7 @@ def search(
         progress: See `Progress`.
         run: Run directory for the state of a search from many starts.
         resume: Whether to go on from that state.
+        executor: Whose workers share searches from many starts, and populations; the result does not depend on it.
     """
     late = False
 
@@ -84,13 +87,13 @@ def search(
     x = residuals.space.nominal[None]
     ends, costs = residuals.values(x)[:0], x.new_zeros(0)
     if starts > 1:
-        x, costs = _from_many_starts(residuals, settings, starts, stop, run, resume)
+        x, costs = _from_many_starts(residuals, settings, starts, stop, run, resume, executor)
         ends = residuals.values(x)
     x = _grown(residuals, x[:1], settings, stop("growing horizons"))
     solve = _SOLVERS[settings.optimiser]
     seed = derive_seed(settings.seed, "search")
     if settings.optimiser == "cma-es":
-        solve = partial(cma_es, seed=seed)
+        solve = partial(cma_es, seed=seed, executor=executor)
     last, solution = fitted(
         residuals,
         residuals.start(x),
@@ -118,6 +121,7 @@ def _from_many_starts(
     stop: Callable[[str], Callable[[int, Tensor], bool]],
     run: Path | None,
     resume: bool,
+    executor: Executor | None,
 ) -> tuple[Tensor, Tensor]:
     """Return the coordinates of the best ends, the lowest first, and their costs."""
     count = residuals.windows.count
@@ -129,7 +133,7 @@ def _from_many_starts(
 
     members = SEARCHES[settings.search].run(
         residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
-        resume=resume, report=report,
+        resume=resume, report=report, executor=executor,
     )  # fmt: skip
     # What one search from the nominal values would find is among the ends: many starts are never worse than one.
     best = torch.cat([members.x[: _ENDS - 1], residuals.space.nominal[None]])

@@ -9,11 +9,13 @@ from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.parameter import Parameter
+from neurodyn.core.progress import Progress
+from neurodyn.core.workers import Executor
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
-from neurodyn.identify.identify import Identification, Problem, Progress
+from neurodyn.identify.identify import Identification, Problem
 from neurodyn.identify.identify import identify as identify_problem
 from neurodyn.identify.settings import (
     IdentificationRecord,
@@ -24,6 +26,8 @@ from neurodyn.identify.settings import (
     load_identification,
 )
 from neurodyn.learn.reproduction import Again
+from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
 
@@ -54,6 +58,8 @@ def identify(
     resume: bool = False,
     progress: Progress | None = None,
     drive: str | None = None,
+    logger: Logger | None = None,
+    executor: Executor | None = None,
 ) -> Identification:
     """Identify quantities of a robot's dynamics, and train the networks of a blueprint, from its log.
 
@@ -86,6 +92,9 @@ def identify(
         progress: Shown how far it is.
         drive: Kind of drive ("torque", "pd") of driven joints that declare none; without `parameters` its numbers are
             free, with armature, friction and damping (`identify.drives.drive_start`).
+        logger: What follows the search, as of `learn.train`.
+        executor: Whose workers share the search from many starts, or the population of CMA-ES, as
+            `neurodyn.cluster.Cluster`; the result does not depend on it.
 
     Returns:
         The model, its parameters and their intervals, and errors on held-out windows.
@@ -94,6 +103,9 @@ def identify(
         InputError: Something of that is missing, malformed or of another robot; the data do not depend on a parameter
             or on a combination of them; roll-outs are not finite; or the run exists or cannot be resumed.
     """
+    require_tracker(logger, out)
+    if executor is not None and device != "cpu":
+        raise InputError(f"device is {device!r}; valid with a cluster, whose workers compute on their cores: cpu")
     declared = robot if isinstance(robot, Robot) else load(robot)
     chosen = settings if isinstance(settings, IdentificationSettings) else load_identification(declared, settings)
     chosen = changed(
@@ -115,9 +127,10 @@ def identify(
     require_same_simulator(declared, store)
     problem = Problem(
         declared, locate(robot), "" if isinstance(data, Store) else _place(data), store, asked,
-        blueprint, beside, device,
+        blueprint, beside, device, executor,
     )  # fmt: skip
-    return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
+    with tracking(logger, out):
+        return identify_problem(problem, Path(out), chosen, resume=resume, progress=progress)
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> list[Path]:

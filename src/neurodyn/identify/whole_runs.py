@@ -57,10 +57,7 @@ def whole_runs(
     most = max(1, round(_SECONDS / (frames * dt)))
     found = []
     for episode in _longest(store, episodes_of(store, split), past + frames):
-        alone = replace(
-            store, table=store.table[[episode]], ground=None if store.ground is None else store.ground[[episode]]
-        )
-        run = fit_windows(alone, None, past + frames, stride=frames, most=_ALL)
+        run = fit_windows(store.select([episode]), None, past + frames, stride=frames, most=_ALL)
         run = run.rows(torch.arange(min(run.count, most)))
         forecast = models["hybrid" if "hybrid" in models else "identified"]
         own = _own_motion(perfect, forecast, run, past, noise, environments, seed)

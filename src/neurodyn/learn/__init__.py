@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from neurodyn.learn.neural.settings import Settings, load_settings
     from neurodyn.learn.optimiser import OPTIMISERS, Method
     from neurodyn.learn.plan import with_budget
+    from neurodyn.learn.ranks import joined
     from neurodyn.learn.run_record import RunRecord
+    from neurodyn.learn.tracker_results import show_results
+    from neurodyn.learn.tracking.tracker import TRACKERS, Opening, Tracker
     from neurodyn.learn.train import finetune, train
 
 __all__ = [
-    "OPTIMISERS", "Callback", "FitWindows", "Method", "RunRecord", "Settings", "TrainState", "finetune", "fit_windows",
-    "load_settings", "read_metrics", "split_weights", "train", "with_budget",
+    "OPTIMISERS", "TRACKERS", "Callback", "FitWindows", "Method", "Opening", "RunRecord", "Settings", "Tracker",
+    "TrainState", "finetune", "fit_windows", "joined", "load_settings", "read_metrics", "show_results", "split_weights",
+    "train", "with_budget",
 ]  # fmt: skip
 
 lazy(__name__)

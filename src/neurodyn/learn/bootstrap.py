@@ -37,6 +37,7 @@ class MemberSampler:
         seed: int,
         phase: int,
         device: torch.device,
+        rows: slice = slice(None),
     ) -> None:
         """Prepare the draws.
 
@@ -49,6 +50,7 @@ class MemberSampler:
             seed: Seed of the training; it alone decides on the members' episodes.
             phase: Phase of the training, which has draws of its own.
             device: Where batches are wanted.
+            rows: Which windows of each member's batch are wanted, as of `MixtureSampler`.
 
         Raises:
             InputError: No training episode is long enough.
@@ -61,7 +63,7 @@ class MemberSampler:
         self._samplers = [
             MixtureSampler(
                 mixture, length, batch=batch, seed=derive_seed(seed, "batches", phase, member), device=device,
-                stream=IN_MEMORY // members, episodes=own,
+                stream=IN_MEMORY // members, episodes=own, rows=rows,
             )
             for member, own in enumerate(self.episodes)
         ]  # fmt: skip

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from neurodyn.core.verdict import LEAST_STEPS, Verdict
+from neurodyn.learn.ranks import here
 from neurodyn.learn.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class Learner:
 
     def begin(self, at: "TrainState") -> None:
         """Prepare; called whenever a training begins or goes on."""
+
+    def shared(self) -> list[Tensor]:
+        """Return what must be equal on all ranks when a training begins: weights and statistics."""
+        return []
 
     def enter(self, phase: int) -> None:
         """Make what the steps of a phase need: optimiser, sampler."""
@@ -157,6 +162,14 @@ class GradientLearner(Learner):
         """Return the parameters whose gradients count for the norm."""
         return [p for group in self._optimiser.param_groups for p in group["params"]]
 
+    def batch_weight(self) -> Tensor | None:
+        """Return what the windows of the batch weigh together, in the shape of the loss; None where all weigh alike."""
+        return None
+
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients of the batch, before they are cut off."""
+        return [p.grad for p in self.parameters() if p.grad is not None]
+
     def zero_gradients(self) -> None:
         """Forget the gradients of the last step."""
         self._optimiser.zero_grad(set_to_none=True)
@@ -166,15 +179,15 @@ class GradientLearner(Learner):
         return nn.utils.clip_grad_norm_(self.parameters(), self.clip)
 
     def step(self, done: float, at: "TrainState") -> Step:
-        """Take one optimiser step along a finite gradient."""
+        """Take one optimiser step along a finite gradient, the mean of all ranks'."""
         rate = self._set_rates(done, at.step)
         self.draw()
         last = torch.tensor(float("nan"))
 
-        def closure() -> Tensor:
+        def closure(share: Tensor | float = 1.0) -> Tensor:
             nonlocal last
             self.zero_gradients()
-            loss = self.loss()
+            loss = share * self.loss()
             loss.sum().backward()
             last = loss.detach().mean()
             return last
@@ -183,7 +196,8 @@ class GradientLearner(Learner):
         if self._line_search:
             self._optimiser.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]  # takes tensors, too
         else:
-            closure()
+            closure(here().share(self.batch_weight))
+            here().average([last, *self.gradients()])
             taken = bool(torch.isfinite(self.clip_gradients()))
             if not taken:
                 taken, left_out = self._isolated(closure)
@@ -204,13 +218,13 @@ class GradientLearner(Learner):
     def broken(self, row: int) -> None:
         """Report a window on which the model breaks down."""
 
-    def _isolated(self, closure: Callable[[], Tensor]) -> tuple[bool, int]:
+    def _isolated(self, closure: Callable[..., Tensor]) -> tuple[bool, int]:
         """Leave out the windows whose gradients are not finite, so that they do not spoil those of the others.
 
-        They are found by halving: a batch is halved only where it is bad.
+        They are found by halving: a batch is halved only where it is bad. Each rank does so with its own windows.
 
         Returns:
-            Whether there is a finite gradient now, and how many windows were left out of it.
+            Whether there is a finite gradient now, and how many windows were left out of it, on all ranks.
         """
         count = self.windows()
         if count < 2:
@@ -232,14 +246,31 @@ class GradientLearner(Learner):
                     bad.append(int(rows))
                 else:
                     parts += list(rows.chunk(2))
-        if len(bad) == count:
+        keep = torch.ones(count, dtype=torch.bool)
+        keep[bad] = False
+        kept = count - len(bad)
+        left_out, left = here().total([len(bad), kept])
+        if not left:
             return False, 0
         self._batch = whole
         for row in sorted(bad)[:1]:
             self.broken(row)
-        keep = torch.ones(count, dtype=torch.bool)
-        keep[bad] = False
-        return finite(keep.nonzero()[:, 0]), len(bad)
+        self._batch = whole
+        if kept:
+            self.take(keep.nonzero()[:, 0])
+        own = [closure(here().share(lambda: self._weight_of(kept))), *self.gradients()]
+        if not kept:  # the others' windows alone are learnt from
+            for tensor in own:
+                tensor.zero_()
+        here().average(own)
+        return bool(torch.isfinite(self.clip_gradients())), int(left_out)
+
+    def _weight_of(self, kept: int) -> Tensor:
+        """Return what the batch weighs after so many of its windows were kept."""
+        weight = self.batch_weight()
+        if weight is None:
+            return torch.tensor(float(kept))
+        return weight if kept else torch.zeros_like(weight)
 
     def _set_rates(self, done: float, step: int) -> float:
         if not self._line_search:
@@ -257,6 +288,14 @@ class WindowLearner(GradientLearner):
     def draw(self) -> None:
         """Draw the next windows."""
         self._batch = self._sampler.draw()
+
+    def shared(self) -> list[Tensor]:
+        """Return weights and statistics of the model."""
+        return list(self._model.state_dict().values())
+
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients of the model; its optimiser may see views of them."""
+        return [p.grad for p in self._model.parameters() if p.grad is not None]
 
     def state(self) -> dict[str, Any]:
         """Return the states of model, optimiser and sampler."""

@@ -11,16 +11,17 @@ from typing import Any, Self
 
 from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
+from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import KEPT, Interrupted, Interruption
-from neurodyn.core.locks import exclusive
+from neurodyn.core.interruption import KEPT, RESUME, Interrupted, Interruption
+from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
 from neurodyn.learn.devices import threads
 from neurodyn.learn.learner import Learner, Step, Validation
-from neurodyn.learn.manifest import start_run
-from neurodyn.learn.metrics import MetricsLog, Progress
+from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.plan import Budget
+from neurodyn.learn.ranks import here
 from neurodyn.learn.run_record import RunRecord
 
 SAVE_SECONDS = 30.0
@@ -98,7 +99,10 @@ class TrainState:
 
 
 class Callback:
-    """Looks on, or acts, while a training runs; a subclass overrides what it needs."""
+    """Looks on, or acts, while a training runs; a subclass overrides what it needs.
+
+    Of several processes each has its own, and all have to act alike.
+    """
 
     def on_step(self, loop: "TrainingLoop") -> None:
         """Called after each optimiser step and what belongs to it; `loop.save()` writes a checkpoint here."""
@@ -176,6 +180,11 @@ class TrainingLoop:
         """
         assert self.folder is not None
         saved = artifacts.read_tree(self.folder / "state", self._name)
+        if (before := saved.get("ranks", 1)) != here().count:
+            raise InputError(
+                f"{self.folder}: --resume needs as many processes as the run was started with, {before}, and there are "
+                f"{here().count}; valid: torchrun --nproc-per-node {before}, or another --out"
+            )
         if self._data is not None and saved.get("data") != self._data:
             raise InputError(
                 f"{self.folder}: --resume needs the data that the run was started with, and these differ; "
@@ -209,23 +218,26 @@ class TrainingLoop:
             Interrupted: Ctrl-C or SIGTERM; the checkpoint was written.
             InputError: The loss was not finite for too long.
         """
+        own = here().writes(self.folder)
         with ExitStack() as stack:
             if self.folder is not None:
-                stack.enter_context(exclusive(self.folder))
+                stack.enter_context(here().exclusive(self.folder))
+            here().require_equal(self._terms())  # before rank 0 writes what the others look for
             if self._threads is not None:
                 stack.enter_context(threads(self._threads))
-            if self.folder is not None and self._record is not None:
-                start_run(self.folder, self._record, device=self.learner.device)
             self.log = log
-            if log is None and self.folder is not None:
-                self.log = stack.enter_context(MetricsLog(self.folder, self.state.step))
-            self._watch = stack.enter_context(watching(None if self.folder is None else self.folder / FOLDER))
+            if log is None and own is not None:
+                self.log = stack.enter_context(MetricsLog(own, self.state.step))
+            if self.log is not None and self._record is not None:
+                self.log.start(self._record, self.learner.device)
+            self._watch = stack.enter_context(watching(None if own is None else own / FOLDER))
             self._interruption = stack.enter_context(Interruption())
+            stack.enter_context(showing(None))  # the loop alone says how far it is, not what is measured in between
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
                 raise Interrupted(self._interrupted(), stop.code) from None
-            self.state.verdict = str(self._judge())
+            self.state.verdict = self._agreed_verdict()
             if log is None and self.log is not None:
                 times = {"seconds": self.state.seconds, "cpu_seconds": self.state.cpu_seconds}
                 self.log.write(
@@ -235,6 +247,7 @@ class TrainingLoop:
                     **self.learner.closing(self.state),
                     **times,
                 )
+        here().wait()  # until rank 0 has written everything
         return self.state
 
     def save(self) -> None:
@@ -245,9 +258,14 @@ class TrainingLoop:
         tree = {"position": self.state.saved(), "budget": limits, **self.learner.state()}
         if self._data is not None:
             tree["data"] = self._data
-        artifacts.write_tree(
-            self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
-        )  # fmt: skip
+        if here().count > 1:
+            tree["ranks"] = here().count
+        if here().leads:
+            artifacts.write_tree(
+                self.folder / "state", self._name, tree, keep=KEPT_CHECKPOINTS, best=self._improved
+            )  # fmt: skip
+        if self._improved and self.log is not None:
+            self.log.keep_model()
         self._improved = False
         for callback in self.callbacks:
             callback.on_save(self)
@@ -260,14 +278,17 @@ class TrainingLoop:
             self._write(self._validate())
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self.learner.begin(self.state)
+        here().lead(self.learner.shared())
         while self.state.phase < len(self.budget.shares):
             self._run_phase()
         if self.state.step and self.state.skipped == self.state.step:
             raise self._not_finite(f"in any of {self.state.step} steps")
-        self.learner.finish(self.state)
+        if here().leads:
+            self.learner.finish(self.state)
+        here().wait()
 
     def _run_phase(self) -> None:
-        at, checks, saved = self.state, self._checks(self.state.phase), time.perf_counter()
+        at, checks, saved = self.state, self._checks(self.state.phase), self.state.seconds
         while (done := self.budget.done(at)) < 1.0 and not self._exhausted():
             self.last = self.learner.step(done, at)
             at.step, at.phase_step, at.skipped = at.step + 1, at.phase_step + 1, at.skipped + (not self.last.taken)
@@ -282,12 +303,13 @@ class TrainingLoop:
                 found = self._validate()
             self._write(found)
             self._show(found)
-            if self._improved or time.perf_counter() - saved > SAVE_SECONDS:
+            if self._improved or at.seconds - saved > SAVE_SECONDS:
                 self.save()
-                saved = time.perf_counter()
+                saved = at.seconds
             for callback in self.callbacks:
                 callback.on_step(self)
-            if self._interruption.signal is not None:
+            if stop := here().greatest(self._interruption.signal or 0):
+                self._interruption.signal = stop
                 self.save()
                 raise self._interruption.error(self._interrupted())
         over = self.learner.leave(self) or at.phase + 1 == len(self.budget.shares)
@@ -307,10 +329,20 @@ class TrainingLoop:
             "(neurodyn inspect), and check the simulator that they come from (neurodyn check)"
         )
 
-    def _judge(self) -> Verdict:
-        """Return whether what was trained can be used."""
+    def _terms(self) -> dict[str, str]:
+        """Return what must be equal on all ranks."""
+        if self._record is None:  # a training within another
+            return {}
+        plain = {name: value for name, value in to_dict(self._record).items() if name != "data"}
+        return {"--out": str(self.folder), "data": str(self._data), "step": str(self.state.step), **_flat(plain)}
+
+    def _agreed_verdict(self) -> str:
+        words = here().gather(next((fault.words for fault in self._watch.faults), ""))
+        return here().agree(lambda: str(self._judge(next(filter(None, words), ""))))
+
+    def _judge(self, fault: str) -> Verdict:
+        """Return whether what was trained can be used; `fault` is the first that the guard found."""
         at, found = self.state, self.learner.verdicts(self.state)
-        fault = next((fault.words for fault in self._watch.faults), "")
         if self.budget.steps is None:
             found.append(verdicts.of_steps(at.step, self.learner.least_steps))
         if self._validate_first and self._validations:
@@ -332,24 +364,33 @@ class TrainingLoop:
         return self._patience is not None and self.state.stale >= self._patience
 
     def _clock(self) -> None:
+        """Count the time of a step: wall time and budget of rank 0, processor time of all."""
         wall, cpu = time.perf_counter(), time.process_time()
-        self.state.seconds += wall - self._wall
-        self.state.phase_seconds += cpu - self._cpu if self.budget.clock == "cpu" else wall - self._wall
-        self.state.cpu_seconds += cpu - self._cpu
+        passed, spent, of_all = here().clock(wall - self._wall, cpu - self._cpu)
+        self.state.seconds += passed
+        self.state.phase_seconds += spent if self.budget.clock == "cpu" else passed
+        self.state.cpu_seconds += of_all
         self._wall, self._cpu = wall, cpu
 
     def _validate(self) -> Validation:
+        """Measure the model on rank 0, which keeps the best; all take note."""
+        found, at = here().agree(self._measure)
+        vars(self.state).update(vars(at))
+        self._improved |= at.step > 0 and at.best_step == at.step
+        for callback in self.callbacks:
+            callback.on_validate(self, found)
+        return found
+
+    def _measure(self) -> tuple[Validation, TrainState]:
         at = self.state
         with watching():  # a model in training may break down; the score says so
             found = self.learner.validate(at)
         at.stale, at.last = at.stale + 1, found.score
         at.first = found.score if at.first is None else at.first
         if at.best is None or self.learner.better(found.score, at.best):
-            at.best, at.stale, at.best_step, self._improved = found.score, 0, at.step, at.step > 0
+            at.best, at.stale, at.best_step = found.score, 0, at.step
             self.learner.keep(at)
-        for callback in self.callbacks:
-            callback.on_validate(self, found)
-        return found
+        return found, at
 
     def _write(self, found: Validation | None) -> None:
         values = self.learner.metrics(self, found)
@@ -364,9 +405,21 @@ class TrainingLoop:
     def _interrupted(self) -> str:
         if self.folder is None:
             return KEPT
-        return f"{self.folder}: interrupted at step {self.state.step}; the same command with --resume goes on"
+        return f"{self.folder}: interrupted at step {self.state.step}{RESUME}"
 
 
 def has_state(run: Path, name: str = "training") -> bool:
     """Return whether a run directory holds a checkpoint to resume from."""
     return (run / "state" / f"{name}.json").is_file()
+
+
+def _flat(plain: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested plain data as texts by dotted name."""
+    found: dict[str, str] = {}
+    for name, value in plain.items():
+        inner = dict(enumerate(value)) if isinstance(value, list | tuple) else value
+        if isinstance(inner, dict) and inner:
+            found |= _flat({str(key): item for key, item in inner.items()}, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = str(value)
+    return found

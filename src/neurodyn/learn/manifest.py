@@ -15,6 +15,7 @@ from neurodyn.core.checksums import of_file, of_files
 from neurodyn.core.config import Config, from_dict, to_dict, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.versions import package_versions, processor, source_commit
+from neurodyn.learn.ranks import here
 from neurodyn.learn.run_record import RunRecord
 
 MANIFEST = "manifest.json"
@@ -40,6 +41,7 @@ class Manifest(Config, frozen=True, kw_only=True):
         seed: Seed of everything random.
         files: SHA-256 of the files that it read: data, starts, the declaration of a robot of one's own.
         models: SHA-256 of the runs and policies that it began with, or trained in.
+        ranks: Processes that trained together, each with a batch (or worlds) as the settings say.
     """
 
     training: str
@@ -53,6 +55,7 @@ class Manifest(Config, frozen=True, kw_only=True):
     seed: int | None
     files: dict[str, str]
     models: dict[str, str]
+    ranks: int = 1
 
 
 def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str = "cpu") -> None:
@@ -80,7 +83,7 @@ def manifest_of(record: RunRecord[Any], device: torch.device | str = "cpu") -> M
         commit=source_commit(), packages={"python": platform.python_version(), **package_versions(*_PACKAGES)},
         processor=processor(), device=_described(device), threads=torch.get_num_threads(),
         seed=getattr(record.settings, "seed", None),
-        files=file_checksums(record), models=model_checksums(record),
+        files=file_checksums(record), models=model_checksums(record), ranks=here().count,
     )  # fmt: skip
 
 

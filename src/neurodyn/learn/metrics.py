@@ -1,53 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training reports as it goes: JSON lines always, TensorBoard, and a progress bar."""
+"""What a training reports as it goes: JSON lines always, and its tracker."""
 
 import copy
 import json
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from neurodyn.core.artifacts import write_text
+from neurodyn.core.artifacts import read_json, write_text
+from neurodyn.core.config import to_dict
 from neurodyn.core.notices import notice
 from neurodyn.core.plain_data import read_text
+from neurodyn.learn.manifest import MANIFEST, start_run
+from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.tracking.session import open_tracker
 
+if TYPE_CHECKING:
+    import torch
 
-class Progress(Protocol):
-    """Shows how far a training is."""
-
-    def update(self, done: float, text: str) -> None:
-        """Show the share of the work that is done, and a line on how it goes."""
-        ...
+_MODELS = ("model/*", "policy.safetensors", "config.json", "policy/*", "blueprint.yaml", "config.yaml", "manifest.json")
+_STATE = "state/*"
 
 
 class MetricsLog:
-    """RUN/metrics.jsonl and RUN/tensorboard, cut back to where a resumed training goes on."""
+    """The one writer of a training: RUN/metrics.jsonl, and the tracker that `learn.tracking` chose.
+
+    Both are cut back to where a resumed training goes on.
+    """
 
     def __init__(self, run: Path, step: int = 0) -> None:
-        """Open the log; lines that a killed training wrote after `step`, and the note of an end, are dropped."""
-        from torch.utils.tensorboard import SummaryWriter
+        """Open the log; lines that a killed training wrote after `step`, and the note of an end, are dropped.
 
+        Raises:
+            InputError: The tracker cannot be opened.
+        """
         run.mkdir(parents=True, exist_ok=True)
+        self._first, self._run, self._tracker = 0, run, open_tracker(run, step)
         path = run / "metrics.jsonl"
         kept = [line for line in _complete_lines(path) if _before(_entry(line, path), step)] if step else []
         write_text(path, "".join(kept))
-        self._first, self._run = 0, run
         self._file = path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step or None)
+        self._kept: dict[Path, tuple[int, int]] = {}
+
+    def start(self, record: RunRecord[Any], device: "torch.device | str" = "cpu") -> None:
+        """Write how the run is made (`manifest.start_run`), and show it in the tracker.
+
+        Raises:
+            InputError: The files cannot be written.
+        """
+        start_run(self._run, record, device=device)
+        self.describe(to_dict(record), read_json(self._run / MANIFEST))
+
+    def describe(self, config: dict[str, Any], manifest: dict[str, Any] | None = None) -> None:
+        """Show a configuration in the tracker."""
+        self._tracker.describe(config, manifest or {})
 
     def write(self, step: int, **values: Any) -> None:
-        """Append one line; numbers also go to TensorBoard. What is not finite becomes null, as JSON has no NaN."""
+        """Append one line; its numbers also go to the tracker. What is not finite becomes null: JSON has no NaN."""
         step += self._first
         self._file.write(json.dumps({"step": step, **_finite(values)}, allow_nan=False) + "\n")
         self._file.flush()
-        if not self._has_board():
-            notice(f"{self._run}: TensorBoard's log ends here, because its folder is gone; the training goes on")
-            return
-        with suppress(OSError, RuntimeError, ValueError):  # its own thread met a full disk
-            for name, value in _scalars(values):
-                self._board.add_scalar(name, value, step)
+        self._tracker.write(step, dict(_scalars(values)))
+        if values.get("finished"):
+            self._tracker.conclude({"step": step, **_finite(values)})
+
+    def keep_model(self) -> None:
+        """Give the tracker the model as the run directory holds it now, if it is another than before."""
+        files = model_files(self._run)
+        stamps = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
+        if any(path.suffix == ".safetensors" for path in files) and stamps != self._kept:
+            self._kept = stamps
+            self.keep_files(files)
+
+    def keep_files(self, files: Sequence[Path]) -> None:
+        """Give the tracker the files of a model."""
+        self._tracker.keep_model(files)
+
+    def keep_file(self, path: Path) -> None:
+        """Give the tracker any other file."""
+        self._tracker.keep_file(path)
+
+    def show_film(self, path: Path) -> None:
+        """Show a film in the tracker."""
+        self._tracker.show_film(path)
+
+    def conclude(self, **summary: Any) -> None:
+        """Show in the tracker what the training came to, where that is no line of metrics."""
+        self._tracker.conclude(_finite(summary))
+
+    def show_table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show a table in the tracker."""
+        self._tracker.show_table(title, head, rows)
 
     def after(self, first: int) -> "MetricsLog":
         """Return the same log for a stage whose steps count from `first`."""
@@ -62,13 +108,11 @@ class MetricsLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-        with suppress(OSError, RuntimeError, ValueError):
-            if self._has_board():
-                self._board.close()
-
-    def _has_board(self) -> bool:
-        """Return whether TensorBoard's folder is there, without which its thread fails with a traceback."""
-        return (self._run / "tensorboard").is_dir()
+        self.keep_model()
+        state = _files(self._run, _STATE)
+        if state:
+            self._tracker.keep_state(state)
+        self._tracker.close(failed=kind is not None)
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
@@ -99,6 +143,15 @@ def _before(entry: dict[str, Any] | None, step: int) -> bool:
     return entry is not None and entry["step"] <= step and not entry.get("finished")
 
 
+def model_files(run: Path) -> list[Path]:
+    """Return the files of a run directory, or of a policy's folder, that its model is read from."""
+    return _files(run, *_MODELS)
+
+
+def _files(run: Path, *patterns: str) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(run.glob(pattern)) if path.is_file()]
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
@@ -106,10 +159,11 @@ def _finite(value: Any) -> Any:
 
 
 def _scalars(values: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
+    """Return finite numbers by names with slashes."""
     found = []
     for name, value in values.items():
         if isinstance(value, dict):
             found += _scalars(value, f"{prefix}{name}/")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
+        elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             found.append((prefix + name, float(value)))
     return found

@@ -21,6 +21,7 @@ from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
 from neurodyn.core.plain_data import require_regular
+from neurodyn.core.progress import Progress
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.artifact import ROBOT
@@ -34,7 +35,7 @@ from neurodyn.learn.manifest import (
     read_manifest,
     verb_of,
 )  # fmt: skip
-from neurodyn.learn.metrics import Progress, read_metrics
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.train import finetune, train
 
@@ -180,6 +181,11 @@ def _prepare(
     if manifest.training != verb_of(record):
         raise InputError(f"{run}: its manifest is of `{manifest.training}`, and its config.yaml of `{verb_of(record)}`")
     TRAININGS.require(manifest.training)
+    if manifest.ranks > 1:
+        raise InputError(
+            f"{run}: was trained by {manifest.ranks} processes, and reproduce runs in one; valid: its own command with "
+            f"another --out ({manifest.command})"
+        )
     where = device or manifest.device.partition(" ")[0]
     require_device(where)
     if (out / "config.yaml").exists() or (out / "model").exists():

@@ -14,12 +14,12 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_config, read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.notices import notice
+from neurodyn.core.progress import Progress
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.data.stored_rows import IN_MEMORY, blocks
 from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState, has_state
-from neurodyn.learn.metrics import Progress
 from neurodyn.learn.plan import Plan
 from neurodyn.learn.run_record import DEFAULT_ALGORITHM, RunRecord
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import neurodyn.learn.kinds  # noqa: F401 - registers what the functions below look up
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import Progress
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.learn.loop import Callback, TrainState
-from neurodyn.learn.metrics import Progress
+from neurodyn.learn.ranks import here
 from neurodyn.learn.run_folder import Data
+from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 
 
@@ -34,6 +36,7 @@ def train(
     resume: bool = False,
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
 ) -> TrainState:
     """Train a model of a robot and write it to a run directory.
 
@@ -56,6 +59,9 @@ def train(
         resume: Go on with a run that was stopped, with the same settings but for the budget.
         progress: Shown how far the training is.
         callbacks: Called as the training goes.
+        logger: What follows the training: "tensorboard", "wandb", "none", another of `learn.TRACKERS`, or a LogWriter
+            of rsl_rl ("package.module:Class", or a mapping as its `cfg["logger"]`); None for TensorBoard, or what
+            followed the run so far where it is resumed.
 
     Returns:
         Where the training ended.
@@ -68,8 +74,9 @@ def train(
         able = choices(name for name, known in KINDS.items() if "train" in known.parts)
         raise InputError(f"kind is {kind!r}, whose dynamics are not trained; valid: {able}")
     entry = KINDS[kind].parts["train"]
+    require_tracker(logger, out)
     declared = robot if isinstance(robot, Robot) else load(robot)
-    with exclusive(out):
+    with here().exclusive(out), tracking(logger, out):
         return entry(
             declared, locate(robot), data, Path(out), size=size, net=net, minutes=minutes, steps=steps, seed=seed,
             device=device, resume=resume, progress=progress, callbacks=callbacks,
@@ -92,6 +99,7 @@ def finetune(
     resume: bool = False,
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
 ) -> TrainState:
     """Adapt the model of a run, or of "pretrained:NAME", to other data of the same robot, in a new run directory.
 
@@ -102,7 +110,7 @@ def finetune(
         Interrupted: Ctrl-C or SIGTERM; the run is saved.
     """
     entry = KINDS[kind_of(run)].part("finetune", str(run))
-    with exclusive(out):
+    with here().exclusive(out), tracking(logger, out):
         return entry(
             str(run), data, Path(out), size=size, minutes=minutes, steps=steps, seed=seed, device=device, resume=resume,
             progress=progress, callbacks=callbacks, **_given(shares=shares, threads=threads),

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from typing import Literal, cast
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
 from neurodyn.nets.members import MemberGRU, MemberLinear
+from neurodyn.nets.mlp import ACTIVATIONS
 from neurodyn.nets.networks import TRUNKS
 from neurodyn.nets.size import require_size
 
@@ -37,6 +37,7 @@ class EnsembleConfig(Config, frozen=True):
         head: Size of the hidden layer of each head.
         skip: Whether each member's mean has a linear short cut from its inputs.
         clip: Normalised inputs are cut off at this many standard deviations; None for never.
+        activation: Activation of the hidden layer of each head.
     """
 
     kind: str = "gru"
@@ -47,6 +48,7 @@ class EnsembleConfig(Config, frozen=True):
     head: int = 128
     skip: bool = True
     clip: float | None = 10.0
+    activation: Literal["silu", "relu"] = "silu"
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
@@ -72,6 +74,7 @@ class Ensemble(nn.Module):
     def __init__(self, config: EnsembleConfig, inputs: int, outputs: int, events: int) -> None:
         super().__init__()
         self.config, self.inputs, self.outputs, self.events = config, inputs, outputs, events
+        self.activation = ACTIVATIONS[config.activation]
         self.trunks = config.members if config.trunk == "own" else 1
         layer = TRUNKS[config.kind]
         sizes = [inputs] + [config.width] * config.depth
@@ -137,18 +140,18 @@ class Ensemble(nn.Module):
 
     def means(self, x: Tensor, top: Tensor) -> Tensor:
         """Return the members' means, shape [members, rows, outputs], from inputs and the top of the trunk."""
-        mean = self.mean(functional.silu(self.mean_hidden(top)))
+        mean = self.mean(self.activation(self.mean_hidden(top)))
         return mean if self.skip is None else mean + self.skip(x)
 
     def log_stds(self, top: Tensor) -> Tensor:
         """Return logarithms of the members' standard deviations, shape [members, rows, outputs]."""
-        return self.log_std(functional.silu(self.spread_hidden(top)))
+        return self.log_std(self.activation(self.spread_hidden(top)))
 
     def event_logits(self, top: Tensor) -> Tensor | None:
         """Return logits of events, shape [members, rows, events]; None where there are none."""
         if self.logits is None or self.event_hidden is None:
             return None
-        return self.logits(functional.silu(self.event_hidden(top)))
+        return self.logits(self.activation(self.event_hidden(top)))
 
     def _feed(self, x: Tensor) -> Tensor:
         for layer in self.trunk:

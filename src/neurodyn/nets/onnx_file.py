@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.errors import InputError, NeurodynError
+from neurodyn.core.progress import tell
 
 METADATA = "neurodyn"
 """Key of the file's metadata whose value is JSON."""
@@ -75,6 +76,7 @@ def write_onnx(
     repeated += [torch.ones(size, width) for width in between.values()]
     worlds = torch.export.Dim("worlds", min=1, max=1 << 20)
     with torch.no_grad(), _quiet():
+        tell(0.1, "tracing")
         module(*repeated)  # constants that are kept for later are made here, where tensors have numbers
         program = torch.onnx.export(
             _Positional(module),
@@ -90,6 +92,7 @@ def write_onnx(
     if before is not None:
         _put_before(before, proto)
     onnx.helper.set_model_props(proto, {METADATA: json.dumps(metadata), **_plain(metadata)})
+    tell(0.8, "comparing with ONNX Runtime")
     difference = _difference(proto.SerializeToString(), reference, examples, inputs)
     if not difference < _TOLERANCE:
         raise NeurodynError(f"{path}: the ONNX file differs from the model by {difference:.1e} of its output")

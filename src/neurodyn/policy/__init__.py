@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from neurodyn.policy.published import import_policy
     from neurodyn.policy.settings import NetworkSettings, PolicySettings, load_settings
     from neurodyn.policy.shac.settings import AhacSettings, ShacSettings
+    from neurodyn.policy.tracker_writer import TrackerWriter
     from neurodyn.policy.train import train_policy as train
 
 __all__ = [
     "ALGORITHMS", "AhacSettings", "LoggedStarts", "NetworkSettings", "OnlineSettings", "PolicyEnvironment",
-    "PolicySettings", "SampledStarts", "ShacSettings", "evaluate", "export_policy", "import_policy", "load_policy",
-    "load_settings", "online", "record_policy", "train",
+    "PolicySettings", "SampledStarts", "ShacSettings", "TrackerWriter", "evaluate", "export_policy", "import_policy",
+    "load_policy", "load_settings", "online", "record_policy", "train",
 ]  # fmt: skip
 
 lazy(__name__)

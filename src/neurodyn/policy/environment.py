@@ -7,7 +7,8 @@ uncertainty of the prediction (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680),
 model knows.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -32,6 +33,9 @@ from neurodyn.dynamics.saved_tree import restored_tree, saved_tree
 from neurodyn.policy.renewal import renewal_in
 from neurodyn.tasks import Memory, Task
 
+_IMPLAUSIBLE = "implausible"
+"""Name of what implausible states cost, among the terms of the reward."""
+
 _MOST_UNREAD = 256
 """Frames after which the ends of episodes are read from the device, if nobody has asked for them."""
 
@@ -46,6 +50,8 @@ class Episodes:
         lengths: Its frames.
         failed: Whether it ended in a failure.
         implausible: Whether it ended because its state was implausible (`control.frame_end`), which is a failure.
+        terms: Sum over these episodes of what each term of the reward brought, by name; together they are the sum of
+            `returns`. "implausible" is the task's `implausible_reward`, where it has one.
     """
 
     returns: list[float] = field(default_factory=list)
@@ -53,6 +59,17 @@ class Episodes:
     lengths: list[float] = field(default_factory=list)
     failed: list[bool] = field(default_factory=list)
     implausible: list[bool] = field(default_factory=list)
+    terms: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Episodes]") -> "Episodes":
+        """Return the episodes of several processes."""
+        lists = [own.name for own in fields(cls) if own.name != "terms"]
+        names = dict.fromkeys(name for part in parts for name in part.terms)
+        return cls(
+            **{name: [x for part in parts for x in getattr(part, name)] for name in lists},
+            terms={name: sum(part.terms.get(name, 0.0) for part in parts) for name in names},
+        )
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,8 @@ class Worlds:
         length: Frames of the present episodes, shape [worlds].
         returns: Return, penalised return and length of the present episodes, shape [3, worlds].
         uncertain: Uncertainty of all frames so far, a sum over frames of the mean over worlds, shape [].
+        terms: What each term of the reward brought in the present episodes, shape [terms, worlds].
+        earned: What it brought in all episodes that ended so far, shape [terms].
     """
 
     carry: Carry
@@ -76,6 +95,8 @@ class Worlds:
     length: Tensor
     returns: Tensor
     uncertain: Tensor
+    terms: Tensor
+    earned: Tensor
 
 
 @dataclass(frozen=True)
@@ -108,6 +129,13 @@ class Frame:
     extras: dict[str, Any]
     ended: _Ended | None
     last: Tensor | None = None
+
+
+def _with_contacts(now: Quantities, worlds: int) -> Quantities:
+    """Return quantities with none of the contacts closed, where these are known after a frame only."""
+    if "contact" in now or not now.contact_names:
+        return now
+    return now.replacing({"contact": lambda of: of["joint_velocity"].new_zeros(worlds, len(of.contact_names))})
 
 
 class PolicyEnvironment(VecEnv):
@@ -182,6 +210,9 @@ class PolicyEnvironment(VecEnv):
         self._one = torch.ones(worlds, device=self.device)
         at = self._frames.begin(context, self._generator, uncertainty=penalty > 0)
         self._now = at.now
+        still = torch.zeros(worlds, self.num_actions, device=self.device)
+        first = task.reward(_with_contacts(at.now, worlds), at.memory, still)
+        self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
         self._at = Worlds(
             carry=at.carry,
             state=at.state,
@@ -190,7 +221,10 @@ class PolicyEnvironment(VecEnv):
             length=torch.zeros(worlds, dtype=torch.long, device=self.device),
             returns=torch.zeros(3, worlds, device=self.device),
             uncertain=torch.zeros((), device=self.device, dtype=torch.float64),
+            terms=torch.zeros(len(self._terms), worlds, device=self.device),
+            earned=torch.zeros(len(self._terms), device=self.device, dtype=torch.float64),
         )
+        self._counted = [0.0] * len(self._terms)  # of `earned`, what was returned by `collect`
         self._ended: list[_Ended] = []
         self.episodes = Episodes()
 
@@ -234,7 +268,9 @@ class PolicyEnvironment(VecEnv):
         self._renewal.load(saved["renewal"])
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
-        at = self._at = restored_tree(self._at, saved["worlds"])
+        sums = {name: saved_tree(getattr(self._at, name)) for name in ("terms", "earned")}  # newer than some files
+        at = self._at = restored_tree(self._at, {**sums, **saved["worlds"]})
+        self._counted = at.earned.tolist()
         contacts = saved["contact"]
         step = None if contacts is None else Step(at.state, contacts=contacts.to(self.device))
         self._now = self._frames.quantities(at.state, step, at.torque)
@@ -350,6 +386,10 @@ class PolicyEnvironment(VecEnv):
         done = end.failed | late
         penalised, uncertain = self._less_penalty(end.reward, step, end.implausible)
         returns = at.returns + torch.stack([end.reward, penalised, self._one]).detach()
+        parts = end.parts.detach()
+        if len(self._terms) > len(parts):
+            parts = torch.cat([parts, (end.reward.detach() - parts.sum(0))[None]])
+        terms, earned = at.terms + parts, at.earned
         last = self.task.observe(then.now, memory) if tracked else None
         extras: dict[str, Any] = {
             "time_outs": late,
@@ -360,8 +400,11 @@ class PolicyEnvironment(VecEnv):
             "log": {f"/reward/{name}": mean for name, mean in zip(end.names, end.parts.mean(1).unbind(), strict=True)},
         }
         ended = None
-        self._at = Worlds(then.carry, then.state, then.torque, memory, length, returns, uncertain)
-        if self._always_renews or bool(done.any()):
+        ends = self._always_renews or bool(done.any())
+        if ends:
+            earned = earned + terms.masked_fill(~done, 0.0).sum(1)
+        self._at = Worlds(then.carry, then.state, then.torque, memory, length, returns, uncertain, terms, earned)
+        if ends:
             extras["succeeded"] = self.task.succeeded(self._now, memory)
             ended = _Ended(done, returns, end.failed, end.implausible)
             self._renew(done)
@@ -378,6 +421,9 @@ class PolicyEnvironment(VecEnv):
         """Return the episodes that ended since the last call."""
         self._read_ends()
         found, self.episodes = self.episodes, Episodes()
+        before, self._counted = self._counted, self._at.earned.tolist()
+        new = [now - then for now, then in zip(self._counted, before, strict=True)]
+        found.terms = dict(zip(self._terms, new, strict=True))
         return found
 
     def _less_penalty(self, reward: Tensor, step: Step, implausible: Tensor) -> tuple[Tensor, Tensor]:
@@ -415,4 +461,6 @@ class PolicyEnvironment(VecEnv):
             length=at.length.masked_fill(done, 0),
             returns=at.returns.masked_fill(done, 0.0),
             uncertain=at.uncertain,
+            terms=at.terms.masked_fill(done, 0.0),
+            earned=at.earned,
         )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from neurodyn.control.returns import Outcome, Returns, Tally
 from neurodyn.control.starts import Starts
+from neurodyn.core.progress import tracked
 from neurodyn.core.records import Record
 from neurodyn.dynamics.interface import Dynamics, Environment
 from neurodyn.policy.environment import PolicyEnvironment
@@ -74,7 +75,7 @@ def play(
     """
     world = PolicyEnvironment(task, dynamics, starts, episodes, seed=seed, penalty=penalty, environment=environment)
     tally = Tally(task, episodes, world.device)
-    for _ in range(task.frames):
+    for _ in tracked(range(task.frames)):
         _, seen, done, extras = world.step(policy(task.observe(world.now, world.memory)))
         goes_on = tally.count(
             extras["reward"], seen, extras["terms"], done=done, failed=~extras["time_outs"],

@@ -12,6 +12,7 @@ from neurodyn.control.returns import Outcome, Returns, returns_in
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
 from neurodyn.core.verdict import MOST_FAILED, Verdict, of_returns, together
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.evaluate import EPISODES, SEED, PolicyEvaluation, play
@@ -53,7 +54,7 @@ def evaluate_policy(
     wanted, networks = _opened(folders, task)
     environment = None if ground is None else task_ground(wanted, ground, episodes, seed)
     outcomes: dict[str, list[Outcome]] = {}
-    for name in dict.fromkeys(dynamics or default_dynamics(folders)):
+    for name in tracked(tuple(dict.fromkeys(dynamics or default_dynamics(folders)))):
         log = None if name == ANALYTIC else starts
         where = open_dynamics(wanted, name, device=device, starts=log)
         outcomes[name] = [
@@ -61,7 +62,7 @@ def evaluate_policy(
                 network.to(where.dynamics.device), wanted, where.dynamics, where.starts(wanted, seed), episodes,
                 seed=seed, environment=environment,
             )
-            for network in networks
+            for network in tracked(networks, name)
         ]  # fmt: skip
 
     def said(which: slice) -> PolicyEvaluation:

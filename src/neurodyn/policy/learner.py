@@ -2,12 +2,14 @@
 """A policy in training, whatever the algorithm: where it acts, how it is played, which is kept, what is logged."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rsl_rl.models import MLPModel
+from torch import Tensor, nn
 
 from neurodyn.control.compatibility import require_fit
 from neurodyn.control.resolve import ResolvedDynamics
@@ -17,8 +19,9 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Verdict, of_returns
 from neurodyn.learn.learner import Learner, Validation
 from neurodyn.learn.loop import TrainingLoop, TrainState
+from neurodyn.learn.ranks import here
 from neurodyn.policy.artifact import policy_config, save_policy
-from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.environment import Episodes, PolicyEnvironment
 from neurodyn.policy.evaluate import play
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.settings import TrainingSettings
@@ -57,7 +60,7 @@ class PolicyLearner(Learner):
         """Build the worlds; arguments and errors are those of `train_policy`."""
         self._out, self._task, self._where, self._settings = out, task, where, settings
         self._reference, self._initial = reference, initial
-        seed = settings.seed
+        seed = here().seed(settings.seed)
         require_fit(task, where.dynamics, settings.penalty)
         # Where it is played: from starts of the task where some of the training's episodes have such.
         self._plays = where
@@ -74,7 +77,8 @@ class PolicyLearner(Learner):
         self._config = policy_config(task, settings.network)
         self.losses, self._real = {}, None
         # In one update few episodes end, and short ones among them first: as many as there are worlds say how it goes.
-        self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds)
+        self._shown: Mapping[str, Any] = {}  # what the last validation found
+        self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * here().count)
 
     @property
     def actor(self) -> MLPModel:
@@ -89,6 +93,23 @@ class PolicyLearner(Learner):
         network.take(actor.state_dict(), float(getattr(actor.obs_normalizer, "eps", 0.0)))
         return network.to(self._world.device).requires_grad_(False)
 
+    def shared(self) -> list[Tensor]:
+        """Return weights and statistics of the policy and its critic."""
+        return [tensor for network in self.networks() for tensor in network.state_dict().values()]
+
+    def networks(self) -> list[nn.Module]:
+        """Return what is trained."""
+        return [self.actor]
+
+    def of_ranks(self, own: dict[str, Any]) -> dict[str, Any]:
+        """Return what ranks keep for themselves (worlds, random states), for a checkpoint: of rank 0 `own`."""
+        others = here().gather(own)[1:]
+        return {**own, "others": others} if others else own
+
+    def of_this_rank(self, saved: dict[str, Any]) -> dict[str, Any]:
+        """Return what this rank kept in a checkpoint."""
+        return saved if here().leads else saved["others"][here().rank - 1]
+
     def verdicts(self, at: TrainState) -> list[Verdict]:
         """Judge the last return in the dynamics that it was trained in beside that in the reference."""
         if self._reference is None or self._real is None or at.last is None:
@@ -98,7 +119,7 @@ class PolicyLearner(Learner):
     def keep_now_and_then(self, at: TrainState) -> None:
         """Write the present policy beside the others of its kind, where that is asked for; called after an update."""
         every = self._settings.keep_every
-        if every is not None and (at.step + 1) % every == 0:
+        if every is not None and (at.step + 1) % every == 0 and here().leads:
             save_policy(self._out / "kept" / f"{at.step + 1:05d}", self._config, self.network)
 
     def validate(self, at: TrainState) -> Validation:
@@ -131,13 +152,15 @@ class PolicyLearner(Learner):
 
     def metrics(self, loop: TrainingLoop, found: Validation | None) -> dict[str, Any]:
         """Return the line of an update."""
-        at, ended = loop.state, self._world.collect()
+        at, ended = loop.state, Episodes.joined(here().gather(self._world.collect()))
         count = len(ended.returns)
         parts = {
             "return": ended.returns, "penalised": ended.penalised, "length": ended.lengths, "failed": ended.failed,
             "implausible": ended.implausible,
         }  # fmt: skip
-        means = {name: sum(part) / count for name, part in parts.items()} if count else {}
+        means: dict[str, Any] = {name: sum(part) / count for name, part in parts.items()} if count else {}
+        if count:
+            means["reward"] = {name: total / count for name, total in ended.terms.items()}
         self._recent.extend(zip(ended.returns, ended.implausible, strict=True))
         return {
             **self.closing(at),
@@ -161,19 +184,21 @@ class PolicyLearner(Learner):
         return {}
 
     def text(self, loop: TrainingLoop, found: Validation | None) -> str:
-        """Return the return of the last episodes, or of the play."""
-        values = {} if found is None else found.values
+        """Return the returns of the last episodes, with exploration noise, and of the last play, without."""
+        self._shown = self._shown if found is None else found.values
         recent = [sum(part) / len(self._recent) for part in zip(*self._recent, strict=True)]
-        shown, real = values.get("return_training", recent[0] if recent else None), values.get("return_reference")
-        text = "" if shown is None else f"return {shown:.4g}"
-        if real is not None and self._reference is not None:
-            text = f"{text}, in {self._reference.name} {real:.4g}"
-        broken = recent[1] if recent else 0.0
-        return f"{text}, {broken:.1%} of episodes implausible" if broken else text
+        parts = [f"noisy return {recent[0]:.4g}"] if recent else []
+        if (played := self._shown.get("return_training")) is not None:
+            parts.append(f"without noise {played:.4g}")
+        if (real := self._shown.get("return_reference")) is not None and self._reference is not None:
+            parts.append(f"in {self._reference.name} {real:.4g}")
+        if recent and recent[1]:
+            parts.append(f"{recent[1]:.1%} of episodes implausible")
+        return ", ".join(parts)
 
     def closing(self, at: TrainState) -> dict[str, Any]:
         """Return the frames of all worlds so far."""
-        return {"frames": self._settings.frames_of(at.step)}
+        return {"frames": self._settings.frames_of(at.step) * here().count}
 
     @property
     def _penalty(self) -> float:

@@ -30,6 +30,7 @@ from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import plausible_starts
 from neurodyn.core.config import read_config, to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tell
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import Channel, StateSpec
 from neurodyn.core.versions import package_versions
@@ -154,7 +155,6 @@ def record_log(
     measurement: Noise | None = None,
     declared: bool = True,
     test: float = TEST_FRACTION,
-    progress: Callable[[int, int], None] | None = None,
 ) -> LogSummary:
     """Write a log of several policies at a task.
 
@@ -174,7 +174,6 @@ def record_log(
         declared: Whether the dynamics are those that the robot declares: coordinates are then its simulator's data,
             and name it; else they are a log.
         test: Share of the episodes that are set apart for tests.
-        progress: Called with the transitions so far and those asked for, after each batch.
 
     Raises:
         InputError: A setting is out of range, the robot's rows do not fit the task, or the file cannot be written.
@@ -219,8 +218,7 @@ def record_log(
                     f"task {task.name!r}: each of {worlds} episodes ended in its first frame, in a state that is "
                     f"implausible; valid: starts and actions within the range of robot {task.robot!r}"
                 )
-            if progress is not None:
-                progress(min(written, transitions), transitions)
+            tell(min(written / transitions, 1.0), f"{written:,} transitions")
     outcomes = {b.name: Outcome.joined(parts) for b, parts in zip(behaviours, ended, strict=True)}
     every = Outcome.joined(list(outcomes.values()))
     return LogSummary(

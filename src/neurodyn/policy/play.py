@@ -9,12 +9,13 @@ import torch
 from neurodyn.control.grounds import home_ground, task_ground
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage, tracked
 from neurodyn.dynamics.interface import Environment, Trajectory
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.evaluate import SEED
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.report.recording import Recording
+from neurodyn.report.recording import Ended, Recording
 from neurodyn.tasks import Task
 
 LONGEST = 10.0
@@ -61,17 +62,20 @@ def record_policy(
     elsewhere = None if ground is None else task_ground(wanted, ground, 1, seed)
     first = _open(wanted, dynamics, starts, device)
     alone = beside is None and dynamics == ANALYTIC
-    paths = _paths(wanted, network, first, frames, seed, 2 if alone else 1, elsewhere)
+    with stage(0.0, 1.0 if alone else 0.5, dynamics):
+        paths = _paths(wanted, network, first, frames, seed, 2 if alone else 1, elsewhere)
     if alone:
         labels, shown = ("start 1", "start 2"), (paths[0], paths[1])
     else:
         other = _open(wanted, beside or ANALYTIC, starts, device)
-        beside_it = _paths(wanted, network, other, frames, seed, 1, elsewhere)
+        with stage(0.5, 1.0, other.name):
+            beside_it = _paths(wanted, network, other, frames, seed, 1, elsewhere)
         labels, shown = (dynamics, other.name), (paths[0], beside_it[0])
+    ended = (shown[0].ended, shown[1].ended)
     remarks = [
-        f"; {label} ends after {path.implausible * robot.dt:.3g} s in an implausible state"
-        for label, path in zip(labels, shown, strict=True)
-        if path.implausible is not None
+        f"; {label} {end.why} after {end.seconds:.3g} s"
+        for label, end in zip(labels, ended, strict=True)
+        if end is not None
     ]
     where = "" if ground is None else f", ground {ground}"
     return Recording(
@@ -83,6 +87,7 @@ def record_policy(
         truth_label=labels[1],
         worlds=(f"start 1 of seed {seed}",),
         ground=(elsewhere or home_ground(wanted)).ground,
+        ended=ended,
     )
 
 
@@ -101,11 +106,11 @@ class _Path:
 
     Attributes:
         trajectory: The states.
-        implausible: Frame in which it left the plausible range (`control.frame_end`); None where it did not.
+        ended: When it failed, or left the plausible range (`control.frame_end`); None where it did not.
     """
 
     trajectory: Trajectory
-    implausible: int | None
+    ended: Ended | None
 
 
 @torch.no_grad()
@@ -124,12 +129,13 @@ def _paths(
     )
     q, qd = [world.state.q], [world.state.qd]
     running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)
-    ends: dict[int, int] = {}
-    for frame in range(1, frames + 1):
+    ends: dict[int, Ended] = {}
+    for frame in tracked(range(1, frames + 1)):
         _, _, done, extras = world.step(policy(task.observe(world.now, world.memory)))
         end, implausible = extras["state"], extras["implausible"][:, None]
-        for row in (running & implausible).nonzero()[:, 0].tolist():
-            ends[row] = frame
+        failed = running & (done & ~extras["time_outs"].bool())[:, None]
+        for row in (failed | running & implausible).nonzero()[:, 0].tolist():
+            ends[row] = Ended(frame * task.declaration().dt, "is implausible" if implausible[row, 0] else "fails")
         moving = running & ~implausible
         q.append(torch.where(moving, end.q, q[-1]))
         qd.append(torch.where(moving, end.qd, qd[-1]))

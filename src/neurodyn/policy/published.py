@@ -11,12 +11,16 @@ import torch
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
 from neurodyn.policy.artifact import PolicyConfig, policy_config, save_policy
+from neurodyn.policy.checkpoints.actor import Actor
+from neurodyn.policy.checkpoints.rl_games import read_rl_games
+from neurodyn.policy.checkpoints.rsl_rl import read_rsl_rl
 from neurodyn.policy.network import PolicyNetwork
-from neurodyn.policy.rl_games import CLIP, EPSILON, Actor, read_rl_games
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import TASKS, Task, load
 
-LAYOUTS: Registry[Callable[[str | Path], Actor]] = Registry("layout of a policy", **{"rl-games": read_rl_games})
+LAYOUTS: Registry[Callable[[str | Path], Actor]] = Registry(
+    "layout of a policy", **{"rl-games": read_rl_games, "rsl-rl": read_rsl_rl}
+)
 """Readers of other people's policies by the name of their layout."""
 
 
@@ -50,7 +54,7 @@ def import_policy(
     settings = msgspec.convert(
         {"hidden": actor.hidden, "activation": activation, "normalise": actor.mean is not None}, NetworkSettings
     )
-    config = msgspec.structs.replace(policy_config(wanted, settings), clip=None if actor.mean is None else CLIP)
+    config = msgspec.structs.replace(policy_config(wanted, settings), clip=actor.clip)
     save_policy(folder, config, _network(config, actor))
     return config
 
@@ -58,9 +62,9 @@ def import_policy(
 @torch.no_grad()
 def _network(config: PolicyConfig, actor: Actor) -> PolicyNetwork:
     network = config.build()
-    if actor.mean is not None and actor.variance is not None:
+    if actor.mean is not None and actor.deviation is not None:
         network.mean.copy_(actor.mean)
-        network.deviation.copy_((actor.variance + EPSILON).sqrt())
+        network.deviation.copy_(actor.deviation)
     layers = (layer for layer in network.layers if isinstance(layer, torch.nn.Linear))
     for layer, (weight, bias) in zip(layers, actor.layers, strict=True):
         layer.weight.copy_(weight)

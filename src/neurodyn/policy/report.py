@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from neurodyn.control.resolve import ANALYTIC
 from neurodyn.core.artifacts import write_text
+from neurodyn.core.progress import tracked
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.evaluate import PolicyEvaluation
 from neurodyn.policy.play import record_policy
@@ -92,7 +93,7 @@ def moving(folder: Path, result: PolicyEvaluation, starts: str | None = None, ta
     def caption(made: Recording) -> str:
         return f"{result.task}: {made.predicted_label} beside {made.truth_label}, {made.worlds[0]}"
 
-    return [film_of(partial(recorded, name), caption) for name in others]
+    return [film_of(partial(recorded, name), caption) for name in tracked(others)]
 
 
 def _headline(result: PolicyEvaluation) -> list[tuple[str, str, str]]:

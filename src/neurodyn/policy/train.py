@@ -15,14 +15,16 @@ from msgspec import UNSET
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_reference
 from neurodyn.control.starts import Starts
 from neurodyn.core.errors import InputError
-from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import Progress
 from neurodyn.core.versions import package_versions
 from neurodyn.learn.loop import Callback, TrainingLoop, TrainState
-from neurodyn.learn.metrics import Progress
 from neurodyn.learn.plan import Budget
+from neurodyn.learn.ranks import here
 from neurodyn.learn.reproduction import Again
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.run_record import DEFAULT_ALGORITHM, RunRecord
+from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.tracking.session import tracking
 from neurodyn.policy.algorithms import ALGORITHMS
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.tasks import Task, is_file, load
@@ -41,6 +43,7 @@ def train_policy(
     resume: bool = False,
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
 ) -> TrainState:
     """Train a policy and write it to a folder.
 
@@ -56,6 +59,7 @@ def train_policy(
         resume: Go on where a stopped training of the same policy was saved.
         progress: Shown how far the training is.
         callbacks: Called as the training goes.
+        logger: What follows the training, as of `learn.train`.
 
     Returns:
         Where the training ended; its steps are updates.
@@ -72,7 +76,7 @@ def train_policy(
         algorithm="" if settings.algorithm == DEFAULT_ALGORITHM else settings.algorithm,
         base=UNSET if initial is None else str(initial),
     )  # fmt: skip
-    with exclusive(out):
+    with here().exclusive(out), tracking(logger, out):
         going_on = check_run(out, record, resume)
         loop = TrainingLoop(
             algorithm.build()(out, task, where, settings, reference, initial=initial, starts=training_starts),

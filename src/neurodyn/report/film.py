@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage
 from neurodyn.report.page import moving_picture, paragraph
 from neurodyn.report.pictures import pictures, still_bytes, webp_bytes
 from neurodyn.report.recording import Recording
@@ -31,8 +32,10 @@ def film_of(record: Callable[[], Recording], caption: Callable[[Recording], str]
         caption: What it shows; by default its title.
     """
     try:
-        made = record()
-        frames, interval = pictures(made)
+        with stage(0.0, 0.5):
+            made = record()
+        with stage(0.5, 1.0):
+            frames, interval = pictures(made)
     except InputError as error:
         return paragraph(str(error))
     return film(frames, interval, caption(made))

@@ -18,6 +18,7 @@ from neurodyn.report.numbers import MISSING, digits, share, span
 from neurodyn.report.page import Table, figure, grid, heading, section, tables
 from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, legend_list, plot
 
+_MEAN, _RECORDED, _BAND = "forecast, mean of the members", "recorded", "two sigma"
 _SAMPLES, _DRAWN = 3, 600
 _MOST_COLUMNS = 8
 _COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
@@ -43,7 +44,7 @@ def bands(model: WorldModel, store: Store, split: int | None, horizon: int) -> s
     found = Forecasts.along(model, starts)
     count = len(found.error)
     chosen = sorted({(2 * k + 1) * count // (2 * _SAMPLES) for k in range(_SAMPLES)})
-    legend = legend_list([("forecast, mean of the members", PREDICTED), ("recorded", TRUTH), ("two sigma", SECOND)])
+    legend = legend_list([(_MEAN, PREDICTED), (_RECORDED, TRUTH), (_BAND, SECOND)])
     places = [(e, s) for w in starts.windows for e, s in zip(w.episode, w.start, strict=True)]
     parts = []
     for world in chosen:
@@ -61,10 +62,10 @@ def _sample(found: Forecasts, world: int) -> str:
     plots = []
     for i in range(min(_MOST_COLUMNS, model.observation.size)):
         curves = [
-            Curve(None, seconds, (mean[:, i] - 2 * band[:, i]).tolist(), SECOND, "--", 0.8),
-            Curve(None, seconds, (mean[:, i] + 2 * band[:, i]).tolist(), SECOND, "--", 0.8),
-            Curve(None, seconds, true[:, i].tolist(), TRUTH, "-", 4.0, 0.5),
-            Curve(None, seconds, mean[:, i].tolist(), PREDICTED, "-", 1.2),
+            Curve(None, seconds, (mean[:, i] - 2 * band[:, i]).tolist(), SECOND, "--", 0.8, name=_BAND),
+            Curve(None, seconds, (mean[:, i] + 2 * band[:, i]).tolist(), SECOND, "--", 0.8, name=_BAND),
+            Curve(None, seconds, true[:, i].tolist(), TRUTH, "-", 4.0, 0.5, name=_RECORDED),
+            Curve(None, seconds, mean[:, i].tolist(), PREDICTED, "-", 1.2, name=_MEAN),
         ]
         name = f"{model.observation.names[i]} [{model.observation.units[i]}]"
         svg = plot(f"band-{world}-{i}", curves, x_label="time [s]", unit="", legend=False, description=name)

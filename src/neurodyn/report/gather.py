@@ -15,6 +15,7 @@ import numpy as np
 from neurodyn.core.artifacts import PRETRAINED, pretrained_names, resolve_run
 from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage, tracked
 from neurodyn.data.header import StoreHeader, dataset, read_header
 from neurodyn.data.writer import SUFFIXES, open_store_file
 from neurodyn.dynamics.artifact import load_simulator, robot_of
@@ -126,9 +127,11 @@ def gather(run: Path, result: Evaluation, *, moving: bool = True, data: str | No
         _read_data_headers(material, material.config.files)
     try:
         material.robot = load_robot(robot)
-        _add_samples(result, material, material.robot)
+        with stage(0.0, 0.5, "sample trajectories"):
+            _add_samples(result, material, material.robot)
         if moving and material.recordings:
-            material.frames, material.interval = pictures(_short(material.recordings[0]))
+            with stage(0.5, 1.0):
+                material.frames, material.interval = pictures(_short(material.recordings[0]))
     except InputError as error:
         material.remarks.append(str(error))
     return material
@@ -149,7 +152,7 @@ def _add_samples(result: OfLog, material: Material, robot: Robot) -> None:
 @_add_samples.register
 def _(result: Simulated, material: Material, robot: Robot) -> None:
     model, about, where = load_simulator(material.run), result.about, scenario(robot, result.ground)
-    for driven in (False, True) if robot.spec.nu else (False,):
+    for driven in tracked((False, True) if robot.spec.nu else (False,)):
         made = record(
             model, robot, frames=about.horizon, seed=about.seed + driven, worlds=SAMPLES, driven=driven, where=where
         )

@@ -13,6 +13,7 @@ from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, facts, figure, grid, header, page, paragraph, section, tables
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, Curve, plot
 
+_POINTS = 2400  # of a whole run, into which one zooms
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
 
@@ -242,7 +243,7 @@ def _runs(result: Identified, fits: Sequence[RunFit]) -> str:
             curves = [Curve("logged", time, fit.logged[row], TRUTH, "-", 2.2)]
             curves += [Curve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.paths.items()]
             caption = f"{name} in {fit.run}"
-            svg = plot(f"run-{number}-{row}", curves, x_label="time [s]", unit="", description=caption)
+            svg = plot(f"run-{number}-{row}", curves, x_label="time [s]", unit="", description=caption, points=_POINTS)
             figures.append(figure(svg, caption))
         for row, name in enumerate(fit.tangent_names):
             curves = [Curve(m, time, p[row], _COLOURS.get(m, THIRD), "-", 1.0) for m, p in fit.residuals.items()]
@@ -252,7 +253,9 @@ def _runs(result: Identified, fits: Sequence[RunFit]) -> str:
                 for sign in (1, -1)
             ]
             caption = f"Residual of {name} in {fit.run}"
-            svg = plot(f"residual-{number}-{row}", curves, x_label="time [s]", unit="", description=caption)
+            svg = plot(
+                f"residual-{number}-{row}", curves, x_label="time [s]", unit="", description=caption, points=_POINTS
+            )
             figures.append(figure(svg, caption))
     words = (
         f"Held-out runs, rolled out {result.horizon_s:g} s at a time. The band is what the sensors' noise alone leaves "

@@ -101,7 +101,7 @@ def _alignment(alignment: dict[str, Any]) -> str:
     groups = alignment.get("groups", {})
     curves = [Curve("all groups", delays, list(alignment["r2"]), PREDICTED, "-", 2.0)]
     if len(groups) > 1:
-        curves += [Curve(None, delays, list(values), THIRD, "-", 0.8) for values in groups.values()]
+        curves += [Curve(None, delays, list(v), THIRD, "-", 0.8, name=name) for name, v in groups.items()]
     chosen = 1e3 * alignment["chosen"]
     step = abs(delays[1] - delays[0]) if len(delays) > 1 else 1.0
     spans = [Span(delays[0], delays[0], ""), Span(chosen - step / 4, chosen + step / 4, "applied")]

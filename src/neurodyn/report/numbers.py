@@ -29,6 +29,16 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
     return f"{number} – {last}" if last.partition(" ")[2] == prefixed else f"{first} – {last}"
 
 
+def plus_minus(mean: float | None, half: float | None, unit: str) -> str:
+    """Return a mean with half the width of its interval, in the mean's prefix: "43.4 ± 2.1 mm"."""
+    text = quantity(mean, unit)
+    if mean is None or half is None or not math.isfinite(mean):
+        return text
+    number, _, prefixed = text.partition(" ")
+    factor = next((f for least, f, p in _PREFIXES if f"{p}{unit}" == prefixed), 1.0) if unit in _PREFIXED else 1.0
+    return f"{number} ± {digits(half * factor)} {prefixed}".strip()
+
+
 def digits(value: float) -> str:
     """Return a number with three significant digits and no exponent where that is readable."""
     if value == 0:

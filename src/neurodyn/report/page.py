@@ -8,10 +8,16 @@ from html import escape
 from pathlib import Path
 
 _STYLE = Path(__file__).resolve().parent / "style.css"
+_PLOTS = _STYLE.with_name("plots.js")
+_HINT = "Plots: point for values, drag to zoom in, double-click to zoom out, click a name to hide or show it."
 
 
 def page(title: str, body: Iterable[str], script: str = "") -> str:
-    """Return a whole page with its style (and script) inside."""
+    """Return a whole page with its style (and script) inside; plots get the script that lets them answer."""
+    body = list(body)
+    if any("data-plot=" in part for part in body):
+        script = "\n".join(text for text in (script, _PLOTS.read_text(encoding="utf-8")) if text)
+        body.append(f'<p class="hint" hidden>{_HINT}</p>')
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -82,6 +88,11 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     strong: int | None = None
+
+    @property
+    def cells(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Title, names of columns and rows, for trackers."""
+        return self.title, self.head, self.rows
 
     def html(self, *, titled: bool = False) -> str:
         """Return an element that scrolls sideways where it is too wide; nothing where there are no rows."""

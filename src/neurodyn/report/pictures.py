@@ -23,6 +23,7 @@ _SMOOTH = 0.4
 PREDICTED = (255, 146, 43)
 TRUTH = (77, 171, 247)
 _BAND, _INK, _QUIET, _GAP = (20, 24, 31), (236, 240, 245), (139, 148, 160), 6
+_ALARM = (240, 62, 62)
 
 
 def pictures(
@@ -164,7 +165,10 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
     image.paste(Image.fromarray(right), (width + _GAP, band))
     draw = ImageDraw.Draw(image)
     labels = ((0, recording.predicted_label, PREDICTED), (width + _GAP, recording.truth_label, TRUTH))
-    for x, label, colour in labels:
+    for (x, label, colour), ended in zip(labels, recording.ended, strict=True):
+        if ended is not None and time >= ended.seconds:
+            label, colour = f"{label}: {ended.why} at {ended.seconds:.2f} s", _ALARM
+            draw.rectangle((x, band, x + width - 1, band + height - 1), outline=_ALARM, width=max(2, height // 60))
         draw.ellipse((x + size, band // 2 - size // 3, x + size + 2 * (size // 3), band // 2 + size // 3), fill=colour)
         draw.text((x + 2.2 * size, band / 2), label, _INK, font, anchor="lm")
     middle = height + band + band / 2
@@ -173,4 +177,8 @@ def _compose(recording: Recording, left: np.ndarray, right: np.ndarray, time: fl
     begin, end = 6 * size, image.width - size
     draw.line((begin, middle, end, middle), _QUIET, 1)
     draw.line((begin, middle, begin + share * (end - begin), middle), _INK, 3)
+    for ended in recording.ended:
+        if ended is not None and ended.seconds <= recording.seconds:
+            at = begin + ended.seconds / max(recording.seconds, 1e-9) * (end - begin)
+            draw.line((at, middle - size / 2, at, middle + size / 2), _ALARM, 3)
     return np.asarray(image)

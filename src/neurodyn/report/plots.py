@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots as inline SVG in the colours and the type of the page that they stand in, light or dark.
 
-Plots are drawn in stand-in colours, which the page's own variables then take the place of; text stays text.
+Plots are drawn in stand-in colours, which the page's own variables then take the place of; text stays text. A plot
+carries what plots.js needs to answer whoever points at it: curves, legend and ticks are marked by class, and
+`data-plot` says where the axes lie and what they span. Pages with plots have that script (`page.page`); without it the
+plots stay pictures.
 """
 
 import io
-import math
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +35,7 @@ VARIABLES = {
     PHASE: "--phase",
 }
 _SIZE = (4.4, 2.5)
+_COLOURS, _STYLES = (PREDICTED, TRUTH, SECOND, THIRD), ("-", "--", ":")
 _MOST_POINTS = 600
 
 
@@ -47,6 +51,7 @@ class Curve:
         style: Style of the line, as matplotlib has it.
         width: Width [points].
         opacity: 1 for a line that hides what is below it.
+        name: What the line is called where it is pointed at, and what it is shown or hidden with; None for its label.
     """
 
     label: str | None
@@ -56,6 +61,7 @@ class Curve:
     style: str = "-"
     width: float = 1.5
     opacity: float = 1.0
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,11 @@ class Span:
     begin: float
     end: float
     label: str
+
+
+def look(number: int) -> tuple[str, str]:
+    """Return colour and style of one of several equal curves; those of twelve differ."""
+    return _COLOURS[number % len(_COLOURS)], _STYLES[number // len(_COLOURS) % len(_STYLES)]
 
 
 def plot(
@@ -78,6 +89,7 @@ def plot(
     legend: bool = True,
     description: str = "",
     bars: bool = False,
+    points: int = _MOST_POINTS,
 ) -> str:
     """Draw curves and return them as an SVG element.
 
@@ -91,11 +103,12 @@ def plot(
         legend: Whether there is a legend.
         description: What is to be seen, for readers who do not see it.
         bars: Whether single points are marked, for few of them.
+        points: About how many points of a curve are drawn; of longer ones the least and the greatest of neighbours.
 
     Returns:
         The element, or nothing where no curve has a point.
     """
-    drawn = [(curve, *_points(curve, log)) for curve in curves]
+    drawn = [(curve, *_points(curve, log, points)) for curve in curves]
     drawn = [(curve, x, y) for curve, x, y in drawn if len(x)]
     if not drawn:
         return ""
@@ -105,24 +118,25 @@ def plot(
     with rc_context(cast(Any, _style(name))):
         figure = Figure(_SIZE, layout="constrained")
         axes = figure.subplots()
-        for curve, x, y in drawn:
+        for number, (curve, x, y) in enumerate(drawn):
             marker: dict[str, Any] = {"marker": "o", "markersize": 3.5} if bars or len(x) == 1 else {}
             look: dict[str, Any] = {"color": curve.colour, "linewidth": curve.width, "alpha": curve.opacity}
-            axes.plot(x, y, curve.style, label=curve.label, **look, **marker)
+            axes.plot(x, y, curve.style, label=curve.label, gid=f"curve-{number}", **look, **marker)
         _axes(axes, x_label, unit, log)
         for k, mark in enumerate(spans):
             if k % 2:
-                axes.axvspan(mark.begin, mark.end, color=PHASE, linewidth=0)
+                axes.axvspan(mark.begin, mark.end, color=PHASE, linewidth=0, gid=f"span-{k}")
             place = ((mark.begin + mark.end) / 2, 1.0)
             axes.annotate(
                 mark.label, place, xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
-                ha="center", va="bottom", fontsize=7, color=QUIET,
+                ha="center", va="bottom", fontsize=7, color=QUIET, gid=f"mark-{k}",
             )  # fmt: skip
-        if legend and any(curve.label for curve, _, _ in drawn):
-            axes.legend(loc="best")
+        if legend:
+            _legend(axes, [number for number, (curve, _, _) in enumerate(drawn) if curve.label])
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _inline(buffer.getvalue(), description or name)
+        contract = _contract(axes, [curve for curve, _, _ in drawn], x_label, unit, log)
+    return _inline(buffer.getvalue(), description or name, contract)
 
 
 def legend_list(entries: Sequence[tuple[str, str]]) -> str:
@@ -133,14 +147,48 @@ def legend_list(entries: Sequence[tuple[str, str]]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _points(curve: Curve, log: bool) -> tuple[np.ndarray, np.ndarray]:
+def _legend(axes: "Axes", numbers: Sequence[int]) -> None:
+    """Draw the legend of some curves, each entry marked with the number of its curve."""
+    if not numbers:
+        return
+    drawn = axes.legend(loc="best")
+    for number, handle, text in zip(numbers, drawn.legend_handles, drawn.get_texts(), strict=True):
+        for part in (handle, text):
+            if part is not None:
+                part.set_gid(f"key-{number}")
+
+
+def _contract(axes: "Axes", curves: Sequence[Curve], x_label: str, unit: str, log: bool) -> str:
+    """Return what plots.js reads: the box of the axes in units of the SVG, what they span, and names of the curves."""
+    width, height = (72 * size for size in axes.get_figure().get_size_inches())  # type: ignore[union-attr]
+    place = axes.get_position()
+    box = [place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height]
+    return json.dumps(
+        {
+            "box": [round(float(end), 2) for end in box],
+            "x": [float(end) for end in axes.get_xlim()],
+            "y": [float(end) for end in axes.get_ylim()],
+            "log": log,
+            "unit": unit,
+            "xLabel": x_label,
+            "names": [curve.name or curve.label or "" for curve in curves],
+        }
+    )
+
+
+def _points(curve: Curve, log: bool, most: int) -> tuple[np.ndarray, np.ndarray]:
     # Where no roll-out is finite there may be no ordinates at all.
     pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=False) if y is not None]
     x, y = np.array(pairs, dtype=float).reshape(-1, 2).T
     kept = np.isfinite(y) & (y > 0) if log else np.isfinite(y)
     x, y = x[kept], y[kept]
-    stride = max(1, math.ceil(len(x) / _MOST_POINTS))
-    return x[::stride], y[::stride]
+    if len(x) <= most:
+        return x, y
+    # A stride would miss peaks: of neighbours the least and the greatest are drawn.
+    parts = np.array_split(np.arange(len(x)), most // 2)
+    drawn = np.unique([k for part in parts for k in (part[y[part].argmin()], part[y[part].argmax()])])
+    drawn = np.union1d(drawn, [0, len(x) - 1])
+    return x[drawn], y[drawn]
 
 
 def _axes(axes: "Axes", x_label: str, unit: str, log: bool) -> None:
@@ -198,13 +246,15 @@ def _style(name: str) -> dict[str, Any]:
     }
 
 
-def _inline(svg: str, description: str) -> str:
+def _inline(svg: str, description: str, contract: str) -> str:
     """Make an SVG file an element of a page: no prologue, no own style, no names that nothing refers to."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r' id="(curve|key|span|mark)-(\d+)"', r' class="\1" data-number="\2"', svg)
+    svg = re.sub(r' id="[xy]tick_\d+"', ' class="tick"', svg)
     used = set(re.findall(r'#([\w-]+)[")]', svg))
     svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", svg)
     # Hundredths of a point are fine enough; inside tags only, so that text stays as it is.
@@ -212,5 +262,6 @@ def _inline(svg: str, description: str) -> str:
     for stand_in, variable in VARIABLES.items():
         svg = svg.replace(stand_in, f"var({variable})")
     view = re.search(r'viewBox="[^"]*"', svg)
-    opening = f'<svg {view[0] if view else ""} role="img" aria-label="{escape(description)}">'
+    opening = f'<svg {view[0] if view else ""} role="img" aria-label="{escape(description)}"'
+    opening += f' data-plot="{escape(contract)}">'
     return re.sub(r"\n\s*", "\n", re.sub(r"^<svg[^>]*>", lambda _: opening, svg))

@@ -36,6 +36,25 @@ _CANDIDATES = 2000
 
 
 @dataclass(frozen=True)
+class Ended:
+    """The end of an episode before its time.
+
+    Attributes:
+        seconds: When [s].
+        why: Why, as "failed"; the robot rests in its last state from then on.
+    """
+
+    seconds: float
+    why: str
+
+    @classmethod
+    def when(cls, running: np.ndarray | torch.Tensor, dt: float, why: str) -> "Ended | None":
+        """Return the end of an episode that stops running, shape [frames], bool; None where it runs to the last."""
+        frames = int(running.sum())
+        return None if frames == len(running) else cls(frames * dt, why)
+
+
+@dataclass(frozen=True)
 class Recording:
     """Roll-outs of a model and what really happened.
 
@@ -48,6 +67,7 @@ class Recording:
         truth_label: Name of the truth.
         worlds: What each roll-out is, in words; one entry for each world.
         ground: What the robot stands on and runs into; None in free space.
+        ended: When the first roll-out of the prediction, and of the truth, ended early; None where it did not.
     """
 
     robot: Robot
@@ -58,6 +78,7 @@ class Recording:
     truth_label: str
     worlds: tuple[str, ...]
     ground: Ground | None = None
+    ended: tuple[Ended | None, Ended | None] = (None, None)
 
     @property
     def frames(self) -> int:

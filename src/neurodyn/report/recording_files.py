@@ -3,7 +3,7 @@
 
 from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -13,11 +13,27 @@ from neurodyn.report.page import data_uri, header, moving_picture, page, paragra
 from neurodyn.report.pictures import film_writer, gif_bytes, pictures, still_bytes, webp_bytes, write_mp4
 from neurodyn.report.plots import PREDICTED, TRUTH, legend_list
 from neurodyn.report.recording import Recording
+from neurodyn.report.rerun_file import write_rrd
 from neurodyn.report.samples import trajectory_plots
 
-Format = Literal["html", "mp4", "gif"]
+Format = Literal["html", "mp4", "gif", "rrd"]
 
 _SCRIPT = Path(__file__).resolve().parent / "player.js"
+
+
+def format_of(out: Path | None, asked: Format | None) -> Format:
+    """Return the kind of recording that a user asks for: by its name, as the file's name ends, or a page.
+
+    Raises:
+        InputError: The name of the file says nothing.
+    """
+    suffix = "html" if out is None else out.suffix.lower().removeprefix(".")
+    found = asked or next((kind for kind in get_args(Format) if kind == suffix), None)
+    if found is None:
+        raise InputError(
+            f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4, .gif or .rrd; or --format"
+        )
+    return found
 
 
 def write_recording(recording: Recording, path: Path, kind: Format) -> None:
@@ -28,13 +44,17 @@ def write_recording(recording: Recording, path: Path, kind: Format) -> None:
     Args:
         recording: What to show; of several roll-outs, pictures show the first.
         path: File to write.
-        kind: "html", "mp4" or "gif".
+        kind: "html", "mp4", "gif", or "rrd" for Rerun's viewer.
 
     Raises:
-        InputError: Newton or the package that writes films is not installed, or the file cannot be written.
+        InputError: Newton, or the package that writes films or Rerun files, is not installed, or the file cannot be
+            written.
     """
     if kind == "html":
         write_text(path, recording_page(recording))
+        return
+    if kind == "rrd":
+        write_rrd(recording, path)
         return
     if kind == "mp4":
         film_writer()  # whether it is there shows before anything is rendered

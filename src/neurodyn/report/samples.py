@@ -59,9 +59,10 @@ def trajectory_plots(recording: Recording, name: str, evaluated: float | None = 
     for world, where in enumerate(recording.worlds):
         plots = []
         for i, coordinate, unit in _shown(spec):
+            truth, predicted = recording.truth.q[world, :, i], recording.predicted.q[world, :, i]
             curves = [
-                Curve(None, seconds, recording.truth.q[world, :, i].tolist(), TRUTH, "-", 4.0, 0.5),
-                Curve(None, seconds, recording.predicted.q[world, :, i].tolist(), PREDICTED, "-", 1.2),
+                Curve(recording.truth_label, seconds, truth.tolist(), TRUTH, "-", 4.0, 0.5),
+                Curve(recording.predicted_label, seconds, predicted.tolist(), PREDICTED, "-", 1.2),
             ]
             caption = f"{coordinate} [{unit}]"
             svg = plot(

@@ -5,11 +5,8 @@ from typing import Any
 
 from neurodyn.report.gather import Material
 from neurodyn.report.page import figure, grid, section
-from neurodyn.report.plots import PREDICTED, SECOND, THIRD, TRUTH, Curve, Span, plot
+from neurodyn.report.plots import Curve, Span, look, plot
 from neurodyn.report.words import network_name
-
-_COLOURS = (PREDICTED, TRUTH, SECOND, THIRD)
-_STYLES = ("-", "--", ":")
 
 
 def training(material: Material) -> str:
@@ -62,9 +59,7 @@ def _figure(
     log: bool = True,
 ) -> str:
     seconds = [line["seconds"] for line in lines]
-    curves = [
-        Curve(label, seconds, y, _COLOURS[i % 4], _STYLES[i // 4 % 3], 1.3) for i, (label, y) in enumerate(values)
-    ]
+    curves = [Curve(label, seconds, y, *look(i), 1.3) for i, (label, y) in enumerate(values)]
     svg = plot(name, curves, x_label="training time [s]", unit=unit, log=log, spans=spans, description=caption)
     return figure(svg, caption)
 

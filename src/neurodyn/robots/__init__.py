@@ -60,7 +60,7 @@ def load(name_or_path: str | Path) -> Robot:
     text = str(name_or_path)
     path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
     robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).located(path.resolve().parent)
-    if robot.package is None:
+    if robot.package is None and robot.asset:
         asset_path(robot)
     return robot
 

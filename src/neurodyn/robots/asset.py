@@ -48,6 +48,11 @@ def asset_path(robot: Robot) -> Path:
     Raises:
         InputError: The asset is missing, or the package that holds it is not installed.
     """
+    if not robot.asset:
+        raise InputError(
+            f"robot {robot.name!r} has no asset, so that it cannot be simulated; valid: models of its logs, or a "
+            "declaration of your own with an asset"
+        )
     folder = Path(robot.folder)
     if robot.package is not None:
         installed = package_folder(robot.package)

@@ -177,7 +177,7 @@ def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
     grounds = {name: _renamed(scene, renamed) for name, scene in robot.grounds.items()}
     robot = msgspec.structs.replace(
         robot,
-        asset=robot.asset if robot.package is not None else _carry_asset(robot, files),
+        asset=_carry_asset(robot, files) if robot.package is None and robot.asset else robot.asset,
         grounds=grounds,
         log=None if robot.log is None else renamed(robot.log),
         rows=None if robot.rows is None else renamed(robot.rows),

@@ -91,7 +91,7 @@ class Robot(Config, frozen=True):
     Attributes:
         name: Name of the robot.
         asset: File of bodies and joints (.urdf, .xml for MJCF, .usd), relative to the declaration, or to the
-            robots of `package`.
+            robots of `package`; empty for a robot that is known from its logs alone.
         joints: Joints with degrees of freedom in the order of the built articulation.
         actuated: Greatest torque or force of each driven joint [N m or N], in the order of the control vector.
         dt: Length of one frame [s].
@@ -144,10 +144,10 @@ class Robot(Config, frozen=True):
     aliases: ClassVar[Mapping[str, str]] = {"probes": "contact_points", "teacher": "simulator"}
 
     name: str
-    asset: str
     joints: tuple[Joint, ...]
     actuated: dict[str, float]
     dt: float
+    asset: str = ""
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     description: str = ""
     package: Literal["example-robot-data", "newton"] | None = None
@@ -213,7 +213,7 @@ class Robot(Config, frozen=True):
             require(0 <= inertia < math.inf, f"added_inertia: {name!r}", inertia, "at least 0 and finite [kg m^2]")
         if self.densities and not self.asset.lower().endswith(".xml"):
             raise ValueError("densities works for MJCF (.xml) only; a URDF or USD gives masses itself")
-        if not self.asset.lower().endswith(ASSET_SUFFIXES):
+        if self.asset and not self.asset.lower().endswith(ASSET_SUFFIXES):
             raise ValueError(f"asset {self.asset!r} is of no known kind; valid: {', '.join(ASSET_SUFFIXES)}")
         if self.locked and not self.asset.lower().endswith((".urdf", ".xml")):
             raise ValueError("locked works for .urdf and .xml only; fix the joints in the USD file")

@@ -19,8 +19,9 @@ from neurodyn.core.cores import resolve_threads
 from neurodyn.core.drive import require_simulated
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import tell
 from neurodyn.core.seeds import derive_seed, require_seed
-from neurodyn.core.workers import Workers
+from neurodyn.core.workers import Executor, Workers
 from neurodyn.data.header import Status, StoreHeader, dataset
 from neurodyn.data.split import assign_splits
 from neurodyn.data.writer import StoreWriter, open_store_file, require_store_name
@@ -37,7 +38,6 @@ TEST_FRACTION = 0.05
 _LEAST_WORLDS, _MOST_WORLDS = 64, 512
 """Trajectories that are simulated at once."""
 
-Progress = Callable[[int, int], None]
 """Called with the transitions simulated so far and the number asked for."""
 
 Begun = Callable[[StoreHeader], None]
@@ -93,7 +93,7 @@ def generate(
     resume: bool = False,
     overwrite: bool = False,
     begun: Begun | None = None,
-    progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Summary:
     """Write a data set of a robot from its simulator.
 
@@ -118,7 +118,8 @@ def generate(
         resume: Whether to continue an interrupted run with the same settings.
         overwrite: Whether a finished file of that name may be replaced.
         begun: Called before the first batch, with what the data will hold.
-        progress: Called after every batch.
+        executor: What makes the batches in place of processes of this machine, as `neurodyn.cluster.Cluster`; the data
+            do not depend on it.
 
     Raises:
         InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible
@@ -132,6 +133,8 @@ def generate(
     processes = processes if device == "cpu" else 1  # which share a GPU without gaining by it
     _check(path, transitions, worlds, frames, passive_fraction)
     require_seed(seed)
+    if executor is not None and device != "cpu":
+        raise InputError(f"device is {device!r}; valid with a cluster, whose workers simulate on their cores: cpu")
     _check_new(path, resume or overwrite)
     _check_space(robot, path, transitions)
     with exclusive(path):
@@ -162,7 +165,8 @@ def generate(
             begun(header)
         tally = Tally(robot, maker.bounds, episodes)
         simulated, cpu_seconds = 0, 0.0
-        with StoreWriter(path, header, resume=resume, keep=True) as writer, Workers(maker, processes) as workers:
+        calls = Workers(maker, processes) if executor is None else executor.workers(maker)
+        with StoreWriter(path, header, resume=resume, keep=True) as writer, calls as workers:
             left = range(writer.batches, math.ceil(episodes / worlds))
             for batch, made in zip(left, workers.map(left), strict=True):
                 cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
@@ -182,8 +186,8 @@ def generate(
                 )  # fmt: skip
                 simulated += count * frames
                 cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
-                if progress is not None:
-                    progress(min(transitions, (batch * worlds + count) * frames), transitions)
+                done = min(transitions, (batch * worlds + count) * frames)
+                tell(done / transitions, f"{done:,} transitions")
         return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
 
 

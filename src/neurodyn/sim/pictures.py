@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.sim.assets.merge import rotation
@@ -74,6 +75,14 @@ def render(
     return pictures
 
 
+def drawn_world(robot: Robot) -> Any:
+    """Return a builder (`newton.ModelBuilder`) of a robot whose every link can be seen."""
+    builder = build_world(robot)
+    _show_hidden_shapes(builder)
+    _draw_bare_links(builder)
+    return builder
+
+
 def _positions(robot: Robot, q: Tensor | np.ndarray) -> np.ndarray:
     rows = q.detach().cpu().numpy() if isinstance(q, Tensor) else np.asarray(q)
     if rows.ndim != 2 or rows.shape[1] != robot.spec.nq or not len(rows):
@@ -91,9 +100,7 @@ class _Studio:
         from newton.sensors import SensorCamera
 
         self._wp, self._newton, self._sensor = wp, newton, SensorCamera
-        builder = build_world(robot)
-        _show_hidden_shapes(builder)
-        _draw_bare_links(builder)
+        builder = drawn_world(robot)
         if ground is not None:
             for shape in add_scene(builder, ground.scene):
                 builder.shape_color[shape] = _GROUND_COLOUR
@@ -137,7 +144,8 @@ class _Studio:
         )
         image: Any = self._tracer.allocate_image_color(1, width, height)
         pictures = np.empty((len(motion), height, width, 3), np.uint8)
-        for k, (q, shift) in enumerate(zip(motion, path, strict=True)):
+        for k in tracked(range(len(motion)), "pictures"):
+            q, shift = motion[k], path[k]
             if not np.isfinite(q).all():
                 pictures[k] = pictures[k - 1] if k else np.array(_BACKGROUND, np.uint8)
                 continue
@@ -212,12 +220,18 @@ def _show_hidden_shapes(builder: Any) -> None:
 
 
 def _draw_bare_links(builder: Any) -> None:
-    """Draw a robot that has bodies without shapes as balls at its joints and capsules between them."""
+    """Draw a robot that has bodies without shapes as balls at its joints and capsules along its links.
+
+    A link without a further joint reaches from its joint through its centre of mass, as far again beyond it.
+    """
     bodies = range(len(builder.body_label))
     if set(bodies) <= set(builder.shape_body):
         return
     origins = [np.array(list(pose))[:3] for pose in builder.joint_X_p]
-    reach = sum(float(np.linalg.norm(origin)) for origin in origins) or 1.0
+    centres_of_mass = [np.array(list(centre)) for centre in builder.body_com]
+    bare = set(bodies) - set(builder.shape_body) - set(builder.joint_parent)
+    ends_of_links = [*origins, *(2.0 * centres_of_mass[body] for body in bare)]
+    reach = sum(float(np.linalg.norm(end)) for end in ends_of_links) or 1.0
     radius = 0.022 * reach
     config = builder.default_shape_cfg.copy()
     config.density = 0.0
@@ -227,8 +241,8 @@ def _draw_bare_links(builder: Any) -> None:
     for body in (-1, *bodies):
         ends = [origins[joint] for joint, parent in enumerate(builder.joint_parent) if parent == body]
         centres = [centre for of, centre in shapes if of == body >= 0]
-        if centres and not ends:
-            ends = [np.mean(centres, axis=0)]
+        if not ends and body >= 0:
+            ends = [np.mean(centres, axis=0) if centres else 2.0 * centres_of_mass[body]]
         for end in ends:
             if np.linalg.norm(end) > radius:
                 _add_capsule(builder, body, end, radius, config)

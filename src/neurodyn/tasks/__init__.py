@@ -18,6 +18,7 @@ TASKS: Registry[Callable[[], Task]] = Registry(
         "ant-run": "neurodyn.tasks.ant:AntRun",
         "ant-spin": "neurodyn.tasks.ant:AntSpin",
         "ant-spin-track": "neurodyn.tasks.ant:AntSpinTrack",
+        "anymal-d-flat": "neurodyn.tasks.anymal_velocity:AnymalDFlat",
         "anymal-forward": "neurodyn.tasks.anymal:AnymalForward",
         "anymal-side": "neurodyn.tasks.anymal:AnymalSide",
         "anymal-velocity": "neurodyn.tasks.anymal_velocity:AnymalVelocity",

@@ -31,16 +31,34 @@ PUSH = 0.5
 UPRIGHT = -0.5
 """The z component of gravity in the axes of the base above which the robot has fallen: 60 degrees."""
 
+_BASE = "BASE"
 _FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
 _KNEES = ("LF_KNEE", "RF_KNEE", "LH_KNEE", "RH_KNEE")
-_BASE = "BASE"
 _JOINTS = tuple(f"{leg}_{joint}" for leg in ("LF", "RF", "LH", "RH") for joint in ("HAA", "HFE", "KFE"))
 # Columns of the memory's command: target velocities, then frames until the next command and until the next push.
 _ASKED, _UNTIL_COMMAND, _UNTIL_PUSH = slice(0, 3), 3, 4
 
 
+def _observations(joints: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the columns of an observation."""
+    return (
+        *(f"base_linear_velocity.{axis}" for axis in "xyz"),
+        *(f"base_angular_velocity.{axis}" for axis in "xyz"),
+        *(f"projected_gravity.{axis}" for axis in "xyz"),
+        *("command.vx", "command.vy", "command.wz"),
+        *(f"joint_position.{name}" for name in joints),
+        *(f"joint_velocity.{name}" for name in joints),
+        *(f"last_action.{name}" for name in joints),
+    )
+
+
 class AnymalVelocity(Task):
-    """Track velocities vx, vy and a turning rate wz in base axes, with little effort and good steps."""
+    """Track velocities vx, vy and a turning rate wz in base axes, with little effort and good steps.
+
+    Attributes:
+        feet: Bodies whose steps are counted.
+        others: Bodies that are not to touch the ground.
+    """
 
     name = "anymal-velocity"
     robot = "anymal-c"
@@ -48,16 +66,9 @@ class AnymalVelocity(Task):
         "base_linear_velocity", "base_angular_velocity", "projected_gravity", "joint_position", "joint_velocity",
         "joint_torque",
     )  # fmt: skip
+    feet, others = _FEET, _KNEES
     contacts = (*_FEET, *_KNEES)
-    observations = (
-        *(f"base_linear_velocity.{axis}" for axis in "xyz"),
-        *(f"base_angular_velocity.{axis}" for axis in "xyz"),
-        *(f"projected_gravity.{axis}" for axis in "xyz"),
-        *("command.vx", "command.vy", "command.wz"),
-        *(f"joint_position.{name}" for name in _JOINTS),
-        *(f"joint_velocity.{name}" for name in _JOINTS),
-        *(f"last_action.{name}" for name in _JOINTS),
-    )
+    observations = _observations(_JOINTS)
     noise = (
         *((0.1,) * 3), *((0.2,) * 3), *((0.05,) * 3), *((0.0,) * 3), *((0.01,) * 12), *((1.5,) * 12), *((0.0,) * 12),
     )  # fmt: skip
@@ -89,7 +100,7 @@ class AnymalVelocity(Task):
     def begin(self, quantities: Quantities, generator: torch.Generator) -> Memory:
         """Return the memory of worlds that start now, all feet on the ground."""
         memory = super().begin(quantities, generator)
-        return replace(memory, air_time=memory.action.new_zeros(len(memory.action), len(_FEET)))
+        return replace(memory, air_time=memory.action.new_zeros(len(memory.action), len(self.feet)))
 
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw velocities, and for how long they hold, shape [worlds, 5]."""
@@ -101,7 +112,7 @@ class AnymalVelocity(Task):
     def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
         """Return the memory after a frame: times in the air continue or restart, commands change in their turn."""
         worlds = len(action)
-        contact = quantities.contacts(_FEET) > 0.5
+        contact = quantities.contacts(self.feet) > 0.5
         asked, until = memory.command[:, _ASKED], memory.command[:, _UNTIL_COMMAND:] - 1.0
         fresh = self.commands(worlds, generator).to(action.dtype)
         # A push happens in the frame in which its counter is zero, and the counter starts anew after it.
@@ -150,7 +161,7 @@ class AnymalVelocity(Task):
         velocity, spin = quantities["base_linear_velocity"], quantities["base_angular_velocity"]
         joint_velocity = quantities["joint_velocity"]
         dt = self._declaration.dt
-        landed = (quantities.contacts(_FEET) > 0.5) & (memory.air_time > 0.0)
+        landed = (quantities.contacts(self.feet) > 0.5) & (memory.air_time > 0.0)
         moving = torch.linalg.vector_norm(asked[:, :2], dim=-1) > 0.1
         still = torch.linalg.vector_norm(asked, dim=-1) < 0.05
         away = (quantities["joint_position"] - self.nominal(action)).abs().sum(-1)
@@ -163,7 +174,7 @@ class AnymalVelocity(Task):
             "acceleration": (-2.5e-7 / dt**2, (joint_velocity - memory.joint_velocity).square().sum(-1)),
             "action_change": (-0.01, (action - memory.action).square().sum(-1)),
             "air_time": (0.5, ((memory.air_time + (dt - 0.5)) * landed).sum(-1) * moving),
-            "knee_contact": (-1.0, (quantities.contacts(_KNEES) > 0.5).sum(-1, dtype=action.dtype)),
+            "knee_contact": (-1.0, (quantities.contacts(self.others) > 0.5).sum(-1, dtype=action.dtype)),
             "stand_still": (-1.0, away * still),
             "tilt": (-5.0, quantities["projected_gravity"][:, :2].square().sum(-1)),
         }
@@ -177,6 +188,27 @@ class AnymalVelocity(Task):
         if _BASE in quantities.contact_names:
             fallen = fallen | (quantities.contacts((_BASE,))[:, 0] > 0.5)
         return fallen
+
+
+_D_LEGS = ("LF", "LH", "RF", "RH")
+_D_JOINTS = tuple(f"{leg}_{joint}" for joint in ("HAA", "HFE", "KFE") for leg in _D_LEGS)
+_D_FEET, _D_THIGHS = (tuple(f"{leg}_{body}" for leg in _D_LEGS) for body in ("FOOT", "THIGH"))
+
+
+class AnymalDFlat(AnymalVelocity):
+    """The same on ANYmal D, as its logs and published networks have it: joints and contacts in their order.
+
+    The robot has no asset, so that it is learned from logs alone.
+    """
+
+    name = "anymal-d-flat"
+    robot = "anymal-d"
+    feet, others = _D_FEET, _D_THIGHS
+    contacts = (*_D_FEET, *_D_THIGHS)
+    observations = _observations(_D_JOINTS)
+    actions = _D_JOINTS
+    # Members are heads on a shared trunk, which the lambda of arXiv 2504.16680 is for; a rate, as the reward's terms.
+    penalty_scale = 0.02
 
 
 def _whole(frames: tuple[int, int], worlds: int, generator: torch.Generator) -> Tensor:

@@ -388,7 +388,7 @@ def test_finetuning_that_only_harms_leaves_the_base_model(
 
 
 def test_finetuning_nothing_is_bad_input(plant_store: Store, tuning: Settings, tmp_path: Path):
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="no such folder"):
         finetune(str(tmp_path / "nowhere"), "here", plant_store, tmp_path / "out", tuning)
     with pytest.raises(InputError, match="no pretrained model 'nothing'"):
         finetune("pretrained:nothing", "here", plant_store, tmp_path / "out", tuning)

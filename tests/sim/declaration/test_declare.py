@@ -120,7 +120,7 @@ def test_bad_assets_are_one_line_and_leave_nothing_behind(case, tmp_path):
         declare(tmp_path / name, tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
-    with pytest.raises(InputError, match="there is no such asset"):
+    with pytest.raises(InputError, match="no such file"):
         declare(tmp_path / "none.urdf", tmp_path / "out")
 
 

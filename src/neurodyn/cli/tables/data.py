@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 from neurodyn.cli.console import terminal
+from neurodyn.cli.tables.fit import print_table
 
 if TYPE_CHECKING:
     from neurodyn.data.store import Store
@@ -50,14 +50,14 @@ def print_inspection(found: dict[str, Any]) -> None:
         parts = [f"{name} {c['episodes']:,} ({c['transitions']:,})" for name, c in found[what].items() if c["episodes"]]
         console.print(f"{what}, episodes (transitions): {', '.join(parts)}", soft_wrap=True)
     _print_sensors(console, found)
-    table = _table("", "", "unit", "min", "mean", "max", "std", "range", "covered", "outside")
+    rows = []
     for c in found["coordinates"]:
         if "min" in c:
             numbers = [f"{c[key]:.3g}" for key in ("min", "mean", "max", "std")]
             interval = "-" if c["range"] is None else f"{c['range'][0]:.3g}..{c['range'][1]:.3g}"
             covered, outside = f"{c['coverage']:.0%}", f"{c['outside']:.1%}"
-            table.add_row(c["what"], c["name"], c["unit"], *numbers, interval, covered, outside)
-    console.print(table)
+            rows.append((f"{c['what']} {c['name']}", c["unit"], *numbers, interval, covered, outside))
+    print_table(console, ("", "unit", "min", "mean", "max", "std", "range", "covered", "outside"), rows)
     planes = ", ".join(f"{name} {fraction:.0%}" for name, fraction in found["planes"].items())
     if planes:
         console.print(f"covered part of the plane of position and velocity: {planes}", soft_wrap=True)
@@ -100,14 +100,14 @@ def print_log(found: dict[str, Any]) -> None:
         console.print(
             f"{title}: {rows}clock: {topic['clock']}, {rate}{slowest}{pauses}{back}", soft_wrap=True, highlight=False
         )
-        table = _table("column", "min", "mean", "max", "unit", "missing")
+        rows = []
         for column in topic["columns"]:
             if column.get("min") is not None:
                 numbers = [f"{column[key]:.3g}" for key in ("min", "mean", "max")]
                 unit = f"{column['unit']}?" if column["unit"] else ""
-                table.add_row(column["name"], *numbers, unit, str(column["missing"] or ""))
-        if table.row_count:
-            console.print(table)
+                rows.append((column["name"], *numbers, unit, str(column["missing"] or "")))
+        if rows:
+            print_table(console, ("column", "min", "mean", "max", "unit", "missing"), rows)
     for line in found["doubts"]:
         console.print(f"note: {line}", soft_wrap=True, highlight=False)
     for what in found["absent"]:
@@ -116,19 +116,18 @@ def print_log(found: dict[str, Any]) -> None:
 
 def _print_log(console: Console, found: dict[str, Any]) -> None:
     notes = found["log"]
-    table = _table("group", "runs", "rate [Hz]", "slowest", "frames", "")
+    rows = []
     for name, rates in notes["rates_hz"].items():
         frames = found["groups"].get(name, found)["transitions"]
         remark = "interpolated" if name in notes["interpolated_groups"] else ""
         numbers = (f"{rates['median']:.4g}", f"{rates['slowest']:.4g}", f"{frames:,}")
-        table.add_row(name, str(rates["runs"]), *numbers, remark)
-    console.print(table)
+        rows.append((name, str(rates["runs"]), *numbers, remark))
+    print_table(console, ("group", "runs", "rate [Hz]", "slowest", "frames", ""), rows)
     alignment = notes["alignment"]
     if alignment["delays"]:
-        table = _table("delay of control [ms]", "error beside no delay", "held-out R^2")
-        for delay, error, r2 in zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True):
-            table.add_row(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}")
-        console.print(table)
+        columns = zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True)
+        rows = [(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}") for delay, error, r2 in columns]
+        print_table(console, ("delay of control [ms]", "error beside no delay", "held-out R^2"), rows)
     console.print(f"alignment: {1e3 * alignment['chosen']:.4g} ms applied ({alignment['reason']})", soft_wrap=True)
     late = notes.get("velocity_delay_s")
     moved = "" if late is None else f"; their stream is {1e3 * late:.3g} ms late, which is taken out"
@@ -141,10 +140,3 @@ def _print_log(console: Console, found: dict[str, Any]) -> None:
         f"gaps: {gaps['count']}{longest}; {notes['pieces_shorter_than_a_frame']} pieces too short for a frame",
         soft_wrap=True,
     )
-
-
-def _table(*headers: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for header in headers:
-        table.add_column(header, overflow="fold")
-    return table

@@ -4,9 +4,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from neurodyn.cli.console import terminal
+from neurodyn.cli.tables.fit import print_table
 
 if TYPE_CHECKING:
     from neurodyn.sim.declaration.declare import Decision
@@ -14,7 +13,5 @@ if TYPE_CHECKING:
 
 def print_decisions(decisions: "Iterable[Decision]") -> None:
     """Print each decision and its reason."""
-    table = Table("", "decided", "why", box=None)
-    for decision in decisions:
-        table.add_row(decision.what, decision.value, decision.why)
-    terminal(120).print(table)
+    rows = [(decision.what, decision.value, decision.why) for decision in decisions]
+    print_table(terminal(120), ("", "decided", "why"), rows)

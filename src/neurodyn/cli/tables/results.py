@@ -3,12 +3,10 @@
 
 from collections.abc import Iterable
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
-
-from rich.box import SIMPLE_HEAD
-from rich.table import Table as RichTable
+from typing import TYPE_CHECKING
 
 from neurodyn.cli.console import terminal
+from neurodyn.cli.tables.fit import print_table
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, calibration, forecast, log
 from neurodyn.report.overview import in_a_sentence
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 _WIDTH = 120
 _MOST_ROWS = 24  # of a table by group
 _PAGES_ONLY = ("p10 – p90",)
-LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": SIMPLE_HEAD, "pad_edge": False}
-"""Options of all tables on the terminal."""
 
 
 def print_evaluation(result: Evaluation) -> None:
@@ -80,11 +76,8 @@ def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
     for table in tables:
         if table.rows:
             kept = [i for i, name in enumerate(table.head) if name not in _PAGES_ONLY]
-            shown = RichTable(*(table.head[i] for i in kept), title=table.title, **LOOK)
-            shown.columns[0].no_wrap = True
-            for row in table.rows:
-                shown.add_row(*(row[i] for i in kept))
-            console.print(shown)
+            rows = [[row[i] for i in kept] for row in table.rows]
+            print_table(console, [table.head[i] for i in kept], rows, table.title)
     for remark in remarks:
         console.print(remark, soft_wrap=True)
 

@@ -5,7 +5,6 @@ In the rounds (Ross, Gordon and Bagnell 2011, "A reduction of imitation learning
 online learning") the network walks, and the quadratic program says what it would have done.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +21,7 @@ from neurodyn.control.mpc.situation import Situation
 from neurodyn.control.mpc.walk import walk
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, require
+from neurodyn.core.progress import tell, tracked
 from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.dynamics.interface import State
 
@@ -83,7 +83,6 @@ def imitate(
     settings: ImitationSettings | None = None,
     *,
     seed: int = 0,
-    progress: Callable[[float, str], None] | None = None,
 ) -> tuple[ForceNetwork, ImitatedForces]:
     """Train a network that decides on forces as convex model-predictive control does.
 
@@ -93,7 +92,6 @@ def imitate(
         mpc: Settings of what is imitated.
         settings: Settings of the imitation.
         seed: Seed of commands, pushes and weights.
-        progress: Shown the share that is done, and what is done.
 
     Raises:
         InputError: The robot falls before any decision is made.
@@ -108,9 +106,8 @@ def imitate(
     greatest = mpc.greatest_force * quadruped.mass * quadruped.gravity
     gathered = Decisions()
     steps = settings.rounds + 1
-    for number in range(steps):
-        if progress is not None:
-            progress(number / steps, f"{len(gathered):,} decisions")
+    for number in tracked(range(steps)):
+        tell(0.0, f"{len(gathered):,} decisions")
         law = teacher if number == 0 else ImitatedForces(Matrices(network), config, greatest)
         wanted = settings.transitions if number == 0 else settings.round_transitions
         _gather(plant, law, teacher, gait, mpc, settings, wanted, derive_seed(seed, "imitation", number), gathered)

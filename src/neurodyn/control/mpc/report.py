@@ -13,7 +13,7 @@ from neurodyn.dynamics.interface import Trajectory
 from neurodyn.report.film import film_of
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, header, page, paragraph, section
-from neurodyn.report.recording import Recording
+from neurodyn.report.recording import Ended, Recording
 
 LONGEST = 8.0
 """Length of the film on the page [s]."""
@@ -64,6 +64,7 @@ def walk_film(plant: WalkingPlant, result: WalkResult, path: WalkPath) -> Record
         truth_label=f"episode {other + 1}",
         worlds=(f"seed {result.seed}",),
         ground=path.environment.ground,
+        ended=tuple(Ended.when(path.standing[row], plant.dt, "falls") for row in (0, other)),
     )
 
 

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from neurodyn.control.mpc.commands import Commands
 from neurodyn.control.mpc.controller import QuadrupedController
 from neurodyn.control.mpc.plant import WalkingPlant, fallen
+from neurodyn.core.progress import tracked
 from neurodyn.core.records import Record
 from neurodyn.dynamics.interface import Environment, State, Trajectory
 
@@ -92,7 +93,6 @@ def walk(
     names: tuple[str, str] = ("mpc", "trot"),
     disturb: Callable[[State, int], State] | None = None,
     watch: Callable[[np.ndarray, int], None] | None = None,
-    progress: Callable[[float], None] | None = None,
 ) -> tuple[WalkResult, WalkPath]:
     """Walk for one episode in each of a number of worlds, all side by side.
 
@@ -105,7 +105,6 @@ def walk(
         names: What the user calls the law of forces, and the gait.
         disturb: Changes states before they are measured, by frame; for instance as pushes do.
         watch: Shown which worlds stand after each decision on forces, with the number of the frame.
-        progress: Shown the share that is done.
     """
     worlds, frames = len(commands.targets), max(1, round(seconds / plant.dt))
     state, environment = plant.starts(worlds, seed)
@@ -115,7 +114,7 @@ def walk(
     decisions, fallbacks, spent = controller.decisions, controller.fallbacks, controller.seconds
     command, standing = np.zeros((worlds, 3)), np.ones(worlds, bool)
     states, velocities, rates, asked, upright = [state], [], [], [], []
-    for frame in range(frames):
+    for frame in tracked(range(frames)):
         time = frame * plant.dt
         command = commands.follow(command, time, plant.dt)
         if disturb is not None:
@@ -139,8 +138,6 @@ def walk(
             state = start.where(torch.as_tensor(down), state)
             carry = plant.dynamics.reset(carry, start, torch.as_tensor(down))
             controller.reset(down)
-        if progress is not None:
-            progress((frame + 1) / frames)
         if not standing.any():
             break
     path = WalkPath(

@@ -2,7 +2,6 @@
 """A planner on a plant: episodes in which a model plans and other dynamics, or the same, do what really happens."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,6 +17,7 @@ from neurodyn.control.returns import Returns, Tally
 from neurodyn.control.task_frames import Moment, TaskFrames
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tell, tracked
 from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.generators import device_generator
@@ -114,7 +114,6 @@ def run(
     noise: Noise | None = None,
     delay: int = 0,
     frames: int | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
 ) -> tuple[ControlResult, Path]:
     """Let a planner act for one episode in each of a number of worlds, all side by side.
 
@@ -128,7 +127,6 @@ def run(
         noise: How far off measurements are; None for not at all.
         delay: Frames between a decision and its effect.
         frames: Length of an episode; None for the task's.
-        progress: Shown frames, those of an episode, and the mean return so far.
 
     Raises:
         InputError: Task and plant do not fit together, or the plant's states are not those that the model plans from.
@@ -145,7 +143,7 @@ def run(
     states, controls, running, times = [at.state], [], [], []
     length = task.frames if frames is None else frames
     planner.reset()
-    for number in range(length):
+    for number in tracked(range(length)):
         began, before = time.process_time(), replace(planner.spent)
         planner.act(measured(plant.dynamics.spec, at.state, noise, generator), at.memory)
         times.append((time.process_time() - began, planner.spent.frames - before.frames,
@@ -163,8 +161,7 @@ def run(
             end.reward, end.reward, dict(zip(end.names, end.parts.unbind(), strict=True)), done=end.failed | late,
             failed=end.failed, implausible=end.implausible, succeeded=task.succeeded(at.now, at.memory),
         )  # fmt: skip
-        if progress is not None:
-            progress(number + 1, length, float(tally.returns.mean()))
+        tell(1.0, f"mean return so far {float(tally.returns.mean()):.4g}")
         if not goes_on:
             break
         at = _restarted(at, start, ~tally.running, loop, planner)

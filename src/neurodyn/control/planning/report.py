@@ -14,7 +14,7 @@ from neurodyn.dynamics.interface import Trajectory
 from neurodyn.report.film import film_of
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, folded, header, page, paragraph, section
-from neurodyn.report.recording import Recording
+from neurodyn.report.recording import Ended, Recording
 from neurodyn.tasks import Task
 
 LONGEST = 10.0
@@ -94,7 +94,8 @@ def control_tables(result: ControlResult) -> list[Table]:
 def control_film(task: Task, result: ControlResult, found: Path) -> Recording:
     """Return a film of the first two episodes, or of one twice; each rests where it ended."""
     other = min(1, len(found.trajectory.q) - 1)
-    frames = 1 + min(found.control.shape[1], round(LONGEST / task.declaration().dt))
+    dt = task.declaration().dt
+    frames = 1 + min(found.control.shape[1], round(LONGEST / dt))
     first, second = (
         Trajectory(found.trajectory.q[row : row + 1, :frames], found.trajectory.qd[row : row + 1, :frames])
         for row in (0, other)
@@ -108,6 +109,7 @@ def control_film(task: Task, result: ControlResult, found: Path) -> Recording:
         truth_label=f"episode {other + 1}",
         worlds=(f"seed {result.seed}",),
         ground=home_ground(task).ground,
+        ended=tuple(Ended.when(found.running[row], dt, "fails") for row in (0, other)),
     )
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from neurodyn.core.config import describe_os_error
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.formats import LogFormat
 from neurodyn.data.readers.raw import parse_split
@@ -149,7 +148,7 @@ class CsvSource(Source):
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 yield from file
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path}: cannot be read ({describe_os_error(error)}); expected a CSV file") from None
+            raise unreadable(self.path, error, "a CSV file") from None
 
     def _counts(self, line: str) -> bool:
         return bool(line.strip()) and not line.startswith(self._comment or "\0")

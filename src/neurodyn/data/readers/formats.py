@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from neurodyn.core.config import describe_os_error
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unreadable
 from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def recognise(path: Path) -> str | None:
             with path.open("rb") as file:
                 head = file.read(_HEAD)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a log") from None
+        raise unreadable(path, error, "a log") from None
     for name, reader in READERS.items():
         if isinstance(reader, LogFormat):
             if reader.recognises(path, head):

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.config import describe_os_error
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.header import Split
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.formats import LogFormat
@@ -270,9 +269,7 @@ class LerobotSource(Source):
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"{path}: cannot be read ({describe_os_error(error)}); expected an episode a line"
-            ) from None
+            raise unreadable(path, error, "an episode a line") from None
         for line in lines:
             if line.strip():
                 entry = json.loads(line)
@@ -360,7 +357,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a LeRobot data set") from None
+        raise unreadable(path, error, "a LeRobot data set") from None
     except ValueError as error:
         raise InputError(f"{path}: is no JSON ({error}); copy the data set again") from None
     if not isinstance(tree, dict):

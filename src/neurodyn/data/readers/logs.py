@@ -15,6 +15,7 @@ from neurodyn.core.config import describe_os_error, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.notices import notice
+from neurodyn.core.progress import tell, tracked
 from neurodyn.core.scene import IDENTITY
 from neurodyn.core.sensors import stream_columns
 from neurodyn.core.spec import StateSpec
@@ -232,7 +233,8 @@ def _collect(
     columns.factors(spec, "column map")
     survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, rows)
     troubles: list[str] = []
-    for file in files:
+    for file in tracked(files):
+        tell(0.0, Path(file).name)
         try:
             for run in read_runs(file, columns, spec):
                 survey.add(run)

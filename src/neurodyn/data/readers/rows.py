@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from neurodyn.core.artifacts import atomic
-from neurodyn.core.config import describe_os_error, to_dict
-from neurodyn.core.errors import InputError
+from neurodyn.core.config import to_dict
+from neurodyn.core.errors import InputError, unreadable
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.rows import RowLayout
@@ -136,7 +136,7 @@ def _numbers(path: Path, layout: RowLayout) -> np.ndarray:
             file.seek(0)
             rows = np.loadtxt(file, dtype=np.float32, delimiter=",", ndmin=2, comments=None)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({describe_os_error(error)}); expected a CSV file") from None
+        raise unreadable(path, error, "a CSV file") from None
     except ValueError as error:
         raise InputError(
             f"{path}: is no table of numbers ({str(error).rstrip('.')}); expected {len(names)} numbers in each row, "

@@ -14,6 +14,7 @@ import numpy as np
 
 from neurodyn.core.artifacts import atomic_folder
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
 from neurodyn.data.header import Split
 from neurodyn.data.readers.formats import require_logs
 from neurodyn.data.store import Store
@@ -97,7 +98,7 @@ def _tables(store: Store, order: list[int]) -> Iterator[Any]:
     import pyarrow as pa
 
     spec, names, index = store.header.spec, _columns(store), 0
-    for number, episode in enumerate(order):
+    for number, episode in enumerate(tracked(order, "episodes")):
         begin, length = int(store.table["start"][episode]), int(store.table["length"][episode])
         frames = store.frames[begin : begin + length + 1]
         rows = len(frames)

@@ -14,6 +14,7 @@ import numpy as np
 
 from neurodyn.core.artifacts import atomic
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tracked
 from neurodyn.data.readers.formats import require_logs
 from neurodyn.data.store import Store
 from neurodyn.data.writers.left_out import note_left_out
@@ -89,7 +90,7 @@ class _Episodes:
     def write(self) -> None:
         """Write all messages in the order of time."""
         store, spec, start = self._store, self._store.header.spec, _START
-        for episode in range(len(store.table)):
+        for episode in tracked(range(len(store.table)), "episodes"):
             begin, length = int(store.table["start"][episode]), int(store.table["length"][episode])
             frames = store.frames[begin : begin + length + 1]
             q, qd, control = (store.columns(name, frames).astype(np.float64) for name in ("q", "qd", "control"))

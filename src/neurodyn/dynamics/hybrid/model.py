@@ -5,12 +5,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
 from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.cores import available_cores
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.mechanism import Mechanism
@@ -117,6 +119,10 @@ class HybridDynamics(LearnedDynamics):
         self.register_buffer("_base_com", com, persistent=False)
         self._ground = HeldGround(mechanism) if self._feels_ground else None
         self._prisms = self.contacts_of_simulator and takes_prisms(mechanism, self.config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process without what is compiled, which is compiled there for as many cores as it has."""
+        return _arrived, (type(self), {**self.__dict__, "_engines": {}})
 
     @property
     def threads(self) -> int:
@@ -509,6 +515,13 @@ class HybridDynamics(LearnedDynamics):
             config = msgspec.structs.replace(self.config, ground=mode)
             self._engines[mode] = Engine(self.mechanism, self.spec, config, self._threads)
         return self._engines[mode]
+
+
+def _arrived(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:
+    """Return a model in the process that it was sent to."""
+    model = kind.__new__(kind)
+    vars(model).update({**attributes, "_threads": min(attributes["_threads"], available_cores())})
+    return model
 
 
 Rows = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -19,12 +19,14 @@ class WorldModelConfig(Config, frozen=True):
         net: The ensemble.
         robot: Name or path of the declaration that the model was trained for.
         terminates: Whether termination is predicted.
+        own_bounds: As of `WorldModel`.
     """
 
     kind: Literal["world-model"]
     net: EnsembleConfig
     robot: str
     terminates: bool
+    own_bounds: bool = False
 
 
 class WorldModelSpec(Config, frozen=True):
@@ -43,15 +45,19 @@ class WorldModelSpec(Config, frozen=True):
 
 def build_world_model(config: WorldModelConfig, spec: WorldModelSpec) -> WorldModel:
     """Build a world model with fresh weights."""
-    model = WorldModel(spec.state, config.net, terminates=config.terminates, declaration=config.robot)
+    model = WorldModel(
+        spec.state, config.net, terminates=config.terminates, own_bounds=config.own_bounds, declaration=config.robot
+    )
     model.training_range, model.termination_shift = spec.training_range, spec.termination_shift
     return model
 
 
 def describe(model: WorldModel) -> tuple[WorldModelConfig, WorldModelSpec]:
     """Return what a world model's files say of it."""
-    net, terminates = model.net.config, model.terminates
-    config = WorldModelConfig(kind="world-model", net=net, robot=model.declaration, terminates=terminates)
+    config = WorldModelConfig(
+        kind="world-model", net=model.net.config, robot=model.declaration, terminates=model.terminates,
+        own_bounds=model.own_bounds,
+    )  # fmt: skip
     known = WorldModelSpec(
         state=model.spec, training_range=model.training_range, termination_shift=model.termination_shift
     )

@@ -51,6 +51,8 @@ class WorldModel(LearnedDynamics):
             covers what it should on held-out data, shape [marks, size].
         fitted: Whether the model has been trained.
         terminates: Whether termination is predicted.
+        own_bounds: Whether the spread of each member and column has bounds of its own, `log_std_bounds`, instead of the
+            wide ones of all models; shape [2, members, 1, size], least and greatest, in units of the logarithm.
         termination_shift: What is added to the logit of a failure, so that forecasts with a chance above one half are
             as many as failures of held-out episodes (`world_model.termination`).
     """
@@ -63,10 +65,17 @@ class WorldModel(LearnedDynamics):
     state_scale: Tensor
     varying: Tensor
     calibration_scales: Tensor
+    log_std_bounds: Tensor
     fitted: Tensor
 
     def __init__(
-        self, spec: StateSpec, net: EnsembleConfig, *, terminates: bool = False, declaration: str | None = None
+        self,
+        spec: StateSpec,
+        net: EnsembleConfig,
+        *,
+        terminates: bool = False,
+        own_bounds: bool = False,
+        declaration: str | None = None,
     ) -> None:
         """Build a model with random weights.
 
@@ -74,6 +83,7 @@ class WorldModel(LearnedDynamics):
             spec: Names, order, units and dt of the log, with the frames of warm-up as its context.
             net: Kind and size of the ensemble.
             terminates: Whether the log says which episodes ended in a failure.
+            own_bounds: Whether the spread of each member and column has bounds of its own.
             declaration: Name or path of the robot's declaration; None for the name in `spec`.
 
         Raises:
@@ -89,6 +99,9 @@ class WorldModel(LearnedDynamics):
         self.growth = nn.Parameter(torch.full((net.members, 1, 1, size), 0.5))
         for name in ("shift", "scale", "state_scale"):
             self.register_buffer(name, torch.full((size,), float(name != "shift")))
+        self.own_bounds = own_bounds
+        if own_bounds:
+            self.register_buffer("log_std_bounds", torch.zeros(2, net.members, 1, size))
         self.register_buffer("varying", torch.ones(size, dtype=torch.bool))
         self.register_buffer("calibration_scales", torch.ones(len(MARKS), size))
         self.register_buffer("fitted", torch.tensor(False))
@@ -281,10 +294,11 @@ class WorldModel(LearnedDynamics):
             log_std: Shape [members, worlds, T, size].
             grows: Whether the T frames are a forecast; else each is one frame after a measured state.
         """
+        bounds = None if not self.own_bounds else (self.log_std_bounds[0, :, None], self.log_std_bounds[1, :, None])
         if not grows:
-            return softly_bounded(log_std)
+            return softly_bounded(log_std, bounds)
         frames = torch.arange(1, 1 + log_std.shape[2], device=log_std.device, dtype=log_std.dtype)
-        return softly_bounded(log_std + self.growth * frames.log()[:, None])
+        return softly_bounded(log_std + self.growth * frames.log()[:, None], bounds)
 
     def calibration(self, frames: int) -> Tensor:
         """Return by what the spread is multiplied in each frame of a forecast, shape [frames, size]."""
@@ -306,7 +320,8 @@ class WorldModel(LearnedDynamics):
         return torch.sigmoid(torch.logit(chance, _LEAST_CHANCE) + self.termination_shift)
 
     def _std(self, log_std: Tensor) -> Tensor:
-        return torch.exp(softly_bounded(log_std)) * self.scale
+        bounds = None if not self.own_bounds else (self.log_std_bounds[0], self.log_std_bounds[1])
+        return torch.exp(softly_bounded(log_std, bounds)) * self.scale
 
     def _inputs(self, x: Tensor, control: Tensor) -> Tensor:
         n = self.normaliser(self.observation.features(x, control))

@@ -7,6 +7,7 @@ from pathlib import Path
 from neurodyn.core.config import to_dict
 from neurodyn.core.drive import require_simulated
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import stage
 from neurodyn.core.registry import Registry
 from neurodyn.evaluate.checks.records import CheckResult, Finding, RobotCheck
 from neurodyn.evaluate.checks.subject import Subject
@@ -33,9 +34,6 @@ CHECKS: Registry[Check] = Registry(
 )
 """Checks by name, in the order in which they are shown."""
 
-Progress = Callable[[str], None]
-"""Called with the name of each check before it begins."""
-
 
 def check(
     robot: Robot | str | Path,
@@ -46,7 +44,6 @@ def check(
     seed: int = SEED,
     device: str = "cpu",
     threads: int = 1,
-    progress: Progress | None = None,
 ) -> RobotCheck:
     """Measure whether a robot's reference simulator can be learned from.
 
@@ -58,7 +55,6 @@ def check(
         seed: Seed of states and torques.
         device: Device of the simulator: "cpu", "cuda:0" ...
         threads: Threads of tensor operations.
-        progress: Called with the name of each check before it begins.
 
     Raises:
         InputError: There is no such robot or ground, the robot cannot be built or sampled, or a number is below 1.
@@ -73,10 +69,9 @@ def check(
     subject.draw("states", 1)
     found = {}
     with torch_threads(threads):
-        for name in CHECKS:
-            if progress is not None:
-                progress(name)
-            found[name] = _run(CHECKS[name], subject)
+        for number, name in enumerate(CHECKS):
+            with stage(number / len(CHECKS), (number + 1) / len(CHECKS), name.replace("_", " ")):
+                found[name] = _run(CHECKS[name], subject)
     return RobotCheck(
         robot=declared.name, ground=subject.scenario.name, worlds=worlds, frames=frames, seed=seed, dt=declared.dt,
         simulator=to_dict(declared.simulator), checks=found,

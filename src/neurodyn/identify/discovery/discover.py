@@ -9,7 +9,7 @@ but rarely stops at the right one.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from torch import Tensor
 from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import present_work, stage, tell, tracked
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import State
@@ -28,7 +29,7 @@ from neurodyn.dynamics.tangent import position_difference
 from neurodyn.identify.discovery.candidates import default_candidates, require_single, scaled
 from neurodyn.identify.discovery.sparsity import first_layers, shrink_, strengths
 from neurodyn.learn.hybrid.windows import FitWindows
-from neurodyn.learn.learner import GradientLearner, Step
+from neurodyn.learn.learner import GradientLearner, Step, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.optimiser import Groups, build_optimiser
 from neurodyn.learn.plan import Budget
@@ -130,16 +131,12 @@ class Discovery:
         }
 
 
-Report = Callable[[str], None]
-
-
 def discover(
     dynamics: HybridDynamics,
     train: FitWindows,
     held_out: FitWindows,
     settings: DiscoverySettings | None = None,
     candidates: Blueprint | None = None,
-    progress: Report | None = None,
     *,
     run: Path | None = None,
     record: RunRecord[Any] | None = None,
@@ -155,7 +152,6 @@ def discover(
         settings: How to search.
         candidates: Networks to choose among, one quantity each; None for one on the torque of every joint with one
             degree of freedom, with all positions, velocities and controls as inputs.
-        progress: Told about every point on the path.
         run: Run directory for checkpoints and metrics; None to write none.
         record: How the run is made, for its config.yaml.
         resume: Go on from the run's checkpoint.
@@ -175,24 +171,27 @@ def discover(
         raise InputError(
             "a roll-out without networks is not finite; identify the parameters first, or shorten `horizon`"
         )
-    search = _Search(problem, blueprint, progress)
+    search = _Search(problem, blueprint)
     steps, points = settings.steps, len(settings.kappas)
     budget = Budget((3 + points) * steps, shares=(3.0,) + points * (1.0,))
-    loop = TrainingLoop(search, budget, run, record=record, callbacks=callbacks)
-    if resume:
-        loop.resume()
-    loop.run()
+    with stage(0.0, 0.85):
+        loop = TrainingLoop(search, budget, run, record=record, callbacks=callbacks, progress=present_work())
+        if resume:
+            loop.resume()
+        loop.run()
     least = min(candidate.error for candidate in search.path)
     most = least + settings.tolerance * max(bare - least, 0.0)
     chosen = min((c for c in search.path if c.error <= most), key=lambda c: len(c.pairs))
-    for pair in reversed(chosen.pairs):
-        pairs = tuple(other for other in chosen.pairs if other != pair)
-        smaller = search.refitted(pairs, chosen.kappa)
-        loop.save()
-        if smaller.error <= most:
-            chosen = smaller
-            search.say(f"without {pair[1]} -> {pair[0]}: held-out error {smaller.error:.4g}")
-    chosen = _polished(problem, chosen)
+    with stage(0.85, 0.95, "leaving out pairs"):
+        for pair in tracked(chosen.pairs[::-1]):
+            pairs = tuple(other for other in chosen.pairs if other != pair)
+            smaller = search.refitted(pairs, chosen.kappa)
+            loop.save()
+            if smaller.error <= most:
+                chosen = smaller
+                tell(1.0, f"without {pair[1]} -> {pair[0]}: held-out error {smaller.error:.4g}")
+    with stage(0.95, 1.0, "last training"):
+        chosen = _polished(problem, chosen)
     everything = [(a.quantities[0], x) for a in blueprint.augmentations for x in a.inputs]
     ranking = sorted(((q, x, search.survived.get((q, x), 0.0)) for q, x in everything), key=lambda row: -row[2])
     model = _with_blueprint(dynamics, chosen.blueprint)
@@ -283,9 +282,9 @@ class _Search(_Networks):
         survived: The greatest strength at which each pair was still there.
     """
 
-    def __init__(self, problem: _Problem, blueprint: Blueprint, progress: Report | None) -> None:
+    def __init__(self, problem: _Problem, blueprint: Blueprint) -> None:
         super().__init__(problem, blueprint)
-        self.say = progress or (lambda text: None)
+        self._last = "all pairs"
         self.path: list[Candidate] = []
         self.survived: dict[Pair, float] = {}
         self._refits: dict[tuple[Pair, ...], Candidate] = {}
@@ -296,6 +295,10 @@ class _Search(_Networks):
         """Begin the path without a penalty, then take the next strength."""
         super().enter(phase)
         self._kappa = (0.0, *self._problem.settings.kappas)[phase]
+
+    def text(self, loop: TrainingLoop, found: Validation | None) -> str:
+        """Return what was left at the last strength."""
+        return self._last
 
     def stepped(self, step: Step) -> None:
         """Take the proximal step of the penalty."""
@@ -314,7 +317,7 @@ class _Search(_Networks):
             error = self.path[-1].error
             if loop.log is not None:
                 loop.log.write(loop.state.step, kappa=self._kappa, pairs=len(pairs), held_out=error)
-            self.say(f"kappa {self._kappa:g}: {len(pairs)} pairs, held-out error {error:.4g}")
+            self._last = f"kappa {self._kappa:g}: {len(pairs)} pairs, held-out error {error:.4g}"
         return not pairs
 
     def pairs(self) -> tuple[Pair, ...]:

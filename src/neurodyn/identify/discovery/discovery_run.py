@@ -18,7 +18,7 @@ from neurodyn.dynamics.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.discovery.discover import DiscoverySettings, Report, discover
+from neurodyn.identify.discovery.discover import DiscoverySettings, discover
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid.windows import fit_windows
 from neurodyn.learn.loop import Callback
@@ -26,6 +26,9 @@ from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.reproduction import Again
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.tracker_results import show_results
+from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.tracking.session import chosen_tracker, tracking
 from neurodyn.robots import Robot, load
 from neurodyn.robots.data import open_robot_data
 
@@ -39,12 +42,12 @@ def discover_run(
     *,
     base: str | None = None,
     candidates: Blueprint | None = None,
-    progress: Report | None = None,
     data: str = "",
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
 ) -> dict[str, Any]:
     """Discover augmentations and write a run directory: model, blueprint.yaml and discovery.json.
 
@@ -56,12 +59,12 @@ def discover_run(
         settings: Settings of the search.
         base: Run of an identification whose parameters are taken; None for the nominal ones.
         candidates: Networks to choose among; None for one on the torque of each joint.
-        progress: Shown every point on the path.
         data: Origin of the log, for the record.
         device: Torch device on which roll-outs are computed; the search itself runs on the CPU.
         threads: CPU threads; None for one for each available core. Results do not depend on it.
         resume: Whether to continue a stopped discovery of the same run.
         callbacks: Called as all candidates are trained together.
+        logger: What follows the training, as of `learn.train`.
 
     Returns:
         The contents of discovery.json.
@@ -74,7 +77,7 @@ def discover_run(
         kind="hybrid", robot=robot_name, data=data, blueprint=candidates, settings=settings,
         versions=package_versions("torch", "newton"), base=base,
     )  # fmt: skip
-    with exclusive(out):
+    with exclusive(out), tracking(logger, out):
         going_on = check_run(out, record, resume)
         dynamics = declared_hybrid(robot) if base is None else _base(base, robot)
         dynamics.declaration, dynamics.threads = robot_name, resolve_threads(threads)
@@ -86,14 +89,24 @@ def discover_run(
         held_out = fit_windows(store, Split.VALIDATION, frames, stride=frames, most=settings.held_out)
         with torch_threads(1):  # sums in one order on every machine; roll-outs have threads of their own
             discovery = discover(
-                dynamics, train, held_out, settings, candidates, progress,
+                dynamics, train, held_out, settings, candidates,
                 run=out, record=record, resume=going_on, callbacks=callbacks,
             )  # fmt: skip
         result = {"robot": robot.name, "base": base, "settings": to_dict(settings), **discovery.summary()}
         HYBRID.save(out, discovery.dynamics)
         artifacts.write_text(out / "blueprint.yaml", to_yaml(discovery.chosen.blueprint))
         artifacts.write_json(out / "discovery.json", result)
+        _show(out, result)
         return result
+
+
+def _show(out: Path, result: dict[str, Any]) -> None:
+    """Show the networks in the tracker, and the model: fewer are left than were trained."""
+    pairs = [[pair["quantity"], pair["input"]] for pair in result["pairs"]]
+    summary = {name: result[name] for name in ("held_out_error", "bare_error")}
+    show_results(
+        out, chosen_tracker(), tables=[("discovered", ("acts on", "input"), pairs)], summary=summary, model=True
+    )
 
 
 def discover_again(again: Again) -> None:

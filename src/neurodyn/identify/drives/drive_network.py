@@ -23,6 +23,7 @@ from neurodyn.core.blueprint import Augmentation, Blueprint
 from neurodyn.core.config import Config, to_dict
 from neurodyn.core.drive import Drive
 from neurodyn.core.errors import InputError, choices, require
+from neurodyn.core.progress import stage, tracked
 from neurodyn.core.records import Record
 from neurodyn.core.sensors import stream_columns
 from neurodyn.data.split import held_out_split
@@ -154,11 +155,13 @@ def identify_drive_network(
         held_out = held_out_split(store)
         test = _rows(store, joints, store.episodes(held_out))
         described = _described(store, joints, parts[Split.TRAIN], settings)
-        net = _trained(described, parts[Split.TRAIN], parts[Split.VALIDATION], settings)
+        with stage(0.0, 0.8):
+            net = _trained(described, parts[Split.TRAIN], parts[Split.VALIDATION], settings)
         with torch.no_grad():
             found = _predicted(net, described, test)
         errors = [_rms(found[j] - test.torque[j]) for j in range(len(joints))]
-        drives = [_parametric(store, parts[Split.TRAIN], test, j) for j in range(len(joints))]
+        with stage(0.8, 1.0, "parametric drives"):
+            drives = [_parametric(store, parts[Split.TRAIN], test, j) for j in tracked(range(len(joints)))]
     described = msgspec.structs.replace(described, error=float(np.sqrt(np.mean(np.square(errors)))))
     result = DriveNetworkResult(
         robot=robot.name,
@@ -347,7 +350,7 @@ def _trained(network: ActuatorNetwork, train: Rows, validation: Rows, settings: 
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
     least, best = float("inf"), {}
     every = max(1, settings.steps // settings.validations)
-    for step in range(1, settings.steps + 1):
+    for step in tracked(range(1, settings.steps + 1), "actuator network"):
         x, y = draw(inputs, wanted, train, settings)
         known = torch.isfinite(y)
         error = nn.functional.smooth_l1_loss(net(x), torch.nan_to_num(y), beta=0.2, reduction="none")

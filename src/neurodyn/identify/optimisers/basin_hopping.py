@@ -16,7 +16,8 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.seeds import derive_seed
-from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
+from neurodyn.core.workers import Executor
+from neurodyn.identify.optimisers.candidates import LocalSearches, Rows, shared_out
 from neurodyn.identify.residuals import Residuals, Space
 
 _STATE = "basin-hopping"
@@ -54,6 +55,7 @@ def basin_hopping(
     run: Path | None = None,
     resume: bool = False,
     report: Report | None = None,
+    executor: Executor | None = None,
 ) -> Population:
     """Search from many starts.
 
@@ -66,6 +68,7 @@ def basin_hopping(
         run: Run directory whose state is written after every round; None to write none.
         resume: Whether to continue from the run's state, where there is one.
         report: See `Report`.
+        executor: Whose workers share the local searches of a round; the result does not depend on it.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "basin hopping"))
     if isinstance(starts, int):
@@ -76,13 +79,14 @@ def basin_hopping(
         saved = artifacts.read_tree(run / "state", _STATE)
         generator.set_state(saved["generator"])
         members = Population(saved["x"], saved["cost"], saved["settled"].bool(), int(saved["rounds"]))
-    while members.rounds < rounds:
-        members = _round(residuals, members, iterations, generator)
-        if run is not None:
-            tree = {**vars(members), "settled": members.settled.to(torch.uint8), "generator": generator.get_state()}
-            artifacts.write_tree(run / "state", _STATE, tree)
-        if report is not None and report(members.rounds, members):
-            break
+    with shared_out(LocalSearches(residuals, iterations), executor) as searched:
+        while members.rounds < rounds:
+            members = _round(residuals.space, members, searched, generator)
+            if run is not None:
+                tree = {**vars(members), "settled": members.settled.to(torch.uint8), "generator": generator.get_state()}
+                artifacts.write_tree(run / "state", _STATE, tree)
+            if report is not None and report(members.rounds, members):
+                break
     return members
 
 
@@ -110,18 +114,18 @@ def rounds_done(run: Path) -> int:
     return int(artifacts.read_tree(run / "state", _STATE)["rounds"]) if has_population(run) else 0
 
 
-def _round(residuals: Residuals, members: Population, iterations: int, generator: torch.Generator) -> Population:
+def _round(space: Space, members: Population, searched: Rows, generator: torch.Generator) -> Population:
     count = len(members.x)
     if members.rounds:
-        children = _children(residuals.space, members, count - max(1, count // 4), generator)
+        children = _children(space, members, count - max(1, count // 4), generator)
         going_on = torch.nonzero(~members.settled[: max(1, count // 4)])[:, 0]
         x = torch.cat([members.x[going_on], children])
     else:
         x = members.x
-    solution = levenberg_marquardt(residuals, residuals.start(x), iterations)
-    pool_x = torch.cat([members.x, solution.point.x]) if members.rounds else solution.point.x
-    pool_cost = torch.cat([members.cost, solution.cost]) if members.rounds else solution.cost
-    settled = torch.cat([members.settled, solution.converged]) if members.rounds else solution.converged
+    pool_x, pool_cost, settled = searched(x)
+    if members.rounds:
+        pool_x, pool_cost = torch.cat([members.x, pool_x]), torch.cat([members.cost, pool_cost])
+        settled = torch.cat([members.settled, settled])
     best = _selected(pool_x, pool_cost, count)
     return Population(pool_x[best], pool_cost[best], settled[best], members.rounds + 1)
 

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.workers import Executor
+from neurodyn.identify.optimisers.candidates import Costs, Rows, shared_out
 from neurodyn.identify.optimisers.least_squares import Solution, Stop
 from neurodyn.identify.residuals import Point, Residuals
 
@@ -65,16 +67,19 @@ def cma_es(
     tolerance: float = 1e-9,
     stop: Stop | None = None,
     seed: int = 0,
+    executor: Executor | None = None,
 ) -> Solution:
     """Minimise the cost of residuals from S starts, one after the other, over the parameters alone.
 
     Arguments as of `least_squares.levenberg_marquardt`; an iteration is a generation. The starting states of windows
     and what is free for single logs stay as they are. All draws come from `seed`.
+    The workers of an executor share the candidates of a generation; the result does not depend on them.
     """
-    found = [
-        _search(residuals, start.pick(torch.tensor([k])), iterations, tolerance, stop, derive_seed(seed, "cma-es", k))
-        for k in range(len(start.x))
-    ]
+    found = []
+    for k in range(len(start.x)):
+        first = start.pick(torch.tensor([k]))
+        with shared_out(Costs(residuals, first), executor) as costs:
+            found.append(_search(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
     x, cost = (torch.stack(parts) for parts in zip(*((x, cost) for x, cost, _, _ in found), strict=True))
     return Solution(
         Point(x, start.local, start.initial),
@@ -86,7 +91,7 @@ def cma_es(
 
 
 def _search(
-    residuals: Residuals, start: Point, iterations: int, tolerance: float, stop: Stop | None, seed: int
+    residuals: Residuals, start: Point, costs: Rows, iterations: int, tolerance: float, stop: Stop | None, seed: int
 ) -> tuple[Tensor, Tensor, int, bool]:
     """Return the best coordinates, their cost, the generations, and whether the search has settled."""
     n = start.x.shape[1]
@@ -97,15 +102,12 @@ def _search(
     path = covariance_path = torch.zeros(n, dtype=torch.float64)
     best, least = mean, residuals.cost(start)[0]
 
-    def repeated(part: Tensor) -> Tensor:
-        return part.expand(population, *part.shape[1:])
-
     for generation in range(1, iterations + 1):
         lengths, axes = torch.linalg.eigh(covariance)
         lengths = lengths.clamp_min(1e-20).sqrt()
         drawn = torch.randn(population, n, generator=generator, dtype=torch.float64)
         x = residuals.space.clipped(mean + sigma * (drawn * lengths) @ axes.T)
-        cost = residuals.cost(Point(x, repeated(start.local), repeated(start.initial)))
+        (cost,) = costs(x)
         order = torch.argsort(cost, stable=True)[: len(rates.weights)]
         if cost[order[0]] < least:
             best, least = x[order[0]], cost[order[0]]

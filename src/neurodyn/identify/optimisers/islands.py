@@ -3,10 +3,12 @@
 
 Each island has another algorithm (self-adaptive differential evolution, CMA-ES, a swarm ...), none of which takes
 derivatives. After every round the best member of an island replaces the worst of the next (Izzo, Rucinski and Biscani
-2012, "The generalized island model"). Islands evolve one after the other, so that the same seed gives the same result;
-their champions are polished by least squares. Needs pygmo (`neurodyn[search]`).
+2012, "The generalized island model"). Within a round islands know nothing of each other, and each has a seed of its
+own, so that the same seed gives the same result, one island after the other or each on a worker of a cluster; their
+champions are polished by least squares. Needs pygmo (`neurodyn[search]`).
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,10 +19,12 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.workers import Calls, Executor, Workers
 from neurodyn.identify.optimisers.basin_hopping import Population, Report, draw_starts
 from neurodyn.identify.optimisers.least_squares import levenberg_marquardt
 from neurodyn.identify.optimisers.searches import Search
 from neurodyn.identify.residuals import Residuals, Space
+from neurodyn.learn.devices import threads
 
 ALGORITHMS = ("sade", "cmaes", "de1220", "pso")
 """Algorithms of the islands, in turn."""
@@ -39,40 +43,42 @@ def islands(
     run: Path | None = None,
     resume: bool = False,
     report: Report | None = None,
+    executor: Executor | None = None,
 ) -> Population:
     """Search from many starts; arguments as of `basin_hopping`, an iteration is a generation of each island.
 
     Raises:
         InputError: pygmo is not installed, or a free quantity has no bounds on both sides.
     """
-    pygmo = require(residuals)
+    require(residuals)
     generator = torch.Generator().manual_seed(derive_seed(seed, "islands"))
     first = draw_starts(residuals.space, starts, generator) if isinstance(starts, int) else starts
-    found = _Archipelago(pygmo, residuals, first, iterations, seed)
+    found = _Archipelago(residuals, first, seed)
     done = 0
     if resume and run is not None and (run / "state" / f"{_STATE}.json").is_file():
         saved = artifacts.read_tree(run / "state", _STATE)
         done = int(saved["rounds"])
         found.put(saved["x"], saved["cost"])
-    while done < rounds:
-        found.evolve(done)
-        done += 1
-        if run is not None:
-            x, cost = found.members()
-            artifacts.write_tree(run / "state", _STATE, {"x": x, "cost": cost, "rounds": done})
-        if report is not None and report(done, found.champions(done)):
-            break
+    evolution = Evolution(residuals, iterations)
+    with Workers(evolution, 1) if executor is None else executor.workers(evolution) as calls:
+        while done < rounds:
+            found.evolve(done, calls)
+            done += 1
+            if run is not None:
+                x, cost = found.members()
+                artifacts.write_tree(run / "state", _STATE, {"x": x, "cost": cost, "rounds": done})
+            if report is not None and report(done, found.champions(done)):
+                break
     champions = found.champions(done)
     solution = levenberg_marquardt(residuals, residuals.start(champions.x), iterations)
     order = solution.cost.argsort()
     return Population(solution.point.x[order], solution.cost[order], solution.converged[order], done)
 
 
-def require(residuals: Residuals) -> ModuleType:
-    """Return pygmo, or refuse residuals that populations cannot search; errors as of `islands`."""
-    pygmo = _pygmo()
+def require(residuals: Residuals) -> None:
+    """Refuse residuals that populations cannot search, and to go on without pygmo; errors as of `islands`."""
+    _pygmo()
     _require_bounds(residuals.space)
-    return pygmo
 
 
 def _pygmo() -> ModuleType:
@@ -116,10 +122,52 @@ class _Problem:
         return self  # compiled programs are shared
 
 
+@dataclass(frozen=True)
+class Island:
+    """One island at the start of a round.
+
+    Attributes:
+        algorithm: Name of the algorithm by which it evolves.
+        seed: Seed of the round.
+        x: Coordinates of its members, shape [N, n].
+        cost: Their costs, shape [N].
+    """
+
+    algorithm: str
+    seed: int
+    x: Tensor
+    cost: Tensor
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """A round of one island, whichever process it is on.
+
+    Attributes:
+        residuals: What is minimised.
+        generations: Generations of a round.
+    """
+
+    residuals: Residuals
+    generations: int
+
+    def __call__(self, island: Island) -> tuple[Tensor, Tensor]:
+        """Return the members of an island after a round, shape [N, n], and their costs, shape [N]."""
+        pygmo = _pygmo()
+        options = {"force_bounds": True} if island.algorithm == "cmaes" else {}
+        make = getattr(pygmo, island.algorithm)
+        algorithm = pygmo.algorithm(make(gen=self.generations, seed=island.seed, **options))
+        population = pygmo.population(pygmo.problem(_Problem(self.residuals)), seed=island.seed)
+        for x, cost in zip(island.x.numpy(), island.cost.tolist(), strict=True):
+            population.push_back(x, [cost])
+        with threads(1):
+            population = algorithm.evolve(population)
+        return torch.from_numpy(population.get_x().copy()), torch.from_numpy(population.get_f()[:, 0].copy())
+
+
 class _Archipelago:
-    def __init__(self, pygmo: ModuleType, residuals: Residuals, starts: Tensor, generations: int, seed: int) -> None:
-        self._pygmo, self._generations, self._seed = pygmo, generations, seed
-        self._problem = pygmo.problem(_Problem(residuals))
+    def __init__(self, residuals: Residuals, starts: Tensor, seed: int) -> None:
+        self._seed = seed
         count = min(len(ALGORITHMS), max(1, len(starts) // _LEAST))
         generator = torch.Generator().manual_seed(derive_seed(seed, "islands", "fill"))
         more = draw_starts(residuals.space, max(1, _LEAST * count - len(starts) + 1), generator)[1:]
@@ -136,10 +184,14 @@ class _Archipelago:
         sizes = [len(part) for part in self._islands]
         self._islands, self._costs = list(x.split(sizes)), list(cost.split(sizes))
 
-    def evolve(self, number: int) -> None:
+    def evolve(self, number: int, calls: Calls[Island, tuple[Tensor, Tensor]]) -> None:
         """Evolve each island, then send its best to the next one."""
-        for k in range(len(self._islands)):
-            self._evolve(k, derive_seed(self._seed, "islands", number, k) % 2**32)
+        asked = [
+            Island(ALGORITHMS[k % len(ALGORITHMS)], derive_seed(self._seed, "islands", number, k) % 2**32, x, cost)
+            for k, (x, cost) in enumerate(zip(self._islands, self._costs, strict=True))
+        ]
+        evolved = list(calls.map(asked))
+        self._islands, self._costs = [x for x, _ in evolved], [cost for _, cost in evolved]
         best = [(x[c.argmin()].clone(), c.min().clone()) for x, c in zip(self._islands, self._costs, strict=True)]
         for k, (x, cost) in enumerate(best if len(best) > 1 else []):
             following = (k + 1) % len(best)
@@ -152,17 +204,6 @@ class _Archipelago:
         cost = torch.stack([c.min() for c in self._costs])
         order = cost.argsort()
         return Population(x[order], cost[order], torch.zeros(len(x), dtype=torch.bool), rounds)
-
-    def _evolve(self, k: int, seed: int) -> None:
-        name = ALGORITHMS[k % len(ALGORITHMS)]
-        options = {"force_bounds": True} if name == "cmaes" else {}
-        algorithm = self._pygmo.algorithm(getattr(self._pygmo, name)(gen=self._generations, seed=seed, **options))
-        population = self._pygmo.population(self._problem, seed=seed)
-        for x, cost in zip(self._islands[k].numpy(), self._costs[k].tolist(), strict=True):
-            population.push_back(x, [cost])
-        population = algorithm.evolve(population)
-        self._islands[k] = torch.from_numpy(population.get_x().copy())
-        self._costs[k] = torch.from_numpy(population.get_f()[:, 0].copy())
 
 
 ISLANDS = Search(islands, require)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses of neural dynamics: teacher forcing, and forecasts from the model's own states."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,9 +55,23 @@ def training_loss(model: NeuralDynamics, parts: Sequence[Part], phase: Phase, sc
     errors_of = _forecast_errors if phase.forecast else _teacher_forced_errors
     errors = torch.cat([errors_of(model, part, phase, scale) for part in parts])
     weights = None if phase.balance is None else _weights([part.batch for part in parts], phase.balance, scale)
-    members = [part.members for part in parts if part.members is not None]
-    by_member = Groups.of(torch.cat(members), model.members, errors.device).gather if members else lambda x: x[None]
+    by_member = _by_member(model, parts)
     return _mean(by_member(errors), None if weights is None else by_member(weights))
+
+
+def total_weight(model: NeuralDynamics, parts: Sequence[Part], phase: Phase, scale: Scale) -> Tensor | None:
+    """Return the sum of the weights by which the loss takes its mean, shape [members]; None where there are none."""
+    if phase.balance is None:
+        return None
+    return _by_member(model, parts)(_weights([part.batch for part in parts], phase.balance, scale)).sum(-1)
+
+
+def _by_member(model: NeuralDynamics, parts: Sequence[Part]) -> Callable[[Tensor], Tensor]:
+    """Return what sorts values of windows by the members that learn from them, [B] -> [members, B / members]."""
+    members = [part.members for part in parts if part.members is not None]
+    if not members:
+        return lambda values: values[None]
+    return Groups.of(torch.cat(members), model.members, parts[0].batch.q.device).gather
 
 
 def _teacher_forced_errors(model: NeuralDynamics, part: Part, phase: Phase, scale: Scale) -> Tensor:

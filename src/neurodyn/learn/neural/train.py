@@ -14,6 +14,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import MismatchError
 from neurodyn.core.mechanism import Mechanism
+from neurodyn.core.progress import Progress
 from neurodyn.core.scene import Vector3
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.spec import StateSpec
@@ -32,7 +33,6 @@ from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
 from neurodyn.learn.loop import Callback, TrainState
-from neurodyn.learn.metrics import Progress
 from neurodyn.learn.neural.inputs import invariant_columns
 from neurodyn.learn.neural.known_base import known_base
 from neurodyn.learn.neural.loss import Scale

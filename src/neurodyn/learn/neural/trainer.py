@@ -28,10 +28,11 @@ from neurodyn.learn.devices import require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.member_parameters import MemberParameters
-from neurodyn.learn.neural.loss import Part, Scale, training_loss
+from neurodyn.learn.neural.loss import Part, Scale, total_weight, training_loss
 from neurodyn.learn.neural.settings import Settings
 from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.learn.optimiser import build_optimiser, trainable
+from neurodyn.learn.ranks import here
 
 
 class NeuralLearner(WindowLearner):
@@ -57,7 +58,7 @@ class NeuralLearner(WindowLearner):
     def enter(self, phase: int) -> None:
         """Make optimiser and sampler of a phase."""
         self._phase, settings = self._settings.phases[phase], self._settings
-        several = self._model.members > 1
+        several, ranks = self._model.members > 1, here()
         self._parameters = MemberParameters(self._model, self._model.members) if several else None
         weights = self._model.parameters() if self._parameters is None else self._parameters.views
         groups = trainable(weights, self._phase.rate)
@@ -65,12 +66,14 @@ class NeuralLearner(WindowLearner):
         if several:
             self._sampler = MemberSampler(
                 self._data, self._phase.window, members=self._model.members, bootstrap=settings.bootstrap,
-                batch=self._phase.batch, seed=settings.seed, phase=phase, device=self.device,
+                batch=self._phase.batch * ranks.count, seed=settings.seed, phase=phase, device=self.device,
+                rows=ranks.rows,
             )  # fmt: skip
         else:
             self._sampler = MixtureSampler(
-                self._data, self._phase.window, batch=self._phase.batch,
+                self._data, self._phase.window, batch=self._phase.batch * ranks.count,
                 seed=derive_seed(settings.seed, "batches", phase), device=self.device, stream=IN_MEMORY,
+                rows=ranks.rows,
             )  # fmt: skip
 
     def draw(self) -> None:
@@ -81,6 +84,10 @@ class NeuralLearner(WindowLearner):
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
         return training_loss(self._model, self._batch, self._phase, self._scale)
+
+    def batch_weight(self) -> Tensor | None:
+        """Return the sum of the windows' weights, by member, where they are balanced."""
+        return total_weight(self._model, self._batch, self._phase, self._scale)
 
     def windows(self) -> int:
         """Return how many windows the batch has; those of members are not taken apart."""

@@ -41,7 +41,7 @@ class EndSampler:
 
     def __init__(
         self, mixture: Mixture, episodes: list[list[np.ndarray]], context: int, forecast: int, batch: int, seed: int,
-        device: torch.device,
+        device: torch.device, rows: slice = slice(None),
     ) -> None:  # fmt: skip
         """Prepare the draws.
 
@@ -53,9 +53,11 @@ class EndSampler:
             batch: Windows of each member in the usual batches.
             seed: Seed of the draws.
             device: Where batches are wanted.
+            rows: Which windows of each batch are wanted, as of `MixtureSampler`.
         """
+        self._rows, ranks = rows, rows.step or 1
         self._stores, self._context, self._forecast = mixture.stores, context, forecast
-        self._count, self._device = max(4, batch // _SHARE), device
+        self._count, self._device = ranks * max(4, batch // _SHARE // ranks), device  # the same number for each
         self._ends = [
             [failing_episodes(store, own, context + 1) for store, own in zip(self._stores, member, strict=True)]
             for member in episodes
@@ -80,8 +82,8 @@ class EndSampler:
         return Ends(OpenWindows.combined(members, torch.stack).to(self._device), self._weight)
 
     def _of_member(self, ends: list[np.ndarray], random: np.random.Generator) -> OpenWindows:
-        numbers = random.integers(sum(map(len, ends)), size=self._count)
-        ahead = random.integers(1, self._forecast, size=self._count)
+        numbers = random.integers(sum(map(len, ends)), size=self._count)[self._rows]
+        ahead = random.integers(1, self._forecast, size=self._count)[self._rows]
         parts, before = [], 0
         for store, own in zip(self._stores, ends, strict=True):
             mine = (numbers >= before) & (numbers < before + len(own))
@@ -109,7 +111,7 @@ class EpisodeSampler(MemberSampler):
 
     def __init__(
         self, data: Store | Mixture, context: int, forecast: int, *, members: int, bootstrap: bool, batch: int,
-        seed: int, phase: int, device: torch.device,
+        seed: int, phase: int, device: torch.device, rows: slice = slice(None),
     ) -> None:  # fmt: skip
         """Prepare the draws.
 
@@ -123,16 +125,17 @@ class EpisodeSampler(MemberSampler):
             seed: Seed of the training.
             phase: Phase of the training.
             device: Where batches are wanted.
+            rows: Which windows of each batch are wanted, as of `MixtureSampler`.
 
         Raises:
             InputError: No training episode is long enough.
         """
         super().__init__(
             data, context + forecast, members=members, bootstrap=bootstrap, batch=batch, seed=seed, phase=phase,
-            device=device,
+            device=device, rows=rows,
         )  # fmt: skip
         ends = derive_seed(seed, "end batches", phase)
-        self._ends = EndSampler(Mixture.of(data), self.episodes, context, forecast, batch, ends, device)
+        self._ends = EndSampler(Mixture.of(data), self.episodes, context, forecast, batch, ends, device, rows)
 
     def draw_ends(self) -> Ends | None:
         """Return windows that a failure cuts off; None where there are none."""

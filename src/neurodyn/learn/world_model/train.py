@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, MismatchError
+from neurodyn.core.progress import Progress
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
 from neurodyn.data.mixture import Mixture
@@ -20,7 +21,6 @@ from neurodyn.dynamics.artifact import require_match
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.loop import Callback, TrainState
-from neurodyn.learn.metrics import Progress
 from neurodyn.learn.run_folder import check_run, shares_of, train_by_plan
 from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.world_model.loss import EventWeights

@@ -15,6 +15,7 @@ from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.member_parameters import MemberParameters
 from neurodyn.learn.optimiser import build_optimiser, trainable
+from neurodyn.learn.ranks import here
 from neurodyn.learn.world_model.ends import EpisodeSampler
 from neurodyn.learn.world_model.loss import EventWeights, world_model_loss
 from neurodyn.learn.world_model.settings import WorldSettings
@@ -66,10 +67,11 @@ class WorldModelLearner(WindowLearner):
             self._phase.forecast,
             members=self._model.members if own else 1,
             bootstrap=settings.bootstrap and own and self._model.members > 1,
-            batch=self._phase.batch,
+            batch=self._phase.batch * here().count,
             seed=settings.seed,
             phase=phase,
             device=self.device,
+            rows=here().rows,
         )
 
     def draw(self) -> None:

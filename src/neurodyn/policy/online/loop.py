@@ -8,14 +8,16 @@ from typing import Any
 from msgspec import UNSET
 
 from neurodyn.core import artifacts
-from neurodyn.core.interruption import Interrupted
+from neurodyn.core.interruption import RESUME, Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.versions import package_versions
-from neurodyn.learn.manifest import start_run
+from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.reproduction import Again
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.run_record import RunRecord
+from neurodyn.learn.tracking.lookup import Logger
+from neurodyn.learn.tracking.session import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.online.page import write_page
 from neurodyn.policy.online.problem import NEW, Problem, default_settings, pose
@@ -45,6 +47,7 @@ def online(
     resume: bool = False,
     stages: Stages | None = None,
     report: Callable[[str], None] | None = None,
+    logger: Logger | None = None,
 ) -> OnlineResult:
     """Train a policy in a model, log it, fit the model to the log, and so on, until model and reference agree.
 
@@ -61,6 +64,7 @@ def online(
         resume: Go on with a loop that was stopped; more rounds may be asked for.
         stages: From the name of a step ("round 1, model") to what shows how far it is.
         report: Takes a line after each round.
+        logger: What follows the loop and the trainings in it, as of `learn.train`.
 
     Returns:
         Returns, errors and frames by round, and the verdict.
@@ -70,22 +74,25 @@ def online(
             folder holds a loop (and `resume` is not asked for), or cannot be resumed.
         Interrupted: Ctrl-C or SIGTERM in a training; what was finished is kept.
     """
+    require_tracker(logger, out)
     wanted = load(task) if isinstance(task, str) else task
     name = task if isinstance(task, str) else task.name
     chosen = default_settings(name, dynamics, kind) if settings is None else settings
     problem = pose(wanted, dynamics, kind, chosen, data=data, policy=policy, device=device)
     folder = Path(out)
-    with exclusive(folder):
-        _begin(problem, name, folder, resume)
+    with exclusive(folder), tracking(logger, folder):
+        record = _begin(problem, name, folder, resume)
         try:
-            return _Loop(problem, folder, stages, report).run()
+            with MetricsLog(folder, _rounds_in(folder) if resume else 0) as log:
+                log.start(record, problem.device)
+                return _Loop(problem, folder, log, stages, report).run()
         except KeyboardInterrupt as stop:
             code = getattr(stop, "code", 130)
-            raise Interrupted(f"{folder}: interrupted; the same command with --resume goes on", code) from None
+            raise Interrupted(f"{folder}: interrupted{RESUME}", code) from None
 
 
-def _begin(problem: Problem, name: str, out: Path, resume: bool) -> None:
-    """Write how the loop is made, or compare it with what is there."""
+def _begin(problem: Problem, name: str, out: Path, resume: bool) -> OnlineRecord:
+    """Return how the loop is made, after it was compared with what is there."""
     record = OnlineRecord(
         kind=problem.kind, task=name, dynamics=problem.dynamics, data=problem.data, settings=problem.settings,
         versions=package_versions("torch", "rsl-rl-lib", "newton"),
@@ -93,7 +100,12 @@ def _begin(problem: Problem, name: str, out: Path, resume: bool) -> None:
     )  # fmt: skip
     check_run(out, record, resume)
     artifacts.require_writable(out / RESULT)
-    start_run(out, record, device=problem.device)
+    return record
+
+
+def _rounds_in(out: Path) -> int:
+    """Return the number of the last round that is in the metrics."""
+    return max((entry["step"] for entry in read_metrics(out)), default=0)
 
 
 def online_again(again: Again) -> None:
@@ -108,9 +120,15 @@ def online_again(again: Again) -> None:
 
 class _Loop:
     def __init__(
-        self, problem: Problem, out: Path, stages: Stages | None, report: Callable[[str], None] | None
+        self,
+        problem: Problem,
+        out: Path,
+        log: MetricsLog,
+        stages: Stages | None,
+        report: Callable[[str], None] | None,
     ) -> None:
-        self.problem, self.out, self.stages = problem, out, stages
+        self.problem, self.out, self.log, self.stages = problem, out, log, stages
+        self._logged = _rounds_in(out)
         self.report: Callable[[str], Any] = report or (lambda line: None)
 
     def run(self) -> OnlineResult:
@@ -123,8 +141,26 @@ class _Loop:
             result = self._result(rounds, frames)
             self._write(result)
             self.report(line(rounds[-1], result.frames))
-            if result.settled or number >= self.problem.settings.rounds:
+            over = result.settled or number >= self.problem.settings.rounds
+            self._follow(result, over)
+            if over:
                 return result
+
+    def _follow(self, result: OnlineResult, over: bool) -> None:
+        """Write the line of a round, if it is not there, and that of the end."""
+        one = result.rounds[-1]
+        assert one.measured is not None
+        if one.number > self._logged:
+            self.log.write(
+                one.number, return_model=one.imagined.mean, return_reference=one.real.mean, gap=one.gap,
+                failed_model=one.imagined.failed, failed_reference=one.real.failed,
+                model_error=one.measured.model_error, frames=result.frames, cpu_seconds=result.cpu_seconds,
+            )  # fmt: skip
+        if over:
+            self.log.write(
+                one.number, finished=True, verdict=result.verdict, best=result.best, settled=result.settled,
+                frames=result.frames, cpu_seconds=result.cpu_seconds,
+            )  # fmt: skip
 
     def _first_data(self) -> tuple[tuple[str, ...], int]:
         """Return the files that the first model learns from, and the frames of the reference that they took."""

@@ -11,12 +11,12 @@ import msgspec
 
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import Progress
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS
-from neurodyn.learn.metrics import Progress
 from neurodyn.policy.logs import RANDOM, Behaviour, logs_rows, record_log
 from neurodyn.policy.online.settings import OnlineSettings
 from neurodyn.robots import Robot

@@ -18,11 +18,11 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import Returns
 from neurodyn.control.starts import Starts
 from neurodyn.core import artifacts
+from neurodyn.core.progress import Progress, showing
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.episodes import beginnings
 from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.artifact import load
-from neurodyn.learn.metrics import Progress
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.evaluate import SEED, play
@@ -158,11 +158,12 @@ class RoundInProgress:
         quiet, noisy = Behaviour("policy", network, quiet=True), Behaviour("policy with noise", network)
         episodes = settings.log_frames / problem.task.frames
         worlds = min(_MOST_WORLDS, max(_LEAST_WORLDS, 2 * round(episodes / 2 / _BATCHES)))
-        found = record_log(
-            problem.task, problem.reference.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
-            worlds=worlds, noise=settings.noise, seed=derive_seed(settings.seed, "online log", self.number),
-            coordinates=not problem.refit.measured, test=0.0,
-        )  # fmt: skip
+        with showing(self._stage("log")):
+            found = record_log(
+                problem.task, problem.reference.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
+                worlds=worlds, noise=settings.noise, seed=derive_seed(settings.seed, "online log", self.number),
+                coordinates=not problem.refit.measured, test=0.0,
+            )  # fmt: skip
         name = problem.reference.name
         return LoggedPolicy(
             path=str(path),
@@ -176,7 +177,9 @@ class RoundInProgress:
         problem, where = self.problem, self._where
         assert self.round.log is not None
         log = problem.refit.open(problem.task.declaration(), self.round.log.path)
-        return Comparison(returns=self._imagined(where), model_error=model_error(where.dynamics, log))
+        with showing(self._stage("comparison")):
+            returns = self._imagined(where)
+        return Comparison(returns=returns, model_error=model_error(where.dynamics, log))
 
     def _imagined(self, where: ResolvedDynamics) -> Returns:
         problem = self.problem
@@ -196,6 +199,7 @@ class RoundInProgress:
             frames=policy.frames if settings.rollout is None else settings.rollout,
             clone=policy.clone if first and self.problem.policy is None else None,
             seed=derive_seed(settings.seed, "online policy", self.number),
+            penalty=0.0 if self.number <= settings.optimistic else policy.penalty,
         )
         if first or policy.iterations is None:
             return policy

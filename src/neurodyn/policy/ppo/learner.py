@@ -10,12 +10,14 @@ from typing import Any, cast
 import torch
 from rsl_rl.models import MLPModel
 from rsl_rl.runners import OnPolicyRunner
+from torch import nn
 
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import Outcome
 from neurodyn.control.starts import Starts
 from neurodyn.learn.learner import Step
 from neurodyn.learn.loop import TrainState
+from neurodyn.learn.ranks import here
 from neurodyn.policy.artifact import read_weights, save_policy
 from neurodyn.policy.cloning import Demonstrations, clone
 from neurodyn.policy.learner import PolicyLearner
@@ -46,6 +48,17 @@ class _Losses:
         self.losses = dict(loss_dict)
 
 
+class _Runner(OnPolicyRunner):
+    """rsl_rl's runner among the processes of `learn.ranks`; rsl_rl would look for some itself, on GPUs alone."""
+
+    def _configure_multi_gpu(self) -> None:
+        ranks = here()
+        self.is_distributed, self.gpu_world_size = False, ranks.count  # weights are equal already
+        self.gpu_local_rank = self.gpu_global_rank = ranks.rank
+        several = {"global_rank": ranks.rank, "local_rank": ranks.rank, "world_size": ranks.count}
+        self.cfg["multi_gpu"] = several if ranks.count > 1 else None
+
+
 class PpoLearner(PolicyLearner):
     """One policy in training: a step is an update of PPO."""
 
@@ -68,7 +81,7 @@ class PpoLearner(PolicyLearner):
         self._uncertain, self._certain = 0.0, True
         super().__init__(out, task, where, settings, reference, initial=initial, starts=starts)
         with contextlib.redirect_stdout(io.StringIO()):  # it prints its networks
-            self.runner = OnPolicyRunner(self._world, settings.runner(), None, str(self._world.device))
+            self.runner = _Runner(self._world, settings.runner(), None, str(self._world.device))
         self._losses = _Losses()
         self.runner.logger = cast(Any, self._losses)
 
@@ -76,6 +89,10 @@ class PpoLearner(PolicyLearner):
     def actor(self) -> MLPModel:
         """The network that acts."""
         return self.runner.alg.get_policy()
+
+    def networks(self) -> list[nn.Module]:
+        """Return policy and critic."""
+        return [self.runner.alg.actor, self.runner.alg.critic]
 
     def begin(self, at: TrainState) -> None:
         """Start from an earlier policy or from what the log shows, where that is asked for and there is one."""
@@ -111,8 +128,9 @@ class PpoLearner(PolicyLearner):
         self.runner.alg.actor.requires_grad_(not held)
         before = self._world.uncertainty
         self.runner.learn(1, init_at_random_ep_len=at.step == 0)
-        self._uncertain = (self._world.uncertainty - before) / settings.horizon
-        self.losses = self._losses.losses
+        self._uncertain = here().mean((self._world.uncertainty - before) / settings.horizon)
+        means = here().total(list(self._losses.losses.values()))
+        self.losses = {name: value / here().count for name, value in zip(self._losses.losses, means, strict=True)}
         if self._rule is not None and held:
             self._rule.watch(self._uncertain)
         elif self._rule is not None:
@@ -127,11 +145,16 @@ class PpoLearner(PolicyLearner):
             # At the rate at which the critic learned, the first steps would undo what was imitated or given.
             self.runner.alg.learning_rate = LEAST_RATE
         if self._rule is not None:
-            network = self.network
-            played = self._play(network, self._plays, self._penalty)
-            self._rule.release(self._uncertainty(played))
-            save_policy(self._out, self._config, network)
-            at.best, self._rule.kept = float(played.penalised.mean()), 0
+            uncertain, at.best = here().agree(self._first_kept)
+            self._rule.release(uncertain)
+            self._rule.kept = 0
+
+    def _first_kept(self) -> tuple[float, float]:
+        """Write the policy that another must be as certain as; return its uncertainty and its return."""
+        network = self.network
+        played = self._play(network, self._plays, self._penalty)
+        save_policy(self._out, self._config, network)
+        return self._uncertainty(played), float(played.penalised.mean())
 
     def watch(self, played: Outcome) -> dict[str, float]:
         """Return how uncertain a play was, under a rule for lambda."""
@@ -158,8 +181,9 @@ class PpoLearner(PolicyLearner):
     def state(self) -> dict[str, Any]:
         """Return the learner, the worlds it learns in (on a CPU), and torch's random state."""
         saved = {
-            "learner": self.runner.alg.save(), "random": torch.get_rng_state(), "penalty": self._penalty,
-            "rate": self.runner.alg.learning_rate, "worlds": self._world.saved(), "uncertain": self._uncertain,
+            "learner": self.runner.alg.save(), "penalty": self._penalty, "rate": self.runner.alg.learning_rate,
+            "uncertain": self._uncertain,
+            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved()}),
         }  # fmt: skip
         return saved if self._rule is None else saved | {"rule": self._rule.state()}
 
@@ -168,9 +192,10 @@ class PpoLearner(PolicyLearner):
         self.runner.alg.load(saved["learner"], None, True)
         self.runner.alg.learning_rate = saved.get("rate", self.runner.alg.learning_rate)
         self._uncertain = saved.get("uncertain", 0.0)
-        if saved.get("worlds") is not None:
-            self._world.load(saved["worlds"])
-        torch.set_rng_state(saved["random"].cpu())
+        own = self.of_this_rank(saved)
+        if own.get("worlds") is not None:
+            self._world.load(own["worlds"])
+        torch.set_rng_state(own["random"].cpu())
         if self._rule is not None:
             self._rule.load(saved["rule"])
             self._world.set_penalty(self._rule.value)

@@ -20,8 +20,10 @@ import torch
 from rsl_rl.algorithms import PPO as ReferencePPO  # noqa: N811
 from rsl_rl.models import MLPModel
 from rsl_rl.modules import GaussianDistribution
+from tensordict import TensorDict
 from torch import Tensor, nn
 
+from neurodyn.learn.ranks import here
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass
 
 LEAST_RATE = 1e-5
@@ -77,6 +79,18 @@ class PPO(ReferencePPO):
             parameters = chain(self.actor.parameters(), self.critic.parameters())
             self.optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
 
+    def compute_returns(self, obs: TensorDict) -> None:
+        """Compute returns and advantages, which have mean 0 and deviation 1 over the frames of all ranks."""
+        super().compute_returns(obs)
+        storage = self.storage
+        if here().count > 1 and not self.normalize_advantage_per_mini_batch:
+            found = (storage.returns - storage.values).double()
+            mean, square = found.mean(), found.square().mean()
+            here().average([mean, square])
+            count = found.numel() * here().count
+            deviation = ((square - mean.square()) * count / (count - 1)).clamp_min(0.0).sqrt()
+            storage.advantages = ((found - mean) / (deviation + 1e-8)).to(storage.returns)
+
     def update(self) -> dict[str, float]:
         """Make the optimiser steps of all epochs; return mean losses."""
         if self._passes is None:
@@ -100,7 +114,6 @@ class PPO(ReferencePPO):
             and type(self.optimizer) is torch.optim.Adam
             and self.rnd is None
             and self.symmetry is None
-            and not self.is_multi_gpu
             and not self.use_clipped_value_loss
             and not self.normalize_advantage_per_mini_batch
             and not self.use_mixed_precision
@@ -162,6 +175,8 @@ class PPO(ReferencePPO):
         if learning:
             inside = (log_std >= lower) & (log_std <= upper)
             log_std.grad = (towards_std / count - self.entropy_coef) * inside
+        parameters = chain(self.actor.parameters(), self.critic.parameters())
+        here().average([divergence, *(p.grad for p in parameters if p.grad is not None)])
         if self.desired_kl is not None and self.schedule == "adaptive":
             self._adapt(float(divergence) / count)
         nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)

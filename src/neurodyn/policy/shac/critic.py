@@ -4,6 +4,7 @@ r"""The critic of SHAC: regression on TD(lambda) targets, and a copy that follow
 import torch
 from torch import Tensor, nn
 
+from neurodyn.learn.ranks import here
 from neurodyn.policy.mlp_pass import CHUNK, MlpPass
 
 
@@ -58,6 +59,7 @@ class CriticRegression:
             rows, wanted = seen[order], targets[order, None]
             for begin in range(0, size * minibatches, size):
                 error = self._backward(rows[begin : begin + size], wanted[begin : begin + size])
+                here().average([error, *(p.grad for p in self._mlp.parameters() if p.grad is not None)])
                 nn.utils.clip_grad_norm_(self._mlp.parameters(), self._clip)
                 self._optimiser.step()
                 total += error / size

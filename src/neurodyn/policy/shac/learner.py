@@ -15,6 +15,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import Starts
 from neurodyn.learn.learner import Step
 from neurodyn.learn.loop import TrainState
+from neurodyn.learn.ranks import here
 from neurodyn.policy.learner import PolicyLearner
 from neurodyn.policy.network import PolicyNetwork
 from neurodyn.policy.shac.critic import CriticRegression, lambda_returns
@@ -73,6 +74,10 @@ class ShacLearner(PolicyLearner):
         """The network that acts."""
         return self._actor
 
+    def networks(self) -> list[nn.Module]:
+        """Return policy, critic, the critic's slow copy and the mean of the policies."""
+        return [self._actor, self.critic, self._target, self._mean]
+
     @property
     def network(self) -> PolicyNetwork:
         """The running mean of the policies."""
@@ -112,15 +117,18 @@ class ShacLearner(PolicyLearner):
             loss = window.loss - settings.entropy * self._std.log().sum()
             self._optimiser.zero_grad()
             loss.backward()
-        self._median, self._frames = self._watch.median, self._frames + frames * settings.worlds
+        loss = loss.detach()
+        here().average([loss, *(p.grad for p in self._actor.parameters() if p.grad is not None)])
+        self._median = here().mean(self._watch.median)
+        self._frames += frames * settings.worlds * here().count
         norm = nn.utils.clip_grad_norm_(self._actor.parameters(), settings.gradient)
-        taken, loss = bool(norm.isfinite()), float(window.loss.detach())
+        taken = bool(norm.isfinite())
         if taken and at.step >= critic_updates(self._initial, settings):
             self._optimiser.step()
             follow(self._mean, self._actor.mlp, settings.average)
-        self.losses = {"policy": loss, "gradient": float(norm), "value": self._fit(window)}
+        self.losses = {"policy": float(loss), "gradient": float(norm), "value": self._fit(window)}
         self.keep_now_and_then(at)
-        return Step(loss, share * settings.rate, taken)
+        return Step(float(loss), share * settings.rate, taken)
 
     def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Return actions with noise, which gradients pass (reparametrised), and means, each [worlds, actions]."""
@@ -143,8 +151,7 @@ class ShacLearner(PolicyLearner):
             "target": self._target.state_dict(),
             "mean": self._mean.state_dict(),
             "optimisers": [self._optimiser.state_dict(), self._critic_optimiser.state_dict()],
-            "random": torch.get_rng_state(),
-            "worlds": self._world.saved(),
+            **self.of_ranks({"random": torch.get_rng_state(), "worlds": self._world.saved()}),
             "frames": self._frames,
             "median": self._median,
         }
@@ -157,10 +164,11 @@ class ShacLearner(PolicyLearner):
         self._mean.load_state_dict(saved["mean"])
         for optimiser, state in zip((self._optimiser, self._critic_optimiser), saved["optimisers"], strict=True):
             optimiser.load_state_dict(state)
-        if saved["worlds"] is not None:
-            self._world.load(saved["worlds"])
+        own = self.of_this_rank(saved)
+        if own["worlds"] is not None:
+            self._world.load(own["worlds"])
         self._frames, self._median = saved["frames"], saved["median"]
-        torch.set_rng_state(saved["random"].cpu())
+        torch.set_rng_state(own["random"].cpu())
 
     def further(self) -> dict[str, Any]:
         """Return the window's length and its gradients."""
@@ -222,7 +230,7 @@ class AhacLearner(ShacLearner):
     def step(self, done: float, at: TrainState) -> Step:
         """Make a step of SHAC, and adapt the horizon."""
         step = super().step(done, at)
-        self._horizon.update(self._watch.explosion())
+        self._horizon.update(here().mean(self._watch.explosion()))
         return step
 
     def state(self) -> dict[str, Any]:

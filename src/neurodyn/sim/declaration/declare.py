@@ -15,6 +15,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict
 from neurodyn.core.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import showing, stage, tell, tracked
 from neurodyn.multibody.pd import pd_torque
 from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.bundle import copy_asset
@@ -71,7 +72,6 @@ class Declaration:
     decisions: list[Decision] = field(default_factory=list)
 
 
-Say = Callable[[str], None]
 Judge = Callable[[Robot], str | None]
 
 
@@ -86,7 +86,6 @@ def declare(
     budget: int = BUDGET,
     force: bool = False,
     accept: Judge | None = None,
-    progress: Say | None = None,
 ) -> Declaration:
     """Write a complete declaration of a robot, and a copy of its asset, to a folder.
 
@@ -100,7 +99,6 @@ def declare(
         budget: Most contact points.
         force: Whether to replace the files of an existing folder.
         accept: Asked whether a simulator that passed the trial is good enough; returns why not, None if it is.
-        progress: Told what is being done, in a line.
 
     Raises:
         InputError: The asset is bad, the folder exists, or no simulator of the robot can be learned from.
@@ -113,7 +111,7 @@ def declare(
         raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
     if not (math.isfinite(dt) and dt > 0):
         raise InputError(f"dt is {dt}; valid: the length of a frame in seconds, above 0")
-    draft = _Draft(facts, robot_name, dt, budget, progress or (lambda _: None), accept or (lambda _: None))
+    draft = _Draft(facts, robot_name, dt, budget, accept or (lambda _: None))
     tree = draft.complete()
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,8 +131,8 @@ def declare(
 class _Draft:
     """A declaration in the making: plain data, and the decisions that led to it."""
 
-    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, say: Say, accept: Judge) -> None:
-        self.facts, self.budget, self.say, self.accept, self.meshes = facts, budget, say, accept, facts.meshes
+    def __init__(self, facts: AssetFacts, name: str, dt: float, budget: int, accept: Judge) -> None:
+        self.facts, self.budget, self.accept, self.meshes = facts, budget, accept, facts.meshes
         self.decisions: list[Decision] = []
         self.trial: Trial
         self.scalars = [joint for joint in facts.joints if joint.scalar]
@@ -167,14 +165,18 @@ class _Draft:
             {joint.name: round(rest_position(joint), 3) for joint in self.scalars} if self.stands else {}
         )
         if self.stands:
-            self._stand()
-        self._ranges()
-        self._armatures()
+            with stage(0.0, 0.2):
+                self._stand()
+        with stage(0.2, 0.3):
+            self._ranges()
+            self._armatures()
         if facts.floating and driven:
-            self._gains()
+            with stage(0.3, 0.5):
+                self._gains()
         elif driven:
             self.tree["passive_fraction"] = 0.25
-        self._simulator()
+        with stage(0.5, 1.0):
+            self._simulator()
         return self.tree
 
     def robot(self, **change: Any) -> Robot:
@@ -183,7 +185,7 @@ class _Draft:
 
     def _decide(self, what: str, value: str, why: str) -> None:
         self.decisions.append(Decision(what, value, why))
-        self.say(f"{what}: {value}")
+        tell(0.0, f"{what}: {value}")
 
     def _stand(self) -> None:
         """Choose contact points, the nominal pose, grounds, and the height at which the robot stands."""
@@ -411,7 +413,7 @@ class _Draft:
 
     def _simulator(self) -> None:
         """Raise substeps until the simulator passes the trial, then both until whoever else judges it accepts."""
-        for substeps in _SUBSTEPS:
+        for substeps in tracked(_SUBSTEPS):
             if self._try(1.0, substeps).passed:
                 break
         else:
@@ -431,10 +433,8 @@ class _Draft:
     def _refusal(self) -> str:
         """Return why the simulator that passed the trial is not good enough; empty if it is."""
         self._bounds(self.trial)
-        refused = self.accept(self.robot()) or ""
-        if refused:
-            self.say(refused)
-        return refused
+        with showing(None):  # whoever judges does not know how many trials there will be
+            return self.accept(self.robot()) or ""
 
     def _try(self, factor: float, substeps: int) -> Trial:
         """Run the trial with so many substeps and so much more armature."""
@@ -442,7 +442,7 @@ class _Draft:
         self.tree["simulator"]["substeps"] = substeps
         self.tree.pop("range", None)
         self.trial = run_trial(self.robot())
-        self.say(f"trial with {substeps} substeps: {self.trial.text}")
+        tell(0.5, f"{substeps} substeps: {self.trial.text}")
         return self.trial
 
     def _refuse(self) -> NoReturn:

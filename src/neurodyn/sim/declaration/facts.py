@@ -90,7 +90,7 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
     if path.suffix.lower() not in ASSET_SUFFIXES:
         raise InputError(f"{path}: unknown kind of asset {path.suffix!r}; valid: {', '.join(ASSET_SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"{path}: there is no such asset; valid: a file of kind {', '.join(ASSET_SUFFIXES)}")
+        raise InputError(f"{path}: no such file; valid: an asset of kind {', '.join(ASSET_SUFFIXES)}")
     if path.suffix.lower() == ".urdf":
         return _urdf_facts(path, floating, lock)
     if floating is not None:

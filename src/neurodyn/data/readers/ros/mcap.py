@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.config import describe_os_error
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.formats import LogFormat
 from neurodyn.data.readers.ros.message_log import Channel, Message, MessageSource
@@ -58,9 +57,7 @@ class McapSource(MessageSource):
             except InputError:
                 raise
             except OSError as error:
-                raise InputError(
-                    f"{file}: cannot be read ({describe_os_error(error)}); expected an MCAP file"
-                ) from None
+                raise unreadable(file, error, "an MCAP file") from None
             except Exception as error:  # each part of the format fails in its own way
                 raise InputError(
                     f"{file}: is damaged or cut off after {count} messages ({_reason(error)}); recover what is left "
@@ -74,7 +71,7 @@ class McapSource(MessageSource):
             with file.open("rb") as stream:
                 summary = make_reader(stream).get_summary()
         except OSError as error:
-            raise InputError(f"{file}: cannot be read ({describe_os_error(error)}); expected an MCAP file") from None
+            raise unreadable(file, error, "an MCAP file") from None
         except Exception:  # whatever is wrong shows, and is reported, when the messages are read
             return
         if summary is not None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from neurodyn.core.config import describe_os_error
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.formats import LogFormat, require_logs
 from neurodyn.data.readers.ros.mcap import MCAP, McapSource
@@ -115,9 +114,7 @@ def _files(folder: Path) -> tuple[Path, ...]:
         tree: Any = yaml.safe_load(metadata.read_text(encoding="utf-8"))
         names = [str(name) for name in tree[_KEY]["relative_file_paths"]]
     except OSError as error:
-        raise InputError(
-            f"{metadata}: cannot be read ({describe_os_error(error)}); expected a bag's metadata"
-        ) from None
+        raise unreadable(metadata, error, "a bag's metadata") from None
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
         raise InputError(
             f"{metadata}: does not list the files of a bag; expected `{_KEY}: relative_file_paths`, or remove it to "

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the commands of README.md, in their order, in a fresh folder; print how long each takes.
+
+    python scripts/run_readme.py [--short] [--out FOLDER] [--file FILE]
+
+Commands run as they stand. With --short, those that train or simulate for long get the further flags of `SHORTER`, so
+that each is run but none for long. Those of `ELSEWHERE` are not run here. Exit code 2: a command failed.
+"""
+
+import argparse
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FENCE = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+ELSEWHERE = {
+    "pip install": "installs; .ci/run builds the wheel, installs it and runs it",
+    "make demo": "makes an environment of its own; CI runs it whole",
+    "make test": "runs the tests, of which this is one",
+}
+"""Commands, by how they begin, that are not run here, and why."""
+
+SHORTER = {
+    "neurodyn demo --world-model": ("parsed", "trains for half a minute; tests/cli/test_demo.py runs it shortened"),
+    "neurodyn demo --policy": ("parsed", "trains for half a minute; tests/cli/test_demo.py runs it shortened"),
+    "neurodyn evaluate pretrained:cartpole": ("--rollouts 16 --horizon 50", "2048 roll-outs of 1000 frames"),
+    "neurodyn evaluate pretrained:anymal-walks": ("--rollouts 16 --horizon 10", "every start of its log"),
+    "neurodyn init": ("--no-check", "measures the simulator with several numbers of substeps"),
+    "neurodyn check": ("parsed", "measures 9 rows of a simulator; tests/cli/test_check.py runs it"),
+    "neurodyn generate": ("--transitions 2000 --worlds 40", "hundred thousands of transitions"),
+    "neurodyn train": ("--steps 12", "trains for minutes"),
+    "neurodyn evaluate runs/": ("--rollouts 16 --horizon 20", "2048 roll-outs of 1000 frames"),
+    "python examples/own_logs/make_logs.py": ("--runs 4 --seconds 4", "minutes of log"),
+    "neurodyn identify": ("parsed", "searches for a minute; tests/test_docs.py runs the like on shorter logs"),
+    "neurodyn policy train cartpole-swingup": ("--iterations 1 --worlds 16 --reference none", "trains for minutes"),
+    "neurodyn policy evaluate": ("--episodes 8", "256 episodes in each dynamics"),
+    "neurodyn policy train anymal-velocity": ("parsed", "imitates the log first, which takes a minute"),
+}
+"""Further flags of commands, by how they begin, for short runs, and what takes long; "parsed": its flags alone."""
+
+
+def commands(page: Path) -> list[str]:
+    """Return the commands of a page's `sh` blocks, without their comments."""
+    lines = "\n".join(FENCE.findall(page.read_text())).replace("\\\n", " ").splitlines()
+    found = (re.sub(r"\s+#.*$", "", line).strip() for line in lines)
+    return [line for line in found if line and not line.startswith("#")]
+
+
+def rule(command: str, rules: dict) -> object:
+    """Return the rule with the longest beginning that a command has; None where there is none."""
+    fitting = [begin for begin in rules if command.startswith(begin)]
+    return rules[max(fitting, key=len)] if fitting else None
+
+
+def as_run(command: str) -> str:
+    """Return a command with the programs of this environment."""
+    command = re.sub(r"^neurodyn ", f"{sys.executable} -m neurodyn.cli.main ", command)
+    return re.sub(r"^python ", f"{sys.executable} ", command)
+
+
+def run_all(page: Path, folder: Path, *, short: bool) -> int:
+    """Run the commands of a page in a folder; return how many failed."""
+    failed = 0
+    for command in commands(page):
+        why = rule(command, ELSEWHERE)
+        more, _ = rule(command, SHORTER) or ("", "") if short else ("", "")  # type: ignore[misc]
+        if why is not None or more == "parsed":
+            print(f"      -       -  {command}  [{why or 'parsed'}]", flush=True)
+            continue
+        begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            as_run(f"{command} {more}".strip()), shell=True, executable="/bin/bash", cwd=folder, capture_output=True,
+            text=True, env=os.environ | {"PYTHONWARNINGS": "ignore::RuntimeWarning:runpy"},
+        )  # fmt: skip
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"{time.monotonic() - begun:7.1f} {cpu:7.1f}  {command} {more}", flush=True)
+        if done.returncode:
+            failed += 1
+            print(f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}", flush=True)
+    return failed
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description="Run the commands of README.md in a fresh folder.")
+    parser.add_argument("--short", action="store_true", help="cut the budgets of long commands")
+    parser.add_argument("--out", type=Path, help="folder to run in; by default a temporary one")
+    parser.add_argument("--file", type=Path, default=ROOT / "README.md", help="page whose commands are run")
+    flags = parser.parse_args()
+    print("   wall     CPU  [s]")
+    if flags.out is not None:
+        flags.out.mkdir(parents=True, exist_ok=True)
+        return 2 if run_all(flags.file, flags.out, short=flags.short) else 0
+    with tempfile.TemporaryDirectory() as folder:
+        return 2 if run_all(flags.file, Path(folder), short=flags.short) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m neurodyn`, which is also what torchrun starts."""
+
+from neurodyn.cli.main import main
+
+if __name__ == "__main__":
+    main()

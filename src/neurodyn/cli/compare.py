@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn compare`: runs and policies beside each other, seeds together."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from neurodyn.cli.machine import Device, Threads
+
+
+def compare(
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    /,
+    *,
+    horizon: int | None = None,
+    rollouts: int | None = None,
+    seed: int = 500,
+    data: str | None = None,
+    split: Literal["train", "validation", "test", "all"] | None = None,
+    ground: str | None = None,
+    dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    episodes: int = 256,
+    starts: str | None = None,
+    task: str | None = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    json: Path | None = None,
+    report: Path = Path("compare.html"),
+) -> None:
+    """Measure several runs in the same way and put them beside each other; seeds of the same settings are one row.
+
+    Runs of which not the same can be measured (other robots, horizons, tasks) are shown apart. A run that cannot be
+    measured is named, the others are compared, and the exit code is 2. What was measured is kept in RUN/compared.json
+    and read again while the model is the same.
+
+    Args:
+        runs: Run directories and folders of policies, pretrained:NAME, or pretrained-policy:NAME.
+        horizon: Frames of a roll-out; by default as of `neurodyn evaluate`.
+        rollouts: Number of roll-outs; by default as of `neurodyn evaluate`.
+        seed: Seed of initial states and torques, and of a policy's starts and commands.
+        data: HDF5 store, or an npz log; by default each model's own log, where it was trained on one.
+        split: Which episodes of the data.
+        ground: Ground of the robot by name, or a YAML file with a scene.
+        dynamics: Where policies act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for
+            each. By default the simulator.
+        episodes: Number of episodes of each policy.
+        starts: HDF5 store after whose windows episodes of policies start in models of logs.
+        task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
+        device: Where it computes: cpu, cuda, cuda:1 ...
+        threads: Cores to use; by default all. Results do not depend on it.
+        json: File for the result as JSON.
+        report: File for the page.
+
+    Example:
+        neurodyn compare runs/seed-0 runs/seed-1 pretrained:cartpole
+    """
+    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.tables.results import print_tables
+    from neurodyn.core.artifacts import is_policy, require_writable, write_json
+    from neurodyn.core.errors import InputError
+    from neurodyn.evaluate.runs.comparison import RunFigures, comparison_of
+    from neurodyn.evaluate.runs.figures import model_figures
+    from neurodyn.policy.optional_dependencies import require_learner
+    from neurodyn.report import comparison_tables, write_comparison
+    from neurodyn.report.run_comparison import LEAD, broken_lines
+
+    require_writable(json, report, text=True)
+
+    def measure(run: str) -> RunFigures:
+        if is_policy(run):
+            require_learner()
+            from neurodyn.policy.compared import policy_figures
+
+            return policy_figures(
+                run, dynamics=dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, task=task,
+                device=device, say=bar.say,
+            )  # fmt: skip
+        return model_figures(
+            run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, device=device,
+            threads=threads, say=bar.say,
+        )  # fmt: skip
+
+    with ProgressBar("comparing") as bar:
+        result = comparison_of(runs, measure)
+    lines = broken_lines(result)
+    print_tables(LEAD, comparison_tables(result), *lines)
+    if json is not None:
+        write_json(json, result.plain())
+        print(f"figures: {json}")
+    print(f"report: {write_comparison(report, result)}")
+    if result.broken:
+        names = ", ".join(entry.run for entry in result.broken)
+        raise InputError(f"{len(result.broken)} of {len(runs)} runs could not be compared: {names}; why is said above")

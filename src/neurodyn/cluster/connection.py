@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection to a Ray cluster: started or joined in silence, watched, and left without traces."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from neurodyn.core.cores import available_cores
+from neurodyn.core.errors import InputError
+
+LOCAL, RUNNING = "local", "auto"
+_OBJECTS = 1 << 28
+"""Memory for results on their way, of a cluster that is started here [bytes]; what is more goes to the disk."""
+_STARTS = 3
+"""How often a cluster is tried to be started here: Ray gives its processes half a minute each time."""
+_PATIENCE, _PAUSE = 3, 1.0
+"""How often the head may fail to answer, and the time between two questions [s]."""
+_LONGEST = 40
+"""Longest path in which Ray's sockets have room for their names."""
+_ENDING = 5.0
+"""Longest time that leaving a cluster may take [s]."""
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_WARN_THRESHOLD_S": "1e9",
+}
+"""No telemetry and no chatter; what the user has set stays."""
+
+
+def require_ray() -> ModuleType:
+    """Return Ray, or refuse to go on without it, with an InputError that names the extra `cluster`."""
+    if find_spec("ray") is None:
+        raise InputError(
+            "a cluster needs a package that is not installed (ray); install it with: pip install 'neurodyn[cluster]'"
+        )
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import ray
+    return ray
+
+
+@contextlib.contextmanager
+def connected(address: str, workers: int | None = None) -> Iterator[None]:
+    """Start Ray here, or join a cluster; a connection that this process already has is used, and stays.
+
+    Args:
+        address: "local" to start Ray on this machine for as long as the context lasts, "auto" for the cluster that this
+            machine belongs to, or HOST:PORT of its head.
+        workers: Workers of a cluster that is started here; None for one on each available core.
+
+    Raises:
+        InputError: Ray is not installed, or no cluster answers; or the head dies within the context.
+    """
+    ray = require_ray()
+    if ray.is_initialized():
+        with _watched(ray):
+            yield
+        return
+    with contextlib.ExitStack() as context:
+        _require_address(address)
+        for left in reversed(range(_STARTS)):
+            folder = context.enter_context(_short_folder()) if address == LOCAL else None
+            try:
+                _join(ray, address, workers, folder)
+                break
+            except Exception as error:  # Ray raises whatever comes, on a busy machine that it took too long to start
+                _leave(ray)
+                if not left or address != LOCAL:
+                    raise _unreachable(address, error) from None
+        context.callback(_leave, ray)
+        context.enter_context(_watched(ray))
+        yield
+
+
+def _require_address(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if address in (LOCAL, RUNNING):
+        return
+    if not (host and port.isdecimal()):
+        raise InputError(f"cluster is {address!r}; valid: {LOCAL}, {RUNNING}, or HOST:PORT of the head (docs/scale.md)")
+    if not _answers(address):
+        raise InputError(f"no Ray cluster answers at {address}; valid: the address that `ray start --head` printed")
+
+
+def _join(ray: ModuleType, address: str, workers: int | None, folder: Path | None) -> None:
+    options: dict[str, object] = {}
+    if address == LOCAL:
+        options = {
+            "num_cpus": available_cores() if workers is None else workers, "include_dashboard": False,
+            "object_store_memory": _OBJECTS, "_temp_dir": str(folder),
+        }  # fmt: skip
+    with _signals_kept(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(address, log_to_driver=False, logging_level="CRITICAL", **options)
+
+
+def _unreachable(address: str, error: Exception) -> InputError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    valid = "a machine with memory and disk to spare" if address == LOCAL else "a cluster that `ray status` shows"
+    return InputError(f"cluster {address}: cannot be reached ({reason}); valid: {valid}")
+
+
+def _leave(ray: ModuleType) -> None:
+    """Leave the cluster; where its head is dead that could last for ever, and processes started here are killed."""
+    started = getattr(ray._private.worker, "_global_node", None)
+    ending = threading.Thread(target=ray.shutdown, daemon=True)
+    ending.start()
+    ending.join(_ENDING)
+    if ending.is_alive() and started is not None:
+        with contextlib.suppress(Exception):
+            started.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+
+
+@contextlib.contextmanager
+def _watched(ray: ModuleType) -> Iterator[None]:
+    """Ask the head whether it is there, and end the context with an InputError where it is not.
+
+    Ray itself would end the process after a minute, with pages of traces.
+    """
+    address, dead, over = ray.get_runtime_context().gcs_address, threading.Event(), threading.Event()
+    main = threading.current_thread() is threading.main_thread()
+
+    def watch() -> None:
+        failed = 0
+        while not over.wait(_PAUSE):
+            failed = 0 if _answers(address) else failed + 1
+            if failed >= _PATIENCE:
+                dead.set()
+                break
+        if dead.is_set() and main:
+            _interrupt_main(over, _lost(address))
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    except (KeyboardInterrupt, Exception):
+        if dead.is_set() or not _answers(address):
+            raise _lost(address) from None
+        raise
+    finally:
+        over.set()
+
+
+def _interrupt_main(over: threading.Event, error: InputError) -> None:
+    """Wake the main thread; where it waits in Ray's own code, end the process with the same line and code."""
+    signal.raise_signal(signal.SIGINT)
+    if not over.wait(_ENDING):
+        sys.stderr.write(f"neurodyn: {error}\n")
+        sys.stderr.flush()
+        os._exit(2)
+
+
+def _lost(address: str) -> InputError:
+    return InputError(
+        f"the head of the Ray cluster at {address} does not answer any more; what was finished is kept; valid: start "
+        "it again (docs/scale.md), then the same command with --resume"
+    )
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
+            return True
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keep what catches Ctrl-C and SIGTERM, which Ray replaces."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _short_folder() -> Iterator[Path]:
+    """Yield a new folder for what Ray writes, whose path is short enough for sockets; it is gone afterwards."""
+    place = tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="nd-", dir=place if len(place) <= _LONGEST else "/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights & Biases (extra `wandb`): on its servers where the user is logged in, else in files under RUN/wandb.
+
+The package is imported when a run is to be tracked by it.
+"""
+
+import os
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from netrc import NetrcParseError, netrc
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from neurodyn.core.errors import InputError
+from neurodyn.core.notices import notice
+from neurodyn.core.versions import repositories
+from neurodyn.learn.tracking.code_state import write_code_state
+from neurodyn.learn.tracking.tracker import Opening, Tracker
+
+PROJECT = "neurodyn"
+"""Project of the runs, where WANDB_PROJECT names none."""
+
+REACH_SECONDS = 10.0
+"""Time within which a server has to answer before a training begins [s]."""
+
+FINISH_SECONDS = 120.0
+"""Time that the end of a training waits for uploads [s], where WANDB_FINISH_TIMEOUT sets none; the rest is on disk."""
+
+_Mode = Literal["online", "offline", "disabled"]
+_MODES: dict[str, _Mode] = {"online": "online", "offline": "offline", "disabled": "disabled"}
+_GONE = ("HandleAbandonedError", "MailboxClosedError")
+"""Errors of W&B where its process does not answer."""
+
+_KEYS = ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE")
+
+
+class WandbRun(Tracker):
+    """One run of W&B; a training that goes on continues it."""
+
+    title = "W&B"
+
+    @classmethod
+    def require(cls, options: Mapping[str, Any]) -> None:
+        """Refuse to work without the package, and online without a login or a server that answers."""
+        super().require(options)
+        if find_spec("wandb") is None:
+            raise InputError(
+                "logger wandb needs a package that is not installed; install it with: pip install 'neurodyn[wandb]'"
+            )
+        mode, server = _mode(), _server()
+        if mode == "online":
+            _require_server(server)
+            _require_login(server)
+
+    def __init__(self, opening: Opening) -> None:
+        """Begin a run of W&B, or go on with the one of before."""
+        import wandb
+
+        super().__init__(opening)
+        self._wandb, self._name = wandb, opening.name
+        mode, known, environment = _mode(), opening.known, os.environ
+        self._run = wandb.init(
+            dir=self.run, mode=mode, id=known.get("id"), resume="allow", reinit="create_new",
+            project=known.get("project") or environment.get("WANDB_PROJECT") or PROJECT, entity=known.get("entity"),
+            name=(not opening.group and environment.get("WANDB_NAME")) or opening.name,
+            group=environment.get("WANDB_RUN_GROUP") or opening.group or None, settings=_settings(wandb.Settings),
+        )  # fmt: skip
+        if mode == "offline" and not environment.get("WANDB_MODE"):
+            notice(
+                f"{self.run}: W&B works offline, because nobody is logged in; "
+                f"`wandb sync {self.run}/wandb/offline-run-*` sends it later"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """Return the identifiers by which W&B finds the run, and where it is shown."""
+        run = self._run
+        offline = bool(run.offline)
+        found = {"id": run.id, "project": run.project, "entity": run.entity, "url": None if offline else run.url}
+        return {**{name: value for name, value in found.items() if value}, "mode": "offline" if offline else "online"}
+
+    def describe(self, config: dict[str, Any], manifest: dict[str, Any]) -> None:
+        """Show configuration and manifest as the run's config, and what differs from the commit as files."""
+        self._run.config.update({**config, "manifest": manifest}, allow_val_change=True)
+        for path in write_code_state(self.run):
+            self.keep_file(path)
+
+    def write(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Log numbers at a step."""
+        self._run.log(dict(scalars), step=step)
+
+    def keep_model(self, files: Sequence[Path], step: int) -> None:
+        """Log the model as an artifact, the newest as "best"."""
+        self._log_files("model", files, step, ["best", "latest"])
+
+    def keep_state(self, files: Sequence[Path], step: int) -> None:
+        """Log the checkpoint as an artifact."""
+        self._log_files("checkpoint", files, step, ["latest"])
+
+    def keep_file(self, path: Path) -> None:
+        """Save a copy of a file: where W&B makes links of its own, it warns that they are none."""
+        copy = Path(self._run.dir) / (path.relative_to(self.run) if path.is_relative_to(self.run) else path.name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        self._run.save(str(copy), base_path=self._run.dir, policy="now")
+
+    def show_table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]], step: int) -> None:
+        """Log a table."""
+        table = self._wandb.Table(columns=list(head), data=[list(row) for row in rows])
+        self._run.log({f"tables/{title}": table}, step=step)
+
+    def show_film(self, path: Path, step: int) -> None:
+        """Log a video, or a page with its player."""
+        film = self._wandb.Html(str(path)) if path.suffix == ".html" else self._wandb.Video(str(path))
+        self._run.log({f"films/{path.stem}": film}, step=step)
+
+    def conclude(self, summary: Mapping[str, Any]) -> None:
+        """Show the verdict and the last figures in the run's summary."""
+        self._run.summary.update(dict(summary))
+
+    def close(self, failed: bool) -> None:
+        """Send what is left, and end."""
+        self._run.finish(exit_code=1 if failed else 0)
+
+    def abandon(self, error: Exception) -> None:
+        """Take W&B down where its process is gone, which it would else look for, with a traceback, as Python ends."""
+        if isinstance(error, ConnectionError) or type(error).__name__ in _GONE:
+            self._wandb.teardown()
+
+    def _log_files(self, kind: str, files: Sequence[Path], step: int, aliases: list[str]) -> None:
+        artifact = self._wandb.Artifact(f"{self._run.id}-{kind}", type=kind, metadata={"step": step, "run": self._name})
+        for path in files:
+            inside = path.is_relative_to(self.run)
+            artifact.add_file(str(path), name=path.relative_to(self.run).as_posix() if inside else path.name)
+        self._run.log_artifact(artifact, aliases=aliases)
+
+
+def _settings(kind: Any) -> Any:
+    """Return how a run of W&B works beside what the environment says: silent, and never waiting without end."""
+    options: dict[str, Any] = {"console": "off", "silent": True, "finish_timeout_raises": True}
+    if "WANDB_FINISH_TIMEOUT" not in os.environ:
+        options["finish_timeout"] = FINISH_SECONDS
+    found = repositories()
+    if found:
+        options["git_root"] = str(found[-1])  # that of the working directory, where it lies in one
+    return kind(**options)
+
+
+def _mode() -> _Mode:
+    """Return how W&B works: as WANDB_MODE or its settings file says, else online for those who are logged in.
+
+    Raises:
+        InputError: There is no such mode.
+    """
+    asked = os.environ.get("WANDB_MODE", "")
+    if asked:
+        if asked not in _MODES:
+            raise InputError(f"WANDB_MODE is {asked!r}; valid: {', '.join(_MODES)}")
+        return _MODES[asked]
+    import wandb
+
+    written = wandb.setup().settings.mode  # by `wandb offline` or `wandb disabled`
+    if written == "disabled":
+        return "disabled"
+    return "online" if written == "online" and _is_logged_in(_server()) else "offline"
+
+
+def _server() -> str:
+    import wandb
+
+    return str(wandb.setup().settings.base_url)
+
+
+def _is_logged_in(server: str) -> bool:
+    """Return whether a key for a server is known, in the environment or in the file that `wandb login` writes."""
+    if any(os.environ.get(name) for name in _KEYS):
+        return True
+    paths = [os.environ["NETRC"]] if os.environ.get("NETRC") else [Path.home() / ".netrc", Path.home() / "_netrc"]
+    try:
+        path = next(str(path) for path in paths if Path(path).is_file())
+        return netrc(path).authenticators(urlsplit(server).hostname or "") is not None
+    except (StopIteration, OSError, NetrcParseError):
+        return False
+
+
+def _require_server(server: str) -> None:
+    """Refuse a server that does not answer; any answer will do.
+
+    Raises:
+        InputError: It does not.
+    """
+    try:
+        with urllib.request.urlopen(server, timeout=REACH_SECONDS):
+            pass
+    except urllib.error.HTTPError:
+        return
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise InputError(
+            f"logger wandb: the server {server} cannot be reached ({reason}); valid: WANDB_MODE=offline, or another "
+            "--logger"
+        ) from None
+
+
+def _require_login(server: str) -> None:
+    """Refuse a missing key, and one that the server does not know.
+
+    Raises:
+        InputError: There is no valid key.
+    """
+    import wandb
+
+    advice = "valid: `wandb login`, or WANDB_MODE=offline"
+    if not _is_logged_in(server):
+        raise InputError(f"logger wandb: nobody is logged in at {server}; {advice}")
+    try:
+        wandb.login(verify=True)
+    except Exception as error:  # of several kinds, none of which is documented
+        raise InputError(f"logger wandb: {server} refuses the login ({str(error).splitlines()[0]}); {advice}") from None

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs beside each other, as tables and as a page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neurodyn.core.artifacts import write_text
+from neurodyn.core.verdict import grade_of
+from neurodyn.evaluate.runs.comparison import LEVEL, Family, Group, Mean, RunComparison
+from neurodyn.report.numbers import MISSING, digits, plus_minus, quantity, span
+from neurodyn.report.page import Table, facts, figure, folded, grid, header, page, paragraph, section, tables
+from neurodyn.report.plots import Curve, look, plot
+from neurodyn.report.words import count
+
+LEAD = (
+    f"Runs that differ in their seed alone are one row: the mean over them, and its {LEVEL:.0%} interval (Student's t "
+    "over the seeds). The best row is first."
+)
+_MOST_CURVES = 60
+_MOST_LETTERS = 40  # of a setting in a table
+
+
+def write_comparison(path: Path, result: RunComparison, *, title: str = "Runs compared") -> Path:
+    """Write the page of a comparison, atomically.
+
+    Args:
+        path: File to write.
+        result: What `evaluate.compare_runs` or `evaluate.compare_figures` returned.
+        title: Title of the page.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    write_text(Path(path), render_comparison(result, title=title))
+    return Path(path)
+
+
+def render_comparison(result: RunComparison, *, title: str = "Runs compared") -> str:
+    """Return the page as HTML."""
+    runs = sum(len(group.runs) for family in result.families for group in family.groups)
+    body = [
+        header(title, f"{count(runs, 'run')}. {LEAD}"),
+        section("What cannot be compared", *(paragraph(line, "note") for line in broken_lines(result))),
+        *(_section(family, number) for number, family in enumerate(result.families)),
+    ]
+    return page(title, body)
+
+
+def comparison_tables(result: RunComparison) -> list[Table]:
+    """Return figures, settings that differ and costs of each family of runs."""
+    return [table for family in result.families for table in _tables(family)]
+
+
+def broken_lines(result: RunComparison) -> list[str]:
+    """Return what could not be compared: a line for each run, and one where runs are apart."""
+    lines = [f"{entry.run}: left out: {entry.why}" for entry in result.broken]
+    if len(result.families) > 1:
+        what = "; ".join(family.of for family in result.families)
+        lines.append(f"not the same was measured of all runs, which are shown apart: {what}")
+    return lines
+
+
+def _tables(family: Family) -> list[Table]:
+    return [table for table in (figures(family), settings(family), costs(family)) if table.rows]
+
+
+def figures(family: Family) -> Table:
+    """Return the figures of each group of runs, with those of trivial predictions below."""
+    names = _figure_names(family)
+    rows = [
+        [group.name, group.kind, str(len(group.runs)), *(_cell(group.figures.get(name)) for name in names),
+         grade_of(group.verdict)]
+        for group in family.groups
+    ]  # fmt: skip
+    for label, known in family.baselines.items():
+        cells = [MISSING if name not in known else quantity(known[name].value, known[name].unit) for name in names]
+        rows.append([label, "", "", *cells, ""])
+    return Table(family.of, ["Run", "Kind", "Seeds", *names, "Verdict"], rows, strong=3)
+
+
+def settings(family: Family) -> Table:
+    """Return the settings in which groups differ; no rows where they differ in none."""
+    names = list(family.groups[0].settings)
+    rows = [[group.name, *(_setting(group.settings[name]) for name in names)] for group in family.groups]
+    return Table("Settings that differ", ["Run", *names], rows if names else [])
+
+
+def costs(family: Family) -> Table:
+    """Return what the trainings took, and how large their results are."""
+    rows = [
+        [group.name, _time(group, "seconds"), _time(group, "cpu_seconds"), _number(group, "steps"),
+         _number(group, "parameters"), _kilobytes(group)]
+        for group in family.groups
+    ]  # fmt: skip
+    return Table("Training and size", ["Run", "Training", "CPU time", "Steps", "Weights", "Model"], rows)
+
+
+def single_runs(family: Family) -> Table:
+    """Return each run for itself."""
+    names = _figure_names(family)
+    rows = []
+    for group in family.groups:
+        for k, run in enumerate(group.runs):
+            cells = [_value(group.figures.get(name), k) for name in names]
+            rows.append([run, MISSING if group.seeds[k] is None else str(group.seeds[k]), *cells])
+    return Table("Each run", ["Run", "Seed", *names], rows)
+
+
+def _section(family: Family, number: int) -> str:
+    verdicts = [paragraph(f"{group.name}: {group.verdict}", "note") for group in family.groups if group.verdict != "ok"]
+    several = any(len(group.runs) > 1 for group in family.groups)
+    more = [*([single_runs(family)] * several), settings(family), costs(family)]
+    shared = [(name, _setting(value)) for name, value in family.common.items()]
+    return section(
+        family.of, figures(family).html(), *verdicts, grid(_plots(family, number)), *tables(more),
+        *([folded("Settings that all share", facts(shared))] if shared else []),
+    )  # fmt: skip
+
+
+def _plots(family: Family, number: int) -> list[str]:
+    names = dict.fromkeys(name for group in family.groups for name in group.series)
+    return [_plot(name, family.groups, f"compare-{number}-{k}") for k, name in enumerate(names)]
+
+
+def _plot(name: str, groups: Sequence[Group], key: str) -> str:
+    """Return a plot of all runs: one colour for each group, one line for each of its runs."""
+    curves = []
+    for number, group in enumerate(groups):
+        colour, style = look(number)
+        for k, series in enumerate(group.series.get(name, ())):
+            values = [float("nan") if value is None else value for value in series.y]
+            curves.append(Curve(group.name if k == 0 else None, series.x, values, colour, style, 1.3, name=group.name))
+    shown = [series for group in groups for series in group.series.get(name, ())]
+    first, log = shown[0], all(series.log for series in shown)
+    svg = plot(
+        key, curves[:_MOST_CURVES], x_label=first.x_label, unit=first.unit, log=log, description=name,
+        bars=max(len(series.x) for series in shown) < 8,
+    )  # fmt: skip
+    left_out = f" (the first {_MOST_CURVES} of {len(curves)} runs)" if len(curves) > _MOST_CURVES else ""
+    return figure(svg, name + left_out)
+
+
+def _figure_names(family: Family) -> list[str]:
+    return list(dict.fromkeys(name for group in family.groups for name in group.figures))
+
+
+def _cell(found: Mean | None) -> str:
+    if found is None:
+        return MISSING
+    if found.mean is None and found.values:
+        return f"not finite in {found.missing} of {len(found.values)}"
+    return plus_minus(found.mean, found.half, found.unit)
+
+
+def _value(found: Mean | None, k: int) -> str:
+    return MISSING if found is None else quantity(found.values[k], found.unit)
+
+
+def _setting(value: Any) -> str:
+    if value is None:
+        return MISSING
+    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
+
+
+def _time(group: Group, field: str) -> str:
+    mean = group.cost[field].mean
+    return MISSING if mean is None else span(mean)
+
+
+def _number(group: Group, field: str) -> str:
+    mean = group.cost[field].mean
+    return MISSING if mean is None else f"{mean:,.0f}"
+
+
+def _kilobytes(group: Group) -> str:
+    mean = group.cost["bytes"].mean
+    return MISSING if mean is None else f"{digits(mean / 1000)} kB"

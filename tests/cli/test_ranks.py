@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verbs in several processes: one run folder, one text, one line where something is wrong, exit code 2."""
+
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+
+from neurodyn.cli import main as cli
+from neurodyn.cli.machine import own_device
+from neurodyn.core.errors import InputError
+from neurodyn.learn.metrics import read_metrics
+from neurodyn.learn.ranks import Ranks, launch, several
+
+SETTINGS = """
+net: {kind: mlp, width: 8, depth: 1}
+steps: 6
+validations: 2
+validation_rollouts: 4
+validation_frames: 5
+phases: [{share: 1, rate: 1.0e-2, batch: 8}]
+"""
+BY_RANK = """
+import os, sys
+from neurodyn.cli.main import main
+main([*sys.argv[1:], "--seed", os.environ["RANK"]])
+"""
+
+
+@pytest.fixture
+def train(plant_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A short training."""
+    size = tmp_path / "size.yaml"
+    size.write_text(SETTINGS)
+    source = Path(__file__).resolve().parents[2] / "src"
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")]))
+    return ["train", "cartpole", "--data", str(plant_file), "--out", str(tmp_path / "run"), "--size", str(size)]
+
+
+@pytest.mark.trains
+def test_two_processes_write_one_run_and_one_text(
+    train: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert launch(2, [sys.executable, "-m", "neurodyn", *train]) == 0
+    text = capfd.readouterr()
+    assert text.out.count("trained 6 steps") == 1
+    assert text.out.count("verdict:") == 1
+    assert "Traceback" not in text.err
+    assert [line["step"] for line in read_metrics(run)] == [0, 3, 6, 6]
+    assert '"ranks":2' in (run / "manifest.json").read_text().replace(" ", "")
+    assert not list(tmp_path.glob(".*.lock"))
+    assert cli.run([*train, "--resume"]) == 2
+    assert capfd.readouterr().err == (
+        f"neurodyn: {run}: --resume needs as many processes as the run was started with, 2, and there are 1; valid: "
+        "torchrun --nproc-per-node 2, or another --out\n"
+    )
+
+
+def test_ranks_that_disagree_end_with_one_line_and_write_nothing(
+    train: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert launch(2, [sys.executable, "-c", BY_RANK, *train]) == 2
+    assert capfd.readouterr().err == (
+        "neurodyn: the ranks disagree: settings.seed is 0 on rank 0 and 1 on rank 1; start all of them with the same "
+        "arguments\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_verbs_that_do_not_train_run_in_one_process(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(cli, "_several", lambda: True)
+    monkeypatch.setattr(cli, "_beside_others", nullcontext)
+    assert cli.run(["evaluate", "pretrained:cartpole"]) == 2
+    assert capsys.readouterr().err == "neurodyn: evaluate runs in one process; valid: neurodyn without torchrun\n"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which would be used")
+@pytest.mark.parametrize("given", [["0", "1"], ["all"], ["0"], []])
+def test_gpus_that_are_not_there_are_refused(
+    given: list[str], train: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*train, "--gpu-ids", *given]) == 2
+    assert capsys.readouterr().err == "neurodyn: --gpu-ids: torch finds no CUDA GPU; valid: --device cpu, here\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_gpus_are_counted_and_launched(train: list[str], monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    launched: list[tuple[int, list[str]]] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr("neurodyn.learn.ranks.launch", lambda count, command: launched.append((count, command)) or 0)
+    for given, count in ((["0", "2"], 2), (["all"], 3)):
+        assert cli.run([*train, "--gpu-ids", *given]) == 0
+        assert launched.pop() == (count, [sys.executable, "-m", "neurodyn", *train, "--gpu-ids", *given])
+    for given in (["3"], ["0", "0"], ["1", "all"], ["-1"], ["x"]):
+        assert cli.run([*train, "--gpu-ids", *given]) == 2
+        assert capsys.readouterr().err.startswith("neurodyn: ")
+    assert not launched
+
+
+def test_each_rank_has_a_gpu_of_its_own() -> None:
+    rank = Ranks()
+    rank.rank, rank.count = 1, 2
+    assert rank.device("cpu", (3, 5)) == "cuda:5"
+    assert rank.device("cpu") == "cpu"
+    with pytest.raises(InputError, match="names 3 GPUs and there are 2 processes; valid: one GPU for each"):
+        rank.device("cpu", (0, 1, 2))
+    assert own_device("cpu", (2,)) == "cuda:2"
+    with pytest.raises(InputError, match=r"^--device cuda:1 and --gpu-ids both name GPUs; give one$"):
+        own_device("cuda:1", (2,))
+
+
+def test_variables_of_other_tools_make_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.delenv("RANK", raising=False)
+    assert not several()

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches whose candidates the workers of a cluster share: the bits of one machine, whatever the workers."""
+
+import pytest
+import torch
+
+from neurodyn.cluster import Cluster
+from neurodyn.core.errors import InputError
+from neurodyn.identify.optimisers.basin_hopping import basin_hopping
+from neurodyn.identify.optimisers.cma_es import cma_es
+from neurodyn.identify.optimisers.searches import SEARCHES
+from neurodyn.identify.residuals import ResidualOptions, Residuals
+from neurodyn.identify.run import identify
+from tests.identify import pendulum
+
+ASKED = ("shoulder.com.z=-0.8:0.8", "elbow.com.z=-0.8:0.8", "elbow.mass=0.2:6")
+TRUTH = {"shoulder.com.z": 0.35, "elbow.com.z": 0.4, "elbow.mass": 3.0}
+
+
+@pytest.fixture(scope="module")
+def residuals() -> Residuals:
+    model = pendulum.dynamics(*ASKED)
+    windows = pendulum.windows(model, TRUTH, count=3, frames=30, seed=5)
+    return Residuals(model, windows, pendulum.true_noise(), ResidualOptions(velocities=False, initial=False))
+
+
+def test_basin_hopping_over_workers_ends_in_the_bits_of_one_machine(cluster: Cluster, residuals: Residuals):
+    one = basin_hopping(residuals, 7, 3, 4, seed=1)
+    many = basin_hopping(residuals, 7, 3, 4, seed=1, executor=cluster)
+    assert torch.equal(one.x, many.x)
+    assert torch.equal(one.cost, many.cost)
+    assert torch.equal(one.settled, many.settled)
+    assert not torch.equal(one.x, basin_hopping(residuals, 7, 3, 4, seed=2).x)
+
+
+def test_a_population_of_cma_es_over_workers_ends_in_the_bits_of_one_machine(cluster: Cluster, residuals: Residuals):
+    start = residuals.start(residuals.space.nominal[None])
+    one = cma_es(residuals, start, 6, seed=1)
+    many = cma_es(residuals, start, 6, seed=1, executor=cluster)
+    assert torch.equal(one.point.x, many.point.x)
+    assert torch.equal(one.cost, many.cost)
+
+
+def test_islands_on_workers_end_in_the_bits_of_one_machine(cluster: Cluster, residuals: Residuals):
+    pytest.importorskip("pygmo")
+    islands = SEARCHES["islands"].run
+    one = islands(residuals, 16, 2, 3, seed=1)
+    many = islands(residuals, 16, 2, 3, seed=1, executor=cluster)
+    assert torch.equal(one.x, many.x)
+    assert torch.equal(one.cost, many.cost)
+
+
+def test_a_gpu_beside_a_cluster_is_refused(cluster: Cluster, tmp_path):
+    with pytest.raises(InputError, match="device is 'cuda'; valid with a cluster"):
+        identify("pendulum", "none.h5", tmp_path / "run", device="cuda", executor=cluster)
