@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of a return by actions through the dynamics beside finite differences, by how many frames they run through.
 
-Worlds first act at random, so that they stand, lie and fall. From there, an offset of each action is held for H frames,
-on top of random actions. Its gradient through the dynamics, meant over worlds, is compared with central differences of
-the mean return, whose step is large enough for contacts to begin and end within it: 1 is the same direction, 0 is
-useless.
+Worlds first act at random or by a policy, so that they stand, lie and fall. From there an offset of each action is held
+for H frames, on top of what they do. Its gradient through the dynamics, meant over worlds, is compared with central
+differences of the mean return, whose step is large enough for contacts to begin and end within it: 1 is the same
+direction, 0 is useless.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from torch.nn.functional import cosine_similarity
 from _common import require, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicyEnvironment, SampledStarts
+from neurodyn.policy.artifact import load_policy
 from neurodyn.tasks import load
 
 
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--task", default="planar-run")
     parser.add_argument("--dynamics", default="hybrid")
     parser.add_argument("--horizons", nargs="+", type=int, default=[4, 8, 16, 32])
+    parser.add_argument("--policy", help="acts below the noise; none for noise alone")
     parser.add_argument("--worlds", type=int, default=128)
     parser.add_argument("--settle", type=int, default=60, help="frames before")
     parser.add_argument("--std", type=float, default=0.8, help="standard deviation of the random actions")
@@ -38,13 +40,20 @@ def main() -> None:
     world = PolicyEnvironment(
         task, open_dynamics(task, arguments.dynamics).dynamics, SampledStarts(task, 3), arguments.worlds
     )
+    mean = load_policy(arguments.policy)[1] if arguments.policy else lambda seen: torch.zeros(shape)
+
+    @torch.no_grad()
+    def act(room: float) -> Tensor:
+        action = mean(world.get_observations()["policy"]) + arguments.std * torch.randn(shape)
+        world.step(action.clamp(-room, room))
+        return action.clamp(-room, room)
+
     for _ in range(arguments.settle):
-        world.step(arguments.std * torch.randn(shape))
+        act(task.limit)
     saved = world.saved()
     require(saved is not None, "worlds cannot be saved")
-    room = task.limit - 2 * arguments.step  # so that no offset is cut off
-    noise = arguments.std * torch.randn(max(arguments.horizons), *shape)
-    actions = noise.clamp(-room, room)
+    # With room for the offsets, so that none is cut off.
+    actions = [act(task.limit - 2 * arguments.step) for _ in range(max(arguments.horizons))]
 
     def returns(offset: Tensor, frames: int) -> Tensor:
         world.load(saved)
