@@ -202,7 +202,9 @@ def test_every_key_is_in_a_table(page: str, kind: type):
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: p.stem)
 def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("neurodyn.learn.devices.require_device", torch.device)  # a reader has the GPU of the page
+    monkeypatch.setattr("neurodyn.learn.devices.require_device", torch.device)  # a reader has the GPUs of the page
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     for verb, *arguments in commands(page):
         called = VERBS[verb] if verb != "policy" else ACTIONS[arguments.pop(0)]
         _parse(called.load(), f"neurodyn {verb}", arguments)  # raises InputError where a flag does not exist
@@ -296,4 +298,4 @@ def test_the_places_that_the_architecture_names_are_there():
     assert len(named) > 15
     for path, name in named:
         source = (ROOT / "src/neurodyn" / path).read_text()
-        assert not name or re.search(rf"def {name}\b|^{name}\b", source, re.MULTILINE), f"{path} has no {name}"
+        assert not name or re.search(rf"(def|class) {name}\b|^{name}\b", source, re.MULTILINE), f"{path} has no {name}"

@@ -8,7 +8,7 @@ import torch
 import neurodyn
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.base import BaseDynamics
-from neurodyn.dynamics.interface import State, Step, Trajectory
+from neurodyn.dynamics.interface import Environment, State, Step, Trajectory
 from neurodyn.robots import Robot
 
 
@@ -21,7 +21,8 @@ class Falling(BaseDynamics):
         self.spec, self.acceleration = spec, acceleration
 
     def begin(self, context, environment=None):
-        return None
+        self.seen = environment
+        return
 
     def reset(self, carry, context, mask):
         return None
@@ -49,6 +50,15 @@ def test_errors_are_those_of_the_two_paths(cartpole: Robot, start: State):
     assert found.mean_errors(10)["hinge"] == pytest.approx(float(wanted[:10].mean()))
     assert (found.predicted_label, found.truth_label) == ("falling", "other falling")
     assert "20 frames" in repr(found)
+
+
+def test_both_are_in_the_environment_that_the_first_fills_in(cartpole: Robot, start: State):
+    class Grounded(Falling):
+        home = Environment(gravity=torch.tensor([0.0, 0.0, -1.0]))
+
+    model, other = Grounded(cartpole.spec, 1.0), Falling(cartpole.spec, 1.0)
+    model.compare(other, start, CONTROLS)
+    assert other.seen.gravity.tolist() == [0.0, 0.0, -1.0]
 
 
 def test_a_recording_may_be_longer_and_takes_the_first_frames(cartpole: Robot, start: State):

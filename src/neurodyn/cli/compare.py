@@ -74,14 +74,14 @@ def compare(
 
             return policy_figures(
                 run, dynamics=dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, task=task,
-                device=device, say=bar.say,
+                device=device,
             )  # fmt: skip
         return model_figures(
             run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, device=device,
-            threads=threads, say=bar.say,
+            threads=threads,
         )  # fmt: skip
 
-    with ProgressBar("comparing") as bar:
+    with ProgressBar("comparing"):
         result = comparison_of(runs, measure)
     lines = broken_lines(result)
     print_tables(LEAD, comparison_tables(result), *lines)

@@ -223,6 +223,8 @@ class BaseDynamics(ABC):
     ) -> ComparedRollouts:
         """Roll out beside other dynamics, or beside what was recorded; see `Dynamics.compare`."""
         with torch.no_grad():
+            # What one fills in by default, as a ground, holds for the other too.
+            environment = self.resolve_environment(environment)
             predicted, label = self.rollout(context, controls, environment), "recorded"
             if not isinstance(truth, Trajectory):
                 differences = self.spec.differences(truth.spec)

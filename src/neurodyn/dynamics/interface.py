@@ -161,7 +161,7 @@ class Dynamics(Protocol):
             truth: Other dynamics, which start from the same states; or a recorded trajectory from these.
             context: History of the worlds.
             controls: Torques [N m or N], shape [worlds, T, nu].
-            environment: What they are in.
+            environment: What both are in; None for the default of these dynamics.
 
         Returns:
             Both, with errors by joint; `plot()` draws them, and notebooks show a table.

@@ -14,7 +14,7 @@ from neurodyn.core.verdict import as_verdict, together
 from neurodyn.dynamics.kinds import KINDS
 from neurodyn.evaluate.runs.comparison import Figure, RunFigures, Series
 from neurodyn.evaluate.runs.facts import kept, run_settings, training_of
-from neurodyn.evaluate.runs.figures import Say
+from neurodyn.evaluate.runs.figures import Say, said
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_record import DEFAULT_ALGORITHM
 from neurodyn.policy.artifact import load_policy
@@ -29,7 +29,7 @@ def policy_figures(
     dynamics: tuple[str, ...] = (),
     episodes: int = EPISODES,
     seed: int = SEED,
-    say: Say = lambda _: None,
+    say: Say = said,
     **asked: Any,
 ) -> RunFigures:
     """Measure a policy, or read what was measured before in the same way.

@@ -28,6 +28,7 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands
 from neurodyn.report.pictures import pictures
 from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, record, record_log
+from neurodyn.report.whole_runs import WholeRun, record_whole_runs
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.data import open_robot_data
@@ -76,6 +77,7 @@ class Material:
         transitions: Transitions in the training data; None where unknown.
         data: Log that the evaluation was given; None for its own.
         recordings: Sample roll-outs.
+        whole: Residuals over whole runs of a log.
         bands: Sample forecasts of a world model.
         frames: Moving picture of the first recording, uint8, shape [T, H, W, 3]; None without one.
         interval: Time between two pictures [s].
@@ -93,6 +95,7 @@ class Material:
     transitions: int | None = None
     data: str | None = None
     recordings: list[Recording] = field(default_factory=list)
+    whole: list[WholeRun] = field(default_factory=list)
     bands: str = ""
     frames: np.ndarray | None = None
     interval: float = 0.0
@@ -147,6 +150,8 @@ def _add_samples(result: OfLog, material: Material, robot: Robot) -> None:
     frames, split = round(LOG_SECONDS / robot.dt), chosen_split(store, result.split)
     seed = result.about.seed
     material.recordings.append(record_log(model, robot, store, frames=frames, seed=seed, worlds=3, split=split))
+    if not robot.spec.floating:
+        material.whole = record_whole_runs(model, store, frames=result.about.horizon, split=split)
 
 
 @_add_samples.register

@@ -12,6 +12,7 @@ from neurodyn.report.gather import Material, gather
 from neurodyn.report.page import page, section, tables
 from neurodyn.report.reproduce import reproduce
 from neurodyn.report.training import training
+from neurodyn.report.whole_runs import whole_runs
 from neurodyn.report.words import member_parts, tossed_parts
 
 
@@ -95,7 +96,8 @@ def _(result: Tossed, material: Material) -> list[str]:
 
 @_measured.register
 def _(result: Logged, material: Material) -> list[str]:
-    return log.logged_sections(result, samples.trajectories(material), training(material))
+    whole = whole_runs(material.whole, material.robot.spec, result.about.horizon) if material.robot else ""
+    return log.logged_sections(result, samples.trajectories(material) + whole, training(material))
 
 
 @_measured.register

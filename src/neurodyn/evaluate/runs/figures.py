@@ -11,6 +11,7 @@ import msgspec
 from neurodyn.core import artifacts
 from neurodyn.core.checksums import of_file, of_files
 from neurodyn.core.errors import InputError
+from neurodyn.core.progress import tell
 from neurodyn.core.verdict import as_verdict, together
 from neurodyn.evaluate.metrics import METRICS, shown
 from neurodyn.evaluate.records import PERSISTENCE, Comparison, Evaluation, Forecast, Logged, Simulated, Tossed
@@ -22,7 +23,12 @@ from neurodyn.version import __version__
 Say = Callable[[str], None]
 
 
-def compare_runs(runs: Sequence[str | Path], *, say: Say = lambda _: None, **asked: Any) -> RunComparison:
+def said(text: str) -> None:
+    """Say what is being done to whoever looks at the progress."""
+    tell(0.0, text)
+
+
+def compare_runs(runs: Sequence[str | Path], *, say: Say = said, **asked: Any) -> RunComparison:
     """Measure models in the same way and put them beside each other.
 
     Args:
@@ -39,7 +45,7 @@ def compare_runs(runs: Sequence[str | Path], *, say: Say = lambda _: None, **ask
     return comparison_of(runs, lambda run: model_figures(run, say=say, **asked))
 
 
-def model_figures(run: str | Path, *, say: Say = lambda _: None, **asked: Any) -> RunFigures:
+def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigures:
     """Measure the model of a run, or read what was measured before in the same way.
 
     Args:
