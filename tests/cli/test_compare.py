@@ -52,8 +52,7 @@ def test_a_broken_run_is_named_and_the_others_are_compared(
     assert run(["compare", str(own), str(gone), "--horizon", "5", "--report", str(page)]) == 2
     out, err = capsys.readouterr()
     assert f"{gone}: left out: " in out
-    assert err.splitlines()[:-1] == [f"measuring {own}"]
-    assert f"1 of 2 runs could not be compared: {gone}" in err
+    assert f"1 of 2 runs could not be compared: {gone}" in err.splitlines()[-1]  # above it, how far it was
     assert "cannot be compared" in check_self_contained(page.read_text(encoding="utf-8")).text
 
 
