@@ -25,29 +25,29 @@ import msgspec
 
 from _common import require, single_thread, write_result
 
-RANKS, WARM_UP = 2, 4
+RANKS, WARM_UP = 2, 3
 TOLERANCE = 1e-2
 """Greatest relative difference of the losses of a step, in float32."""
 
 NEURAL = """
 net: {{kind: mlp, width: 128, depth: 3, activation: silu}}
-steps: 30
+steps: 24
 validations: 1
 optimiser: adam
 phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, forecast: 16, loss: absolute}}]
 """
 WORLD = """
 net: {{kind: gru, members: 5, trunk: own, width: 64, depth: 1, head: 64}}
-steps: 14
+steps: 12
 validations: 1
 optimiser: adam
 context: 32
 phases: [{{share: 1, rate: 1.0e-3, batch: {batch}, context: 32, forecast: 8, loss: absolute}}]
 """
-BATCHES = {"neural": 1024, "world_model": 256, "policy": 2048}
+BATCHES = {"neural": 1024, "world_model": 128, "policy": 1024}
 """Windows, or worlds, of all processes together."""
 
-UPDATES = 9
+UPDATES = 8
 
 
 def main() -> None:
@@ -55,12 +55,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="+", choices=list(BATCHES), default=list(BATCHES))
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--times", type=int, default=1, help="factor on batches and worlds")
     parser.add_argument("--data", type=Path, help="dataset of the cartpole; by default one is generated")
     parser.add_argument("--worker", type=Path, help="folder of results; set by the script itself")
     arguments = parser.parse_args()
     single_thread()
     if arguments.worker is not None:
-        work(arguments.worker, arguments.only, arguments.data)
+        work(arguments.worker, arguments.only, arguments.data, arguments.times)
         return
     from neurodyn.learn.ranks import launch
 
@@ -75,7 +76,7 @@ def main() -> None:
                 out = folder / f"{count}-{number}"
                 out.mkdir()
                 command = [sys.executable, __file__, "--worker", str(out), "--data", str(data)]
-                command += ["--only", *arguments.only]
+                command += ["--times", str(arguments.times), "--only", *arguments.only]
                 require(launch(count, command) == 0, f"{count} processes train")
                 found[count].append([json.loads((out / f"{r}.json").read_text()) for r in range(count)])
     for what in arguments.only:
@@ -86,7 +87,7 @@ def main() -> None:
             times = [min(max(rank[kind] for rank in round_) for round_ in rounds) for rounds in (one, two)]
             figures |= {f"{what}_{name}_{kind}_ms": 1e3 * t for name, t in zip(("one", "two"), times, strict=True)}
             figures[f"{what}_speedup_{kind}"] = times[0] / times[1]
-            ratios[f"{what}_{kind}_two_vs_one_b{BATCHES[what]}"] = times[1] / times[0]
+            ratios[f"{what}_{kind}_two_vs_one_b{arguments.times * BATCHES[what]}"] = times[1] / times[0]
     write_result(arguments.json, "ranks", figures, ratios)
 
 
@@ -106,12 +107,12 @@ def check(what: str, alone: list[float], ranks: list[dict[str, Any]]) -> None:
     print(f"{what}: {len(alone)} losses equal to {apart:.1g}")
 
 
-def work(out: Path, only: list[str], data: Path) -> None:
+def work(out: Path, only: list[str], data: Path, times: int) -> None:
     """Train everything, and write what this rank measured."""
     from neurodyn.learn.ranks import here, joined
 
     with joined():
-        found = {what: WORKS[what](out, data, BATCHES[what] // here().count) for what in only}
+        found = {what: WORKS[what](out, data, times * BATCHES[what] // here().count) for what in only}
         (out / f"{here().rank}.json").write_text(json.dumps(found))
 
 
@@ -159,7 +160,7 @@ def policy(out: Path, _: Path, worlds: int) -> dict[str, Any]:
     from neurodyn.tasks import load
 
     task = load("cartpole-swingup")
-    settings = msgspec.structs.replace(load_settings(task.name), worlds=worlds, iterations=UPDATES)
+    settings = msgspec.structs.replace(load_settings(task.name), worlds=worlds, iterations=UPDATES, evaluations=1)
     times, found = timed()
     train(task, open_dynamics(task, "pretrained:cartpole"), out / "policy", settings, callbacks=[times])
     return found()

@@ -35,15 +35,17 @@ SHORTER = {
     "neurodyn init": ("--no-check", "measures the simulator with several numbers of substeps"),
     "neurodyn check": ("parsed", "measures 9 rows of a simulator; tests/cli/test_check.py runs it"),
     "neurodyn generate": ("--transitions 2000 --worlds 40", "hundred thousands of transitions"),
-    "neurodyn train": ("--steps 12", "trains for minutes"),
+    "neurodyn train": ("--minutes 0.1", "trains for minutes"),
     "neurodyn evaluate runs/": ("--rollouts 16 --horizon 20", "2048 roll-outs of 1000 frames"),
     "python examples/own_logs/make_logs.py": ("--runs 4 --seconds 4", "minutes of log"),
-    "neurodyn identify": ("parsed", "searches for a minute; tests/test_docs.py runs the like on shorter logs"),
     "neurodyn policy train cartpole-swingup": ("--iterations 1 --worlds 16 --reference none", "trains for minutes"),
     "neurodyn policy evaluate": ("--episodes 8", "256 episodes in each dynamics"),
     "neurodyn policy train anymal-velocity": ("parsed", "imitates the log first, which takes a minute"),
 }
-"""Further flags of commands, by how they begin, for short runs, and what takes long; "parsed": its flags alone."""
+"""Further flags of commands, by how they begin, for short runs (the last of a flag counts), and what takes long.
+
+"parsed" stands for commands that are not run: tests/test_docs.py parses those of every page.
+"""
 
 
 def commands(page: Path) -> list[str]:

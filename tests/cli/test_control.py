@@ -33,6 +33,7 @@ def test_figures_and_page(tmp_path, capsys):
             "task 'cartpole-swingup' is not for these dynamics of 'ant'",
         ),
         (["cartpole-swingup", "--model", "hybrid", "--planner", "luck"], "unknown planner 'luck'"),
+        (["a1", "--planner", "imitate"], "unknown planner 'imitate' (did you mean 'imitation'?)"),
         (["cartpole-swingup", "--model", "analytic", "--planner", "gradient"], "no gradients to plan by"),
         (["cartpole-swingup", "--model", "hybrid", "--episodes", "0"], "--episodes is 0; valid: at least 1"),
         (["cartpole-swingup", "--model", "hybrid", "--noise", "-1"], "noise of the position is -1.0"),

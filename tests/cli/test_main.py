@@ -226,6 +226,16 @@ def test_a_full_standard_output_is_one_line(tmp_path: Path):
     assert "standard output: cannot be written" in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["--help", "robots"])
+def test_a_reader_that_has_seen_enough_is_no_error(verb: str):
+    reading, writing = os.pipe()
+    os.close(reading)  # as `head` does
+    command = [sys.executable, "-m", "neurodyn.cli.main", verb]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     from neurodyn.cli import robots
 

@@ -21,7 +21,7 @@ steps: 6
 validations: 2
 validation_rollouts: 4
 validation_frames: 5
-phases: [{share: 1, rate: 1.0e-2, batch: 8}]
+phases: [{share: 1, rate: 1.0e-5, batch: 8}]
 """
 BY_RANK = """
 import os, sys

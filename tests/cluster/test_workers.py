@@ -89,7 +89,7 @@ def test_data_of_a_cluster_are_those_of_one_machine_bit_by_bit(cluster: Cluster,
 def test_what_no_cluster_can_be_is_refused_in_one_line(cluster: Cluster):
     with pytest.raises(InputError, match="workers is 0; valid: at least 1"):
         Cluster("local", workers=0)
-    with pytest.raises(InputError, match="workers is 99, and the cluster has 2 cores"), Cluster("local", workers=99):
+    with pytest.raises(InputError, match="workers is 99, and the cluster has 4 cores"), Cluster("local", workers=99):
         pass
     with pytest.raises(InputError, match=r"worker memory is 1e\+06 GB, and the cluster has"), Cluster(memory=1e6):
         pass

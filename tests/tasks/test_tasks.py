@@ -125,9 +125,8 @@ class TestPlanarRun:
         assert rewarded(self.task, self.state(3.0)) == pytest.approx(3.0 + 1.0)
         assert rewarded(self.task, self.state(3.0, pitch=0.5), action) == pytest.approx(3.0 + math.cos(0.5) - 0.1 / 3)
 
-    def test_it_ends_where_it_has_fallen(self):
-        assert not ended(self.task, self.state(pitch=-0.9))
-        assert ended(self.task, self.state(pitch=1.1))
+    def test_nothing_ends_an_episode_early(self):
+        assert not ended(self.task, self.state(-5.0, pitch=math.pi))
 
     def test_how_far_it_has_run_is_not_seen(self):
         memory = self.task.begin(self.state(), torch.Generator())

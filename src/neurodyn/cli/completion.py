@@ -4,9 +4,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from neurodyn.cli.signature import Parameter, Signature, signature_of, split
 from neurodyn.core.registry import Registry
@@ -45,9 +43,7 @@ complete -c neurodyn -a '(neurodyn --complete (commandline -opc)[2..-1] (command
 _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional, tyro.conf.arg(metavar="SHELL")], /
-) -> None:
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print what teaches a shell to complete verbs, flags, robots, tasks, runs and pretrained models at TAB.
 
     Args:

@@ -24,7 +24,11 @@ def terminal(width: int = 0, **options: Any) -> "Console":
     """
     from rich.console import Console
 
-    console = Console(markup=False, emoji=False, **options)
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # which the command line takes for the end of what somebody wanted to read
+
+    console = Terminal(markup=False, emoji=False, **options)
     if not console.is_terminal:
         console.width = max(console.width, width)
     return console

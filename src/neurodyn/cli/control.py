@@ -83,14 +83,17 @@ def control(
     from neurodyn.cli.walking import walk_robot
     from neurodyn.control.measured_state import Noise
     from neurodyn.control.planning.closed_loop import run
+    from neurodyn.control.planning.optimiser import PLANNERS
     from neurodyn.control.planning.planner import Planner
     from neurodyn.control.planning.report import control_tables, verdict, write_control_report
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import from_dict
-    from neurodyn.core.errors import InputError
+    from neurodyn.core.errors import InputError, unknown
     from neurodyn.tasks import load
 
+    if planner not in WALKERS and planner not in PLANNERS:
+        raise unknown("planner", planner, [*PLANNERS, *WALKERS])
     least = (("--episodes", episodes, 1), ("--frames", 1 if frames is None else frames, 1), ("--seed", seed, 0))
     for name, given, lowest in least:
         if given < lowest:

@@ -56,6 +56,7 @@ VERBS: Registry[Verb] = Registry(
     **{"import": Verb("make a dataset from logs", "neurodyn.cli.import_:import_")},
     inspect=Verb("show what a dataset holds", "neurodyn.cli.inspect:inspect"),
     train=Verb("train a model on a dataset", "neurodyn.cli.train:train", parallel=True),
+    sweep=Verb("train with many settings and seeds, on many cores or machines", "neurodyn.cli.sweep:sweep"),
     finetune=Verb("adapt a trained model to other data", "neurodyn.cli.finetune:finetune", parallel=True),
     identify=Verb("identify parameters, and train networks in equations, from logs", "neurodyn.cli.identify:identify"),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", "neurodyn.cli.hybrid:hybrid"),

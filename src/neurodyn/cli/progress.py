@@ -52,8 +52,8 @@ class ProgressBar:
             self._bar[0].stop()
 
     def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._console.print(text, soft_wrap=True)
+        """Print a line of the result on standard output, above the bar."""
+        print(text, flush=True)
 
     def update(self, done: float, text: str) -> None:
         """Show the share of the work that is done, and a line on how it goes."""

@@ -155,7 +155,7 @@ def _parameter(given: inspect.Parameter, helps: Mapping[str, str]) -> Parameter:
     flag = f"--{name.replace('_', '-')}"
     paired = switch and not any("PairsOff" in repr(one) for one in metadata)
     return Parameter(
-        name=metavar if positional else flag,
+        name=(metavar or name.upper()) if positional else flag,
         value="" if switch else value if several is False or count is None else " ".join([value] * count),
         help=helps.get(given.name, ""),
         count=count,

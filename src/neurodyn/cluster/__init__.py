@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from neurodyn.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from neurodyn.cluster.sweep.sweep import SweepResult, sweep
     from neurodyn.cluster.workers import Cluster
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "SweepResult", "sweep"]
 
 lazy(__name__)

@@ -34,11 +34,12 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
+    "RAY_worker_niceness": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_THRESHOLD_S": "1e9",
 }
-"""No telemetry and no chatter; what the user has set stays."""
+"""No telemetry, no chatter, and workers as important as the verb that waits for them; what the user has set stays."""
 
 
 def require_ray() -> ModuleType:

@@ -178,9 +178,9 @@ class Server:
         return outcome_of(self._function, argument)
 
 
-def limit_process(memory: float | None) -> None:
-    """Keep this process to one thread of tensor operations, and to some memory [GB]."""
-    os.environ["OMP_NUM_THREADS"] = "1"
+def limit_process(memory: float | None, cores: int = 1) -> None:
+    """Keep this process to as many threads of tensor operations as it has cores, and to some memory [GB]."""
+    os.environ["OMP_NUM_THREADS"] = str(cores)
     if memory is not None:
         with contextlib.suppress(ImportError):  # Windows
             import resource

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from neurodyn.core.fingerprint import Fingerprint
     from neurodyn.core.mechanism import Link, Mechanism
     from neurodyn.core.parameter import Parameter, select_parameters
+    from neurodyn.core.progress import Progress, showing, tracked
     from neurodyn.core.scene import Box, Capsule, Cylinder, Heightfield, Mesh, Plane, Scene, Sphere, Terrain
     from neurodyn.core.seeds import derive_seed, generator
     from neurodyn.core.sensors import SENSOR_KINDS, Part, Sensor, Stream
@@ -28,9 +29,9 @@ __all__ = [
     "DRIVE_LAWS", "GAINS", "SENSOR_KINDS", "STRUCTURES", "ActuatorNetwork", "Augmentation", "Blueprint", "BodyContact",
     "BodyShape", "Box", "Capsule", "ChainJoint", "Channel", "Config", "ContactPoint", "ContactPointLayout",
     "Controller", "Cylinder", "Drive", "DriveLaw", "Fingerprint", "Heightfield", "InputError", "JointSpec", "Link",
-    "Mechanism", "Mesh", "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Scene", "Sensor", "Sphere",
-    "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
-    "pretrained_names", "read_config", "read_json", "select_parameters", "to_dict", "write_json",
+    "Mechanism", "Mesh", "MismatchError", "NeurodynError", "Parameter", "Part", "Plane", "Progress", "Scene", "Sensor",
+    "Sphere", "StateSpec", "Stream", "Structure", "Support", "Terrain", "derive_seed", "from_dict", "generator",
+    "pretrained_names", "read_config", "read_json", "select_parameters", "showing", "to_dict", "tracked", "write_json",
 ]  # fmt: skip
 
 lazy(__name__)

@@ -466,8 +466,9 @@ def _no_folder(path: Path, shipped: list[str]) -> str:
         return ""
     if path.exists():
         return "is no folder"
-    beside = path.parent.iterdir() if path.parent.is_dir() else ()
-    return f"no such folder{suggestion(str(path), [*shipped, *(str(one) for one in beside if one.is_dir())])}"
+    beside = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
+    meant = suggestion(path.name, beside) or suggestion(str(path), shipped)
+    return f"no such folder{meant}"
 
 
 def is_policy(run: str | Path) -> bool:

@@ -269,7 +269,7 @@ class GradientLearner(Learner):
         """Return what the batch weighs after so many of its windows were kept."""
         weight = self.batch_weight()
         if weight is None:
-            return torch.tensor(float(kept))
+            return torch.tensor(float(kept), dtype=torch.float64)
         return weight if kept else torch.zeros_like(weight)
 
     def _set_rates(self, done: float, step: int) -> float:

@@ -6,6 +6,7 @@ The file is a log of LevelDB: blocks of 32 KiB with records of checksum, length 
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,9 +33,15 @@ class Written:
     exit_code: int | None = None
 
 
-def written(run: Path) -> list[Written]:
-    """Return what is in the files of a run, the oldest first."""
-    return [_read(path) for path in sorted(run.glob("wandb/offline-run-*/*.wandb"), key=lambda p: p.stat().st_mtime_ns)]
+def written(run: Path, seconds: float = 60.0) -> list[Written]:
+    """Return what is in the files of a run, the oldest first.
+
+    W&B's own process may still write the last lines when the training has ended: they are waited for.
+    """
+    paths, until = sorted(run.glob("wandb/offline-run-*/*.wandb")), time.monotonic() + seconds
+    while any(_read(path).exit_code is None for path in paths) and time.monotonic() < until:
+        time.sleep(0.1)
+    return [_read(path) for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns)]
 
 
 def _read(path: Path) -> Written:

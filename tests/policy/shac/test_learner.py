@@ -187,10 +187,33 @@ def test_the_horizon_follows_the_explosion():
     assert horizon.frames == 64
 
 
+def test_the_mean_of_the_policies_is_played(tmp_path):
+    learner = ShacLearner(tmp_path, Hold(), here(), msgspec.structs.replace(TINY, average=0.75))
+    learner.begin(TrainState())
+    expected = learner.network.layers[0].weight.clone()
+    for _ in range(3):
+        learner.step(0.0, TrainState())
+        expected = 0.75 * expected + 0.25 * learner.actor.mlp[0].weight.detach()
+    torch.testing.assert_close(learner.network.layers[0].weight, expected)
+    assert not torch.equal(expected, learner.actor.mlp[0].weight)
+
+
+def test_entropy_keeps_noise(tmp_path):
+    noises = []
+    for entropy in (0.0, 10.0):
+        torch.manual_seed(0)
+        learner = ShacLearner(tmp_path, Hold(), here(), msgspec.structs.replace(TINY, entropy=entropy))
+        learner.begin(TrainState())
+        for _ in range(4):
+            learner.step(0.0, TrainState())
+        noises.append(learner.noise())
+    assert noises[1] > max(noises[0], 0.3)
+
+
 @pytest.mark.parametrize("name", ["shac", "ahac"])
 def test_presets_are_those_of_the_algorithm(name):
     kind = ALGORITHMS[name].settings
-    for task in ("cartpole-swingup", "ant-run"):
+    for task in ("cartpole-swingup", "ant-run", "planar-run"):
         settings = load_settings(task, kind=kind)
         assert type(settings) is kind
         # As PPO's, so that either goes on with the other's policy.
@@ -202,7 +225,8 @@ def test_presets_are_those_of_the_algorithm(name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"penalty": "auto"}, "penalty"), ({"critic_epochs": 0}, "critic_epochs"), ({"betas": (0.9, 1.0)}, "betas"),
-     ({"rate": 0.0}, "rate"), ({"critic_minibatches": 100}, "critic_minibatches")],
+     ({"average": 1.0}, "average"), ({"entropy": -1.0}, "entropy"), ({"rate": 0.0}, "rate"),
+     ({"critic_minibatches": 100}, "critic_minibatches")],
 )  # fmt: skip
 def test_bad_settings(changes, message):
     with pytest.raises(ValueError, match=message):

@@ -64,7 +64,7 @@ def walk_film(plant: WalkingPlant, result: WalkResult, path: WalkPath) -> Record
         truth_label=f"episode {other + 1}",
         worlds=(f"seed {result.seed}",),
         ground=path.environment.ground,
-        ended=tuple(Ended.when(path.standing[row], plant.dt, "falls") for row in (0, other)),
+        ended=(Ended.when(path.standing[0], plant.dt, "falls"), Ended.when(path.standing[other], plant.dt, "falls")),
     )
 
 

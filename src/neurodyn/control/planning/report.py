@@ -109,7 +109,7 @@ def control_film(task: Task, result: ControlResult, found: Path) -> Recording:
         truth_label=f"episode {other + 1}",
         worlds=(f"seed {result.seed}",),
         ground=home_ground(task).ground,
-        ended=tuple(Ended.when(found.running[row], dt, "fails") for row in (0, other)),
+        ended=(Ended.when(found.running[0], dt, "fails"), Ended.when(found.running[other], dt, "fails")),
     )
 
 

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep from its file to its folder: trials, the best of them, a page and JSON that compare all."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from neurodyn.cluster.sweep.queue import Queue, Told
+from neurodyn.cluster.sweep.spec import Plan, Sweep, read_sweep
+from neurodyn.cluster.sweep.trial import Outcome
+from neurodyn.cluster.sweep.tuner import run_trials
+from neurodyn.core import artifacts
+from neurodyn.core.config import read_config, to_yaml
+from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
+from neurodyn.core.records import Record
+from neurodyn.evaluate.runs.comparison import Broken, RunComparison, RunFigures, compare_figures
+from neurodyn.evaluate.runs.facts import run_settings, size_of, training_of
+from neurodyn.report.run_comparison import write_comparison
+
+RECORD, RESULT, PAGE = "sweep.yaml", "sweep.json", "comparison.html"
+
+
+class Best(Record, frozen=True):
+    """The best setting, by the mean of its validation figure over the seeds, and the best of its runs.
+
+    Attributes:
+        run: Run folder.
+        values: What the setting has of its own.
+        mean: Mean of the figure over the seeds.
+        half: Half the width of its 95 % interval; None of one seed.
+    """
+
+    run: str
+    values: dict[str, Any]
+    mean: float
+    half: float | None
+
+
+class SweepResult(Record, frozen=True):
+    """What came of a sweep.
+
+    Attributes:
+        training: Verb.
+        figure: What trials were chosen by.
+        best: The best setting.
+        trials: What came of each trial, by its run folder.
+        comparison: Runs beside each other, seeds together.
+    """
+
+    training: str
+    figure: str
+    best: Best
+    trials: dict[str, Outcome]
+    comparison: RunComparison
+
+
+def sweep(
+    spec: str | Path,
+    out: str | Path,
+    *,
+    cluster: str = "local",
+    workers: int | None = None,
+    memory: float | None = None,
+    resume: bool = False,
+    told: Told | None = None,
+) -> SweepResult:
+    """Train with many settings and seeds, and compare what came of it.
+
+    Every trial is a run folder (OUT/trials/NUMBER-seed-SEED) like those of its verb. Nothing is trained before the
+    whole file was found to be valid.
+
+    Args:
+        spec: File of the sweep; see `cluster.sweep.spec.Sweep`.
+        out: Folder of the sweep: trials, sweep.yaml, sweep.json, comparison.html.
+        cluster: "local" to start Ray on this machine, "auto" for the cluster that it belongs to, or HOST:PORT.
+        workers: Most trials at once; None for as many as there are cores for.
+        memory: Most memory of a trial [GB].
+        resume: Go on with a sweep that was killed: trials that have ended stay, others go on where they were.
+        told: Called after each trial.
+
+    Raises:
+        InputError: The file has an unknown key or a setting that is not valid, the folder holds a sweep, the cluster
+            does not answer, or no trial has a usable result.
+    """
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}; valid: at least 1")
+    asked, folder = read_sweep(Path(spec)), Path(out)
+    plan = Plan(asked, str(spec))
+    with exclusive(folder):
+        _begin(asked, folder, resume)
+        queue = Queue(plan, folder, told)
+        if len(queue.outcomes) < queue.total:
+            run_trials(
+                queue, cluster, cores=asked.cores, device=asked.arguments.get("device", "cpu"), workers=workers,
+                memory=memory,
+            )  # fmt: skip
+        result = _result(plan, folder, queue)
+        artifacts.write_json(folder / RESULT, result.plain())
+        write_comparison(folder / PAGE, result.comparison, title=f"Sweep of {asked.training}")
+    return result
+
+
+def _begin(asked: Sweep, folder: Path, resume: bool) -> None:
+    """Write what the sweep is, or compare it with what is there.
+
+    Raises:
+        InputError: The folder holds a sweep that is not to be resumed, or another one.
+    """
+    path = folder / RECORD
+    if path.exists():
+        if not resume:
+            raise InputError(f"{folder}: already holds a sweep; add --resume to go on with it, or give another --out")
+        before = read_config(path, Sweep)
+        differing = [name for name in Sweep.__struct_fields__ if getattr(before, name) != getattr(asked, name)]
+        if differing:
+            raise InputError(
+                f"{path}: --resume needs the sweep that was begun, and {', '.join(differing)} differ; valid: the file "
+                "as it was, or another --out"
+            )
+        return
+    if folder.exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
+        raise InputError(f"{folder}: holds other files; give a new folder for the sweep")
+    artifacts.write_text(path, to_yaml(asked))
+
+
+def _result(plan: Plan, folder: Path, queue: Queue) -> SweepResult:
+    entries, broken = [], []
+    for name, outcome in sorted(queue.outcomes.items()):
+        if outcome.figure is None:
+            broken.append(Broken(run=name, why=outcome.failed))
+        else:
+            entries.append(_figures(plan, folder / "trials" / name, name, outcome))
+    if not entries:
+        raise InputError(f"{folder}: none of {queue.total} trials has a usable result: {broken[0].why}")
+    comparison = compare_figures(entries, broken)
+    group = comparison.families[0].groups[0]
+    figure = next(iter(group.figures.values()))
+    sign = -1.0 if figure.greater_is_better else 1.0
+    known = [(sign * value, run) for value, run in zip(figure.values, group.runs, strict=True) if value is not None]
+    run = min(known)[1]
+    assert figure.mean is not None
+    best = Best(run=str(folder / "trials" / run), values=queue.outcomes[run].values, mean=figure.mean, half=figure.half)
+    trials = {str(folder / "trials" / name): outcome for name, outcome in sorted(queue.outcomes.items())}
+    return SweepResult(
+        training=plan.sweep.training, figure=plan.training.what, best=best, trials=trials, comparison=comparison
+    )
+
+
+def _figures(plan: Plan, run: Path, name: str, outcome: Outcome) -> RunFigures:
+    """Return what a trial is compared by."""
+    settings, seed = run_settings(run)
+    cost, series, verdict = training_of(run)
+    model = run / "model"
+    cost = msgspec.structs.replace(cost, bytes=float(size_of(model))) if model.is_dir() else cost
+    figure = outcome.figure
+    assert figure is not None
+    return RunFigures(
+        run=name, of=f"Validation: {plan.training.what}", kind=plan.sweep.training,
+        figures={plan.training.what.partition(",")[0]: figure},
+        series={} if series is None else {"Held-out score by training time": series},
+        settings={**settings, **{key: value for key, value in outcome.values.items() if key not in settings}},
+        seed=seed, cost=cost, verdict=str(verdict),
+    )  # fmt: skip

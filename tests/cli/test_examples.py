@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`neurodyn examples` writes every example, from a clone and from a package, and replaces nothing."""
+
+from pathlib import Path
+
+from neurodyn.cli.main import run
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_every_example_is_written_once(tmp_path, capsys):
+    out = tmp_path / "examples"
+    assert run(["examples", "--out", str(out)]) == 0
+    assert files(out) == files(EXAMPLES)
+    (out / "own_logs/map.yaml").write_text("mine")
+    assert run(["examples", "--out", str(out)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (out / "own_logs/map.yaml").read_text() == "mine"
+
+
+def test_an_incomplete_installation_is_said_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("neurodyn.cli.examples.SOURCES", (tmp_path / "nowhere",))
+    assert run(["examples", "--out", str(tmp_path / "examples")]) == 2
+    said = capsys.readouterr().err
+    assert "no such folder" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "examples").exists()

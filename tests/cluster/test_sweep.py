@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps: refused before any work where something is wrong, run folders like any other, resumed, survivors of kills."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from neurodyn.cli.main import run
+from neurodyn.cluster import Cluster, sweep
+from neurodyn.cluster.sweep.space import Chance, Grid, Optuna, Range, corners
+from neurodyn.cluster.sweep.spec import Plan, read_sweep
+from neurodyn.core.errors import InputError
+from neurodyn.learn.metrics import read_metrics
+
+SETTINGS = """
+net: {kind: mlp, width: 16, depth: 1}
+phases: [{share: 1.0, rate: 1.0e-2, batch: 32}]
+steps: 20
+validations: 2
+validation_rollouts: 8
+validation_frames: 10
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant_file: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    (tmp_path / "plant.h5").symlink_to(plant_file)
+    return tmp_path
+
+
+def write(place: Path, name: str = "sweep.yaml", **changes) -> Path:
+    plain = {
+        "train": {"robot": "cartpole", "data": "plant.h5", "size": "settings.yaml"},
+        "space": {"net.width": [8, 16], "phases.0.rate": [0.01, 0.001]},
+        **changes,
+    }
+    path = place / name
+    path.write_text(yaml.safe_dump({key: value for key, value in plain.items() if value is not None}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sede": 1}, r"unknown key 'sede' \(did you mean 'seed'\?\)"),
+        ({"train": None}, "has no training; valid: one of"),
+        ({"train": {"robt": "cartpole"}}, r"unknown argument of train 'robt' \(did you mean 'robot'\?\)"),
+        ({"space": {}}, r"space is empty; valid: at least one NAME: \[VALUE"),
+        ({"space": {"net.width": []}}, "space: net.width has no values"),
+        ({"space": {"net.widht": [8]}}, r"unknown setting 'net.widht' \(did you mean 'net.width'\?\)"),
+        ({"settings": {"validation": 3}}, r"unknown setting 'validation' \(did you mean 'validations'\?\)"),
+        ({"space": {"net.width": [8, -1]}}, r"with net.width -1.*net.width is -1; expected at least 1"),
+        ({"space": {"net.width": [8, "wide"]}}, r"with net.width wide.*Expected `int`"),
+        ({"space": {"seed": [0, 1]}}, r"seeds are not of the space; valid: seeds: \[0, 1, 2\]"),
+        ({"space": {"net.width": {"lower": 8, "upper": 64}}}, "search grid takes values, and net.width is a range"),
+        ({"search": "gird"}, r"unknown search 'gird' \(did you mean 'grid'\?\)"),
+        ({"search": "random"}, "search random needs a number of samples"),
+        ({"seeds": [0, 0]}, r"seeds is \[0, 0\]; valid: one or several different numbers"),
+        ({"train": {"robot": "cartpole", "data": "none.h5"}}, "none.h5: no such file"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line_before_any_work(changes: dict, said: str, place: Path, capsys):
+    spec = write(place, **changes)
+    assert run(["sweep", str(spec), "--out", "out"]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("neurodyn: ")
+    with pytest.raises(InputError, match=said):
+        sweep(spec, "out")
+    assert not (place / "out").exists()
+
+
+def test_settings_come_from_a_grid_from_chance_or_from_what_was_good_before():
+    space = {"a": (1, 2, 3), "b": Range(lower=1e-4, upper=1e-2, log=True), "c": Range(lower=2, upper=5, whole=True)}
+    grid = Grid({"a": (1, 2), "b": ("x", "y", "z")}, None, 0)
+    assert grid.count == 6
+    assert grid.choose(4) == {"a": 2, "b": "y"}
+    one, again, other = Chance(space, 50, 7), Chance(space, 60, 7), Chance(space, 50, 8)
+    drawn = [one.choose(k) for k in range(50)]
+    assert drawn == [again.choose(k) for k in range(50)] != [other.choose(k) for k in range(50)]
+    assert {values["c"] for values in drawn} == {2, 3, 4, 5}
+    assert all(1e-4 <= values["b"] <= 1e-2 for values in drawn)
+    assert sum(values["b"] < 1e-3 for values in drawn) > 10
+    seen = corners(space)
+    assert {values["a"] for values in seen} == {1, 2, 3}
+    assert {values["c"] for values in seen} == {2, 5}
+
+
+def test_optuna_learns_where_the_good_settings_are_and_goes_on_where_it_was():
+    pytest.importorskip("optuna")
+    space = {"x": Range(lower=-4, upper=4), "kind": ("bad", "good")}
+
+    def cost(values: dict) -> float:
+        return (values["x"] - 1) ** 2 + (values["kind"] == "bad")
+
+    first, chosen = Optuna(space, 60, 3), []
+    for k in range(60):
+        chosen.append(first.choose(k))
+        first.tell(k, cost(chosen[k]))
+    assert min(map(cost, chosen[30:])) < 0.05
+    assert sum(values["kind"] == "good" for values in chosen[30:]) > 20
+    resumed = Optuna(space, 60, 3)
+    for k, values in enumerate(chosen[:50]):
+        resumed.replay(k, values)
+        resumed.tell(k, cost(values) if k else None)
+    later = []
+    for k in range(50, 60):
+        later.append(resumed.choose(k))
+        resumed.tell(k, cost(later[-1]))
+    assert sum(map(cost, later)) < 0.5 * sum(map(cost, chosen[:10]))
+
+
+def test_trials_are_run_folders_and_the_best_is_that_of_the_validation(cluster: Cluster, place: Path, capfd):
+    spec = write(place, seeds=[0, 1], space={"net.width": [8, 16]})
+    assert run(["sweep", str(spec), "--out", "out", "--json", "found.json"]) == 0
+    said = capfd.readouterr()
+    assert said.err == ""
+    assert "ray" not in said.out.lower().replace("array", "")
+    assert said.out.splitlines()[-1].startswith("best by held-out roll-out error")
+    found = json.loads((place / "found.json").read_text())
+    assert found == json.loads((place / "out/sweep.json").read_text())
+    assert len(found["trials"]) == 4
+    best = Path(found["best"]["run"])
+    scores = {}
+    for name, trial in found["trials"].items():
+        scores.setdefault(trial["values"]["net.width"], []).append(trial["figure"]["value"])
+        held_out = [line["rollout_score"] for line in read_metrics(Path(name)) if "rollout_score" in line]
+        assert trial["figure"]["value"] == min(held_out)
+    means = {width: sum(values) / 2 for width, values in scores.items()}
+    assert found["best"]["values"]["net.width"] == min(means, key=lambda width: means[width])
+    assert found["best"]["mean"] == pytest.approx(min(means.values()))
+    page = (place / "out/comparison.html").read_text()
+    assert "net.width" in page
+    assert run(["reproduce", str(best), "--out", "again"]) == 0
+    assert "reproduced: the same bits" in capfd.readouterr().out
+    assert run(["sweep", str(spec), "--out", "out"]) == 2
+    assert "already holds a sweep; add --resume" in capfd.readouterr().err
+    assert run(["sweep", str(write(place, seeds=[5])), "--out", "out", "--resume"]) == 2
+    assert "and space, seeds differ" in capfd.readouterr().err
+
+
+def test_a_sweep_goes_on_where_it_was_and_a_killed_worker_loses_nothing(cluster: Cluster, place: Path):
+    spec = write(place, seeds=[0], space={"net.width": [8, 16]}, settings={"steps": 100, "validations": 10})
+    whole = sweep(spec, "whole")
+    killed: list[int] = []
+
+    def kill() -> None:
+        """Kill the process of the first trial that has begun."""
+        for _ in range(3000):
+            for lock in Path("out/trials").glob(".*.lock") if Path("out/trials").is_dir() else ():
+                run_folder = lock.with_name(lock.name[1:].removesuffix(".lock"))
+                if (run_folder / "metrics.jsonl").exists():
+                    owner = json.loads(lock.read_text() or "{}")
+                    if owner.get("pid") not in (None, os.getpid()):
+                        os.kill(owner["pid"], signal.SIGKILL)
+                        killed.append(owner["pid"])
+                        return
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    found = sweep(spec, "out")
+    killer.join()
+    assert killed
+    assert {t.figure.value for t in found.trials.values()} == {t.figure.value for t in whole.trials.values()}
+    (Path("out/trials/0001-seed-0") / "trial.json").unlink()
+    before = {path: path.stat().st_mtime_ns for path in Path("out/trials").glob("*/model/model.safetensors")}
+    told: list[int] = []
+    resumed = sweep(spec, "out", resume=True, told=lambda done, total, outcome: told.append(outcome.number))
+    assert told == [1]
+    assert {t.figure.value for t in resumed.trials.values()} == {t.figure.value for t in whole.trials.values()}
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_identifications_and_policies_can_be_swept(place: Path, plant_file: Path):
+    """Their settings are read and checked as those of trainings are; the trials themselves are those of their verbs."""
+    identify = write(place, "identify.yaml", train=None, space={"horizon": [0.2, 0.4], "starts": [1, 2]},
+                     identify={"robot": "cartpole", "data": "plant.h5", "parameters": ["pole.mass"]})  # fmt: skip
+    plan = Plan(read_sweep(identify), str(identify))
+    assert plan.count == 4
+    assert plan.trial(1, 3, {"horizon": 0.2, "starts": 2}).settings["starts"] == 2
+    grid = write(place, "grid.yaml")
+    assert Plan(read_sweep(grid), str(grid)).trial(0, 1, {"phases.0.rate": 0.5}).settings["phases"][0]["rate"] == 0.5
+    pytest.importorskip("rsl_rl")
+    pytest.importorskip("newton")
+    policy = {"task": "cartpole-swingup", "dynamics": "hybrid", "iterations": 2}
+    spec = write(place, "policy.yaml", train=None, space={"rate": [1e-3, 1e-4]}, **{"policy train": policy})
+    plan = Plan(read_sweep(spec), str(spec))
+    assert plan.count == 2
+    assert plan.trial(0, 0, {"rate": 0.5}).settings["rate"] == 0.5
