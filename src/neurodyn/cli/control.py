@@ -79,7 +79,7 @@ def control(
     from neurodyn.control.measured_state import Noise
     from neurodyn.control.planning.closed_loop import run
     from neurodyn.control.planning.planner import Planner
-    from neurodyn.control.planning.report import control_tables, verdict, write_control_report
+    from neurodyn.control.planning.report import control_tables, write_control_report
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import from_dict
@@ -128,7 +128,7 @@ def control(
             asked, planner, where, real, episodes=episodes, seed=seed, noise=sway, delay=delay, frames=frames,
             progress=lambda done, of, mean: bar.update(done / of, f"return {mean:.4g}"),
         )  # fmt: skip
-    print_tables(f"{verdict(result)}", control_tables(result))
+    print_tables(f"{episodes} episodes of {task}, planned by {planner} in {model}", control_tables(result))
     if json is not None:
         write_json(json, result.plain())
         print(f"figures: {json}")
@@ -136,9 +136,9 @@ def control(
         write_json(out / "result.json", result.plain())
         write_control_report(out / "report.html", wanted, result, path)
         print(f"report: {out / 'report.html'}")
-    found = verdict(result)
-    if found.grade == "fails":
-        raise InputError(f"verdict: {found}")
+    if result.verdict.grade == "fails":
+        raise InputError(f"verdict: {result.verdict}")
+    print(f"verdict: {result.verdict}")
 
 
 def _warn_of_horizon(run: str, horizon: int) -> None:

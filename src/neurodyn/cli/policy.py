@@ -136,6 +136,7 @@ def play(
         device: Where it computes: cpu, cuda, cuda:1 ...
         task: FILE.py:CLASS, for a policy of a task of your own; its code runs only if you name it.
     """
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.policy.optional_dependencies import require_learner
     from neurodyn.report.recording_files import Format, write_recording
@@ -150,6 +151,7 @@ def play(
         raise InputError(
             f"{path}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
+    require_writable(path)
     recording = record_policy(
         policy, dynamics, beside=beside, seconds=seconds, seed=seed, starts=starts, ground=ground, device=device,
         task=task,

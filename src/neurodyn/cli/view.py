@@ -36,6 +36,7 @@ def view(
         ground: One of the robot's grounds by name, or a YAML file with a scene; by default the one that it declares.
         device: Where the model computes: cpu, cuda, cuda:1 ...
     """
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.errors import InputError
     from neurodyn.report.recording import default_output, record_run
     from neurodyn.report.recording_files import Format, write_recording
@@ -48,6 +49,7 @@ def view(
             f"{out}: no known kind of recording; valid: a name that ends in .html, .mp4 or .gif, or --format"
         )
     path = out if out is not None else default_output(run, "view", f".{kind}")
+    require_writable(path)
     recording = record_run(run, seconds=seconds, seed=seed, driven=driven, data=data, ground=ground, device=device)
     write_recording(recording, path, kind)
     print(f"{recording.seconds:.3g} s of {recording.robot.name}, {recording.title}, {recording.worlds[0]}: {path}")

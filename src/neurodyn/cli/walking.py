@@ -28,7 +28,7 @@ def walk_robot(
     from neurodyn.cli.tables.results import print_tables
     from neurodyn.control.mpc.commands import Commands
     from neurodyn.control.mpc.plant import walking_plant
-    from neurodyn.control.mpc.report import walk_tables, walk_verdict, write_walk_report
+    from neurodyn.control.mpc.report import walk_headline, walk_tables, write_walk_report
     from neurodyn.control.mpc.walk import walk
     from neurodyn.control.mpc.walker import IMITATION, walker
     from neurodyn.core.artifacts import require_writable, write_json
@@ -52,7 +52,7 @@ def walk_robot(
             where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen),
             progress=lambda share: bar.update(share, ""),
         )  # fmt: skip
-    print_tables(walk_verdict(result), walk_tables(result))
+    print_tables(walk_headline(result), walk_tables(result))
     if json is not None:
         write_json(json, result.plain())
         print(f"figures: {json}")
@@ -60,8 +60,9 @@ def walk_robot(
         write_json(out / "result.json", result.plain())
         write_walk_report(out / "report.html", where, result, path)
         print(f"report: {out / 'report.html'}")
-    if walk_verdict(result).startswith("unusable"):
-        raise InputError(walk_verdict(result))
+    if result.verdict.grade == "fails":
+        raise InputError(f"verdict: {result.verdict}")
+    print(f"verdict: {result.verdict}")
 
 
 def imitate(

@@ -53,6 +53,12 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
     return InputError(f"unknown {what} {name!r}{meant}; valid: {choices(valid)}{more}")
 
 
+MOST_COUNT = 1_000_000_000
+"""Greatest whole number that a setting or a flag may be, seeds and transitions aside."""
+MOST_TRANSITIONS = 1_000_000_000_000
+"""Greatest number of transitions."""
+
+
 def require(ok: bool, what: str, value: object, valid: str) -> None:
     """Raise the ValueError of a struct that checks itself, "WHAT is VALUE; valid: VALID", unless `ok`."""
     if not ok:

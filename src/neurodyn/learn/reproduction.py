@@ -180,6 +180,8 @@ def _prepare(
     if manifest.training != verb_of(record):
         raise InputError(f"{run}: its manifest is of `{manifest.training}`, and its config.yaml of `{verb_of(record)}`")
     TRAININGS.require(manifest.training)
+    if task is not None and not manifest.training.startswith("policy"):
+        raise InputError(f"--task is for policies; {run} is of `{manifest.training}`")
     where = device or manifest.device.partition(" ")[0]
     require_device(where)
     if (out / "config.yaml").exists() or (out / "model").exists():
