@@ -18,7 +18,7 @@ PUBLIC = [room for room in ROOMS if room != "cli"]
 NEEDS_NEWTON = {"neurodyn.solvers"}
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERNALS = {
-    "neurodyn.core.artifacts",
+    "neurodyn.core.artifacts", "neurodyn.core.checksums",
     "neurodyn.core.config", "neurodyn.core.scene", "neurodyn.dynamics.control", "neurodyn.dynamics.interface",
     "neurodyn.dynamics.neural.artifact", "neurodyn.dynamics.neural.base_prediction",
     "neurodyn.dynamics.neural.compiled.frame", "neurodyn.dynamics.neural.encoding", "neurodyn.dynamics.same_robot",

@@ -157,4 +157,4 @@ def test_a_poisoned_window_is_left_out_and_the_gradient_is_that_of_the_others(
         found[name] = run(plant_store, tmp_path / name, settings)
     assert all(torch.equal(found["poisoned"][key], found["without"][key]) for key in found["without"])
     lines = read_metrics(tmp_path / "poisoned")
-    assert lines[-1]["verdict"].startswith("warning: 1 windows were left out of their batches")
+    assert "1 windows were left out of their batches" in lines[-1]["verdict"]
