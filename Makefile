@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test test-variant coverage lint types layers bench campaign sbom docs figures-check clean
+.PHONY: demo test test-variant coverage lint types layers bench campaign soak sbom audit docs figures-check clean
 
 demo: .venv/demo.stamp  ## From nothing to a trained neural cartpole beside its simulator, with a report.
 	$(BIN)/neurodyn demo
@@ -30,14 +30,21 @@ types: .venv/dev.stamp  ## Check types.
 layers: .venv/dev.stamp  ## Check that imports run one way.
 	$(BIN)/lint-imports
 
-bench: .venv/dev.stamp  ## Run all benchmarks but that of a GPU and the campaign on one thread; figures go to benchmarks/results/.
-	set -e; for script in $(filter-out benchmarks/gpu.py benchmarks/campaign.py,$(wildcard benchmarks/[a-z]*.py)); do \
+bench: .venv/dev.stamp  ## Run all benchmarks but that of a GPU, the campaign and the soak on one thread; figures go to benchmarks/results/.
+	set -e; for script in $(filter-out benchmarks/gpu.py benchmarks/campaign.py benchmarks/soak.py,$(wildcard benchmarks/[a-z]*.py)); do \
 	    echo "== $$script"; \
 	    OMP_NUM_THREADS=1 $(BIN)/python $$script --json benchmarks/results/$$(basename $$script .py).json; \
 	done
 
 campaign: .venv/dev.stamp  ## Broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds.
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/campaign.py
+
+soak: .venv/dev.stamp  ## Two hours of generate, train and evaluate under faults in one process; is memory flat?
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak.py --minutes 120
+
+audit: .venv/dev.stamp  ## Look the pinned packages up among known vulnerabilities; needs their index on the network.
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 sbom: .venv/dev.stamp  ## List the installed packages with versions and licences in build/sbom.json (CycloneDX).
 	mkdir -p build

@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models that ship with the package do what they are shipped for."""
 
+import json
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
-from neurodyn.core.artifacts import PRETRAINED, pretrained_names, resolve_run
+from neurodyn.core.artifacts import (
+    PRETRAINED,
+    pretrained_names,
+    pretrained_policy_names,
+    read_json,
+    read_tensors,
+    resolve_run,
+)
+from neurodyn.core.checksums import CHECKSUM
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
 
@@ -28,6 +38,21 @@ def test_a_shipped_model_is_small_and_says_how_it_was_made(name):
         assert read_config(run / "config.yaml", WorldRunConfig).settings.phases
     else:
         assert read_run_config(run).settings.phases
+
+
+def test_what_ships_carries_checksums():
+    root = resolve_run(f"{PRETRAINED}cartpole").parent
+    files = [*root.glob("*/model/*"), *root.with_name("pretrained_policies").glob("*/*")]
+    sealed = [path for path in files if path.suffix == ".safetensors" or path.name in {"config.json", "spec.json"}]
+    assert len(sealed) == 3 * len(pretrained_names()) + 2 * len(pretrained_policy_names())
+    for path in sealed:
+        if path.suffix == ".json":
+            assert CHECKSUM in json.loads(path.read_text())
+            read_json(path)
+            continue
+        with safe_open(path, "pt") as file:
+            assert CHECKSUM in file.metadata()
+        read_tensors(path)
 
 
 def test_the_cartpole_beats_the_paper_at_its_shortest_horizon_on_states_never_seen():

@@ -20,8 +20,23 @@ def test_figures_and_page(tmp_path, capsys):
     call("control", "a1", "--planner", "mpc", *flags, "--out", out)
     found = json.loads((out / "result.json").read_text())
     assert (found["law"], found["gait"], found["falls"], found["decisions"]) == ("mpc", "trot", 0, 30)
+    assert found["verdict"] == "ok: no falls in 1 episodes"
     assert "In motion" in (out / "report.html").read_text()
-    assert "report.html" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == "verdict: ok: no falls in 1 episodes"
+
+
+@pytest.mark.slow
+def test_a_robot_that_falls_cannot_be_used(tmp_path, capsys):
+    pytest.importorskip("newton")
+    if not is_installed(load("a1")):
+        pytest.skip("example-robot-data is not installed")
+    (tmp_path / "weak.yaml").write_text("greatest_force: 0.05\n")
+    flags = ("--plant", "hybrid", "--episodes", "1", "--seconds", "1", "--command", "0", "0", "0")
+    files = ("--settings", str(tmp_path / "weak.yaml"), "--json", str(tmp_path / "found.json"))
+    assert run(["control", "a1", "--planner", "mpc", *flags, *files]) == 2
+    complaint = capsys.readouterr().err.strip().splitlines()[-1]
+    assert complaint.startswith("neurodyn: verdict: fails: 100% of episodes end in a fall; give a lower --command")
+    assert json.loads((tmp_path / "found.json").read_text())["verdict"].startswith("fails: ")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def control(
     from neurodyn.control.planning.closed_loop import run
     from neurodyn.control.planning.optimiser import PLANNERS
     from neurodyn.control.planning.planner import Planner
-    from neurodyn.control.planning.report import control_tables, verdict, write_control_report
+    from neurodyn.control.planning.report import control_tables, write_control_report
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.core.artifacts import require_writable
     from neurodyn.core.config import from_dict
@@ -135,11 +135,11 @@ def control(
         result, path = run(
             asked, planner, where, real, episodes=episodes, seed=seed, noise=sway, delay=delay, frames=frames,
         )  # fmt: skip
-    print_tables(str(verdict(result)), control_tables(result))
+    print_tables(f"{episodes} episodes of {task}, planned by {planner} in {model}", control_tables(result))
     keep_result(result, json, out, lambda page: write_control_report(page, wanted, result, path))
-    found = verdict(result)
-    if found.grade == "fails":
-        raise InputError(f"verdict: {found}")
+    if result.verdict.grade == "fails":
+        raise InputError(f"verdict: {result.verdict}")
+    print(f"verdict: {result.verdict}")
 
 
 def _warn_of_horizon(run: str, horizon: int) -> None:

@@ -36,17 +36,23 @@ def inspect(
         _inspect_log(file, robot, map, json)
         return
     from neurodyn.cli.tables.data import print_inspection
-    from neurodyn.core.artifacts import write_json
+    from neurodyn.core.artifacts import require_writable, write_json
+    from neurodyn.core.errors import InputError
     from neurodyn.data.inspection import inspect_store
     from neurodyn.data.plots import plot_store
     from neurodyn.data.store import Store
     from neurodyn.robots.data import declared_ranges
 
+    for name, given in (("--robot", robot), ("--map", map)):
+        if given is not None:
+            raise InputError(f"{name} is for raw logs; {file} is a dataset, which says all that itself")
+    picture = plot or file.with_suffix(".png")
+    require_writable(json, text=True)
+    require_writable(picture)
     store = Store.open(file)
     ranges = declared_ranges(store.header.spec)
     found = inspect_store(store, ranges)
     print_inspection(found)
-    picture = plot or file.with_suffix(".png")
     plot_store(store, picture, ranges)
     print(f"picture: {picture}")
     if json is not None:

@@ -13,12 +13,16 @@ from neurodyn.core.errors import InputError
 if TYPE_CHECKING:
     from neurodyn.core.workers import Executor
 
+MOST_THREADS = 4096
+"""More than any machine has cores."""
+
+
 
 def _count(given: list[str]) -> int:
     text = given[0]
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_THREADS:
         # Passes the parser by, as an error of the verb itself.
-        raise InputError(f"--threads is {text!r}; valid: a whole number of at least 1")
+        raise InputError(f"--threads is {text!r}; valid: a whole number from 1 to {MOST_THREADS:,}")
     return int(text)
 
 

@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import io
+import math
 import os
 import re
 import sys
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.errors import InputError, suggestion
+from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, suggestion
 from neurodyn.core.interruption import KEPT, RESUME, Interrupted, stoppable
 from neurodyn.core.notices import Notice
 from neurodyn.core.registry import Registry
@@ -240,7 +241,7 @@ def _require_plain(arguments: list[str]) -> None:
 
 
 def _require_readable(bound: "functools.partial[Any]") -> None:
-    """Refuse what no verb can work with, before it begins: seeds beyond 64 bits, and pipes and devices as files.
+    """Refuse what no verb can work with, before it begins: absurd counts and seeds, pipes and devices as files.
 
     Raises:
         InputError: There is such an argument.
@@ -250,10 +251,21 @@ def _require_readable(bound: "functools.partial[Any]") -> None:
 
     if isinstance(seed := bound.keywords.get("seed"), int):
         require_seed(seed)
+    for name, value in bound.keywords.items():
+        most = MOST_TRANSITIONS if name == "transitions" else MOST_COUNT
+        if name != "seed" and isinstance(value, int) and value > most:
+            raise InputError(f"--{name.replace('_', '-')} is {value}; valid: at most {most:,}")
+        if any(isinstance(one, float) and not math.isfinite(one) for one in _each(value)):
+            raise InputError(f"--{name.replace('_', '-')} is {value}; valid: a finite number")
     given = [*bound.args, *bound.keywords.values()]
-    for value in (one for entry in given for one in (entry if isinstance(entry, tuple | list) else (entry,))):
+    for value in (one for entry in given for one in _each(entry)):
         if isinstance(value, Path | str) and value:
             require_regular(Path(value), "a file or folder")
+
+
+def _each(value: Any) -> tuple[Any, ...] | list[Any]:
+    """Return what a flag was given, one or several."""
+    return value if isinstance(value, tuple | list) else (value,)
 
 
 @contextlib.contextmanager

@@ -156,6 +156,7 @@ def play(
         neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
     from neurodyn.cli.progress import ProgressBar
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.progress import stage
     from neurodyn.policy.optional_dependencies import require_learner
     from neurodyn.report.recording_files import format_of, write_recording
@@ -166,6 +167,7 @@ def play(
 
     path = _default_output(policy, format or "html") if out is None else out
     kind = format_of(path, format)
+    require_writable(path)
     require_followed(logger, policy)
     with ProgressBar(f"recording {policy}"):
         with stage(0.0, 0.4):

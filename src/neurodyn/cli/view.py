@@ -47,6 +47,7 @@ def view(
         neurodyn view runs/cartpole --out cartpole.gif
     """
     from neurodyn.cli.progress import ProgressBar
+    from neurodyn.core.artifacts import require_writable
     from neurodyn.core.progress import stage
     from neurodyn.learn.tracker_results import require_followed, show_results
     from neurodyn.report.recording import default_output, record_run
@@ -61,8 +62,10 @@ def view(
 
         require_live()
     path = out if out is not None else default_output(run, "view", f".{kind}")
-    require_followed(logger, run)
     writes = not live or out is not None or format is not None
+    if writes:
+        require_writable(path)
+    require_followed(logger, run)
     with ProgressBar(f"recording {run}"):
         with stage(0.0, 0.4 if writes else 1.0):
             recording = record_run(

@@ -26,7 +26,7 @@ def walk_robot(
     from neurodyn.cli.tables.results import print_tables
     from neurodyn.control.mpc.commands import Commands
     from neurodyn.control.mpc.plant import walking_plant
-    from neurodyn.control.mpc.report import walk_tables, walk_verdict, write_walk_report
+    from neurodyn.control.mpc.report import walk_headline, walk_tables, write_walk_report
     from neurodyn.control.mpc.walk import walk
     from neurodyn.control.mpc.walker import IMITATION, walker
     from neurodyn.core.artifacts import require_writable
@@ -47,7 +47,8 @@ def walk_robot(
     commands = Commands.drawn(episodes, seconds, seed) if command is None else Commands.steady(command, episodes)
     with ProgressBar(f"{name} walks in {plant}"):
         result, path = walk(where, controller, commands, seconds=seconds, seed=seed, names=(law, chosen))
-    print_tables(walk_verdict(result), walk_tables(result))
+    print_tables(walk_headline(result), walk_tables(result))
     keep_result(result, json, out, lambda page: write_walk_report(page, where, result, path))
-    if walk_verdict(result).startswith("unusable"):
-        raise InputError(walk_verdict(result))
+    if result.verdict.grade == "fails":
+        raise InputError(f"verdict: {result.verdict}")
+    print(f"verdict: {result.verdict}")

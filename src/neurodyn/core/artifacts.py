@@ -90,6 +90,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         _remove(partial)
         raise unwritable(path, error) from error
+    except InputError as error:  # of a file in it, which is not where the message says
+        _remove(partial)
+        raise InputError(str(error).replace(str(partial), str(path))) from None
     except BaseException:
         _remove(partial)
         raise

@@ -6,14 +6,14 @@ that a misspelt key is an error that names its place instead of a silently used 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import MOST_COUNT, InputError, require
 from neurodyn.core.plain_data import parse_text, read_text
 
 T = TypeVar("T")
@@ -27,6 +27,48 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """
 
     aliases: ClassVar[Mapping[str, str]] = {}
+
+
+_MOST = 3.4028234663852886e38  # of single precision, in which settings are computed with
+
+
+def require_numbers(config: Config, *, above: Sequence[str] = (), signed: Sequence[str] = ()) -> None:
+    """Refuse numbers that no setting can be, of settings that check themselves: negative, endless or absurdly large.
+
+    Args:
+        config: The settings. Every number in them, also in lists, is finite and at least 0; whole numbers are at most
+            `MOST_COUNT`, and a `seed` is below 2^63.
+        above: Names of those that are above 0; of whole numbers at least 1.
+        signed: Names of those that may be negative.
+
+    Raises:
+        ValueError: "NAME is VALUE; valid: VALID".
+    """
+    for name in config.__struct_fields__:
+        given = getattr(config, name)
+        for value in given if isinstance(given, tuple) else (given,):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            whole = isinstance(value, int)
+            most = ((1 << 63) - 1 if name == "seed" else MOST_COUNT) if whole else _MOST
+            least = -most if name in signed else 1 if whole and name in above else 0
+            fits = least <= value <= most and (value != 0 or name not in above)
+            kind = "a whole number" if whole else "a finite number"
+            bound = "" if name in signed else f" of at least {least}" if whole or name not in above else " above 0"
+            upper = f", at most {most:,}" if whole and value > most else ""
+            require(fits, name, value, kind + bound + upper)
+
+
+def replaced(config: T, **changes: Any) -> T:
+    """Return settings with other values in some fields.
+
+    Raises:
+        InputError: A value is refused.
+    """
+    try:
+        return msgspec.structs.replace(config, **changes)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    except ValueError as error:  # of a struct that checks itself
+        raise InputError(str(error)) from None
 
 
 def to_dict(config: Any) -> Any:

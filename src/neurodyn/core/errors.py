@@ -70,6 +70,12 @@ def unreadable(path: PurePath | str, error: Exception, expected: str) -> InputEr
     return InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); expected {expected}")
 
 
+MOST_COUNT = 1_000_000_000
+"""Greatest whole number that a setting or a flag may be, seeds and transitions aside."""
+MOST_TRANSITIONS = 1_000_000_000_000
+"""Greatest number of transitions."""
+
+
 def require(ok: bool, what: str, value: object, valid: str) -> None:
     """Raise the ValueError of a struct that checks itself, "WHAT is VALUE; valid: VALID", unless `ok`."""
     if not ok:

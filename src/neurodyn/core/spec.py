@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import Config
+from neurodyn.core.errors import require
 from neurodyn.core.joint_kinds import COORDINATES, JointKind, OfJointKind, Place, is_floating, places
 
 
@@ -112,6 +113,9 @@ class StateSpec(Config, frozen=True):
     channels: tuple[Channel, ...] = ()
     contacts: tuple[str, ...] = ()
     control_kind: Literal["torque", "target", "velocity"] = "torque"
+
+    def __post_init__(self) -> None:
+        require(bool(self.joints), "joints", "empty", "at least one")
 
     @property
     def q_names(self) -> tuple[str, ...]:

@@ -178,3 +178,20 @@ def of_returns(imagined: float, real: float, reference: str) -> Verdict:
         "fails", f"{reference} contradicts the imagined return: {real:.4g} instead of {imagined:.4g}, {gap:.0%} apart",
         "the policy exploits its model; give a penalty (--penalty), a better model, or neurodyn policy online",
     )  # fmt: skip
+
+
+def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -> Verdict:
+    """Judge the share of episodes that fail; what they do is said as "60% of episodes WHAT"."""
+    if share <= MOST_FAILED:
+        return Verdict()
+    return Verdict(grade, f"{share:.0%} of episodes {what}", advice)
+
+
+def of_last_resort(times: int, of: int, what: str, advice: str) -> Verdict:
+    """Judge decisions that found nothing, so that the last one went on: none may be wanted, and 5 % fail."""
+    if not times:
+        return Verdict()
+    grade: Grade = "fails" if times > 0.05 * of else "warning"
+    return Verdict(
+        grade, f"{times:,} of {of:,} decisions ({times / of:.1%}) found no {what}, and the last went on", advice
+    )

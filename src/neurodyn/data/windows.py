@@ -45,8 +45,8 @@ class Batch:
     contacts: Tensor | None = field(default=None, kw_only=True)
     failed: Tensor | None = field(default=None, kw_only=True)
 
-    def rows(self, index: slice) -> Self:
-        """Return some of the windows."""
+    def rows(self, index: Any) -> Self:
+        """Return some of the windows, as an index of their first axis says, or a tuple of indices of the first axes."""
         return replace(self, **{name: value[index] for name, value in vars(self).items() if value is not None})
 
 

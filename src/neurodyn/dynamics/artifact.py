@@ -5,6 +5,7 @@ config.json holds everything but the weights, spec.json what the model is a mode
 not ship with the package, so that the run can be moved.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,15 +71,17 @@ class Artifact(Generic[C, S, M]):
     restore: Callable[[M, dict[str, Tensor]], None] = load_weights
 
     def save(self, run: Path, model: M) -> None:
-        """Write a model into a run directory; each file replaces its predecessor atomically.
+        """Write a model into a run directory: the first time all of it or nothing, later file by file, atomically.
 
         The first time, the declaration of a robot that does not ship with the package is written beside it.
         """
         folder, (config, spec) = run / "model", self.describe(model)
         carry_robot(run, model)
-        artifacts.write_tensors(folder / "model.safetensors", self.tensors(model))
-        artifacts.write_sealed(folder / "config.json", to_dict(config))
-        artifacts.write_sealed(folder / "spec.json", _without_folder(to_dict(spec), run))
+        is_there = (folder / "spec.json").exists()
+        with contextlib.nullcontext(folder) if is_there else artifacts.atomic_folder(folder) as place:
+            artifacts.write_tensors(place / "model.safetensors", self.tensors(model))
+            artifacts.write_sealed(place / "config.json", to_dict(config))
+            artifacts.write_sealed(place / "spec.json", _without_folder(to_dict(spec), run))
 
     def read(self, run: str | Path) -> tuple[C, S]:
         """Read what a run directory says about its model, without the weights.

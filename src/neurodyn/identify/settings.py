@@ -9,13 +9,13 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.controllers import Controller
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.sensors import Sensor
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.identify.optimisers.searches import SEARCHES
-from neurodyn.learn.hybrid.settings import NetworkSettings, require_counts
+from neurodyn.learn.hybrid.settings import NetworkSettings
 from neurodyn.learn.plan import Clock
 from neurodyn.learn.presets import load_preset
 from neurodyn.learn.run_record import RunRecord
@@ -159,9 +159,8 @@ class IdentificationSettings(Config, frozen=True):
             require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
         self._require_certainty()
         SEARCHES.require(self.search)
-        given = [name for name in ("starts", "threads") if getattr(self, name) not in (None, UNSET)]
-        counts = ("windows", "rounds", "round_iterations", "iterations", "context", "history", "rollouts", *given)
-        require_counts(self, *counts)
+        counts = ("windows", "rounds", "round_iterations", "iterations", "context", "history", "rollouts", "starts")
+        require_numbers(self, above=(*counts, "threads"))
 
     def _require_certainty(self) -> None:
         if list(self.horizons) != sorted(set(self.horizons)) or any(not 0 < s < self.horizon for s in self.horizons):

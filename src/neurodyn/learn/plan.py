@@ -7,9 +7,9 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.cores import resolve_threads
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, require
 from neurodyn.learn.optimiser import require_scheduled
 from neurodyn.learn.schedule import Schedule
 
@@ -30,6 +30,7 @@ class Stage(Config, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not (0 < self.share < math.inf and 0 < self.rate < math.inf and self.batch >= 1):
             raise ValueError("share and rate must be finite and above 0, batch at least 1")
+        require_numbers(self)
 
 
 Clock = Literal["wall", "cpu"]
@@ -84,6 +85,10 @@ class Plan(Config, frozen=True, kw_only=True):
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value}; valid: a finite number above 0")
         require_scheduled(self.optimiser)
+        counts = ("validations", "validation_rollouts", "validation_frames", "threads")
+        require_numbers(self, above=("clip", *counts))
+        for name in ("warmup", "final"):
+            require(getattr(self, name) <= 1, name, getattr(self, name), "at most 1")
 
     @property
     def budget(self) -> "Budget":

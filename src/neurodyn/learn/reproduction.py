@@ -186,6 +186,8 @@ def _prepare(
             f"{run}: was trained by {manifest.ranks} processes, and reproduce runs in one; valid: its own command with "
             f"another --out ({manifest.command})"
         )
+    if task is not None and not manifest.training.startswith("policy"):
+        raise InputError(f"--task is for policies; {run} is of `{manifest.training}`")
     where = device or manifest.device.partition(" ")[0]
     require_device(where)
     if (out / "config.yaml").exists() or (out / "model").exists():

@@ -60,7 +60,8 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str = "tra
         if not path.exists() and not (out / "model").exists():  # killed before it began, or there never was one
             notice(f"{out}: holds no training to resume; a new one begins")
             return False
-        algorithm = read_plain(path).get("algorithm", "")
+        said = read_plain(path)
+        algorithm = said.get("algorithm", "") if isinstance(said, dict) else ""
         if algorithm != record.algorithm:  # whose settings are others
             raise InputError(
                 f"{path}: --resume needs the algorithm that the run was started with, "
@@ -168,6 +169,9 @@ def longest_forecast(run: str) -> int | None:
     path = artifacts.resolve_run(run) / "config.yaml"
     if not path.is_file():
         return None
-    settings = read_plain(path).get("settings", {})
-    known = [phase.get("forecast", 0) for phase in settings.get("phases", ())] + [settings.get("validation_frames", 0)]
-    return max(known) or None
+    try:
+        settings = read_plain(path)["settings"]
+        known = [phase.get("forecast", 0) for phase in settings.get("phases", ())]
+        return int(max([*known, settings.get("validation_frames", 0)])) or None
+    except (AttributeError, KeyError, TypeError, ValueError):  # another kind of run, or one edited by hand
+        return None

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.drive import require_drives
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.mechanism import Mechanism
@@ -84,7 +84,7 @@ class EngineConfig(Config, frozen=True):
         if self.integrator is not UNSET:
             INTEGRATORS.require(self.integrator)
         require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
-        require(self.context >= 0, "context", self.context, "at least 0")
+        require_numbers(self)
 
 
 class Engine:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks from configurations, so that a saved model is a configuration and a flat dictionary of tensors."""
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, choices
 from neurodyn.nets.mlp import Activation
 from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS
@@ -47,6 +47,7 @@ class NetConfig(Config, frozen=True):
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least {least}")
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"net.clip is {self.clip}; expected a number above 0")
+        require_numbers(self, above=("heads",))
         require_size((self.width, self.width, self.head), depth=max(1, self.depth))
         net.check(self)
 

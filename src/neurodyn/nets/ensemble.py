@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from torch import Tensor, nn
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError
 from neurodyn.nets.members import MemberGRU, MemberLinear
 from neurodyn.nets.mlp import ACTIVATIONS
@@ -56,6 +56,7 @@ class EnsembleConfig(Config, frozen=True):
         for name in ("members", "width", "depth", "head"):
             if getattr(self, name) < 1:
                 raise InputError(f"net.{name} is {getattr(self, name)}; expected at least 1")
+        require_numbers(self)
         require_size((self.width, self.width, self.head), depth=self.depth, copies=self.members)
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"net.clip is {self.clip}; expected a number above 0")

@@ -13,7 +13,7 @@ from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_polic
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
-from neurodyn.core.verdict import MOST_FAILED, Verdict, of_returns, together
+from neurodyn.core.verdict import Verdict, of_failed, of_returns, together
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.evaluate import EPISODES, SEED, PolicyEvaluation, play
 from neurodyn.policy.network import PolicyNetwork
@@ -50,6 +50,10 @@ def evaluate_policy(
     """
     if episodes < 1:
         raise InputError(f"--episodes is {episodes}; valid: at least 1")
+    if starts is not None and set(dynamics) == {ANALYTIC}:
+        raise InputError(
+            f"--starts is {str(starts)!r}, but the simulator starts where the task says; valid with a model"
+        )
     folders = [str(one) for one in ([folder] if isinstance(folder, (str, Path)) else folder)]
     wanted, networks = _opened(folders, task)
     environment = None if ground is None else task_ground(wanted, ground, episodes, seed)
@@ -88,8 +92,7 @@ def _judged(results: list[Returns]) -> Verdict:
     if real is None:
         return Verdict()
     found = [of_returns(one.mean, real.mean, "the simulator") for one in results if one is not real]
-    if real.failed > MOST_FAILED:
-        found.append(Verdict("warning", f"{real.failed:.0%} of episodes fail in the simulator", "train longer"))
+    found.append(of_failed(real.failed, "fail in the simulator", "train longer", grade="warning"))
     return together(found)
 
 

@@ -52,6 +52,8 @@ def record_policy(
     """
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
+    if starts is not None and dynamics == ANALYTIC and beside in (None, ANALYTIC):
+        raise InputError(f"--starts is {starts!r}, but the simulator starts where the task says; valid with a model")
     config, network = load_policy(folder)
     wanted = task_of(config, task, str(folder))
     robot = wanted.declaration()

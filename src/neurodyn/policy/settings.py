@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, require
 from neurodyn.learn.presets import load_preset
 from neurodyn.nets.size import require_size
@@ -31,6 +31,7 @@ class NetworkSettings(Config, frozen=True):
         for width in self.hidden:
             require(width >= 1, "network.hidden", list(self.hidden), "widths of at least 1")
         require(self.initial_std > 0, "network.initial_std", self.initial_std, "above 0")
+        require_numbers(self)
         require_size(self.hidden, what="network")
 
 
@@ -58,6 +59,7 @@ class CloneSettings(Config, frozen=True):
                 raise ValueError(f"clone: {name} is {getattr(self, name)}; valid: at least {least}")
         require(self.rate > 0, "clone: rate", self.rate, "above 0")
         require(0 < self.best <= 1, "clone: best", self.best, "above 0, at most 1")
+        require_numbers(self)
 
 
 class TrainingSettings(Config, frozen=True):
@@ -94,6 +96,10 @@ class TrainingSettings(Config, frozen=True):
         "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every",
     )  # fmt: skip
     """Names of what is at least 1, or None."""
+    positive: ClassVar[tuple[str, ...]] = ()
+    """Names of an algorithm's own numbers that are above 0."""
+    signed: ClassVar[tuple[str, ...]] = ()
+    """Names of an algorithm's own numbers that may be negative."""
 
     worlds: int = 512
     horizon: int = 32
@@ -130,6 +136,9 @@ class TrainingSettings(Config, frozen=True):
             raise ValueError(f"minutes is {self.minutes}; valid: above 0")
         if self.task_share is not None:
             require(0 < self.task_share < 1, "task_share", self.task_share, "between 0 and 1")
+        require_numbers(self, above=("rate", "gradient", "reward_scale", "threads", *self.positive), signed=self.signed)
+        for name in ("gamma", "lam"):
+            require(getattr(self, name) <= 1, name, getattr(self, name), "at most 1")
 
     @property
     def fixed_penalty(self) -> float:
@@ -167,6 +176,7 @@ class PolicySettings(TrainingSettings, frozen=True):
 
     algorithm: ClassVar[str] = "ppo"
     counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "epochs", "minibatches")
+    positive: ClassVar[tuple[str, ...]] = ("desired_kl", "clip")
 
     schedule: Literal["adaptive", "fixed"] = "adaptive"
     desired_kl: float = 0.008

@@ -4,8 +4,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neurodyn.core.config import from_dict, read_plain
-from neurodyn.core.errors import InputError, unknown
+from neurodyn.core.config import describe_os_error, from_dict, read_plain
+from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.core.lazy import lazy
 from neurodyn.core.registry import Registry
 from neurodyn.robots.asset import asset_path, is_installed
@@ -58,7 +58,10 @@ def load(name_or_path: str | Path) -> Robot:
         InputError: There is no such robot, or its declaration is bad.
     """
     text = str(name_or_path)
-    path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
+    try:
+        path = ROBOTS[text] if text in ROBOTS else _declaration(Path(text))
+    except (OSError, ValueError) as error:  # what no path can be
+        raise InputError(f"robot {text[:80]!r}: {describe_os_error(error)}; valid: {choices(names())}") from None
     robot = from_dict(expand(read_plain(path), str(path)), Robot, str(path)).located(path.resolve().parent)
     if robot.package is None and robot.asset:
         asset_path(robot)

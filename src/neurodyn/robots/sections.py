@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.contact_points import ChainJoint
 from neurodyn.core.errors import require
 from neurodyn.core.scene import Vector3
@@ -55,6 +55,7 @@ class SimulatorConfig(Config, frozen=True):
 
     def __post_init__(self) -> None:
         require(self.substeps >= 1, "substeps", self.substeps, "at least 1")
+        require_numbers(self, above=("iterations",))
         if self.mass_matrix_interval < 1 or self.substeps % self.mass_matrix_interval:
             raise ValueError(
                 f"mass_matrix_interval is {self.mass_matrix_interval}; valid: a divisor of substeps ({self.substeps})"
@@ -201,6 +202,7 @@ class ContactPointSelection(Config, frozen=True):
     def __post_init__(self) -> None:
         if not self.shapes:
             raise ValueError("contact_points: shapes is empty; valid: patterns of labels, as ['*'] for all shapes")
+        require_numbers(self)
         require(self.vertices >= 1, "contact_points: vertices", self.vertices, "at least 1")
         for name in ("spacing", "margin"):
             value = getattr(self, name)

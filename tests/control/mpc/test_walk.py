@@ -4,13 +4,13 @@
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 from neurodyn.control.mpc.commands import RAMP, SPEED, Commands
 from neurodyn.control.mpc.forces import ConvexMpc
 from neurodyn.control.mpc.imitate import ImitationSettings, imitate
 from neurodyn.control.mpc.imitation import load_imitation, save_imitation
 from neurodyn.control.mpc.plant import walking_plant
-from neurodyn.control.mpc.report import walk_verdict
 from neurodyn.control.mpc.walk import walk
 from neurodyn.control.mpc.walker import walker
 from neurodyn.core.errors import InputError
@@ -58,7 +58,11 @@ def test_forces_that_are_not_found_are_the_last_ones_and_counted(a1):
     result, path = walk(a1, controller, Commands.steady((0, 0, 0), 2), seconds=0.5, seed=0)
     assert result.falls == 0
     assert result.fallbacks == 2 * (len(calls) // 5)
-    assert "found no forces: the last went on" in walk_verdict(result)
+    assert str(result.verdict).startswith("fails: ")
+    assert "found no forces, and the last went on" in str(result.verdict)
+    few = structs.replace(result, fallbacks=1)
+    assert few.verdict.grade == "warning"
+    assert structs.replace(result, fallbacks=0).plain()["verdict"] == "ok: no falls in 2 episodes"
     assert bool(torch.isfinite(path.trajectory.q).all())
 
 
@@ -67,7 +71,8 @@ def test_a_robot_without_forces_falls_and_rests(a1):
     controller.law = lambda here: np.zeros((here.worlds, 4, 3))
     result, path = walk(a1, controller, FORWARD, seconds=1.0, seed=0)
     assert result.falls == 2
-    assert walk_verdict(result).startswith("unusable: falls in 2 of 2")
+    assert str(result.verdict).startswith("fails: 100% of episodes end in a fall")
+    assert structs.replace(result, falls=1).verdict.grade == "warning"
     last = int(path.standing[0].sum())
     assert last < path.standing.shape[1]
     assert bool(torch.isfinite(path.trajectory.q).all())

@@ -7,7 +7,7 @@ import torch
 from neurodyn.control.measured_state import Noise
 from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
-from neurodyn.control.planning.report import control_tables, render_control_report, verdict
+from neurodyn.control.planning.report import control_tables, render_control_report
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.errors import InputError
 from neurodyn.core.spec import JointSpec, StateSpec
@@ -102,12 +102,12 @@ def test_a_plant_of_other_states_is_refused():
 
 def test_verdicts():
     result, _ = looped()
-    assert str(verdict(result)).startswith("ok: a decision takes")
+    assert str(result.verdict).startswith("ok: a decision takes")
     from msgspec.structs import replace
 
-    assert str(verdict(replace(result, decision_ms=200.0))).startswith("warning: too slow for real time here")
-    assert str(verdict(replace(result, fallbacks=3))).startswith("fails: in 3 decisions no plan was finite")
-    assert str(verdict(replace(result, result=replace(result.result, failed=0.6)))).startswith(
+    assert str(replace(result, decision_ms=200.0).verdict).startswith("warning: too slow for real time here")
+    assert str(replace(result, fallbacks=3).verdict).startswith("fails: in 3 decisions no plan was finite")
+    assert str(replace(result, result=replace(result.result, failed=0.6)).verdict).startswith(
         "fails: 60% of episodes fail; "
     )
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A declared robot as a hybrid model: what its simulator computes, without data, as a run like any other."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -114,3 +117,19 @@ def test_what_is_not_there_is_refused():
         declared_hybrid("pendulum", contact="sticky")
     with pytest.raises(InputError, match="substeps"):
         declared_hybrid("pendulum", substeps=0)
+
+
+@pytest.mark.parametrize("size", [100, 4096])
+def test_a_disk_that_fills_leaves_no_part_of_a_model(size, tmp_path):
+    code = f"""
+import resource, signal
+from neurodyn.cli.main import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))
+main(["hybrid", "cartpole", "--out", {str(tmp_path / "run")!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert f"{tmp_path / 'run' / 'model'}/" in done.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

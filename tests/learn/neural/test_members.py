@@ -19,9 +19,11 @@ from neurodyn.dynamics.interface import State
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.learn import finetune, train
 from neurodyn.learn.bootstrap import MemberSampler
+from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import read_run_config
 from neurodyn.learn.neural.train import train as train_neural
+from neurodyn.learn.neural.trainer import NeuralLearner
 from neurodyn.nets.build import NetConfig
 from tests import plant
 from tests.learn.callbacks import StopAt, Stopped
@@ -131,3 +133,28 @@ def test_members_that_cannot_be_are_refused(given: dict, message: str, plant_fil
     with pytest.raises(InputError, match=message):
         train("cartpole", str(plant_file), tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("phase", [0, 1])
+def test_a_poisoned_window_is_left_out_and_the_gradient_is_that_of_the_others(
+    phase: int, plant_store: Store, short: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    settings = replace(short, phases=(short.phases[phase],), steps=1)
+    draw, place = NeuralLearner.draw, 5
+
+    def poisoned(self: NeuralLearner) -> None:
+        draw(self)
+        (part,) = self._batch
+        part.batch.q[settings.phases[0].batch + place, 1] = torch.nan  # of the second member
+
+    def without(self: NeuralLearner) -> None:
+        draw(self)
+        self.take(torch.tensor([i for i in range(self.windows()) if i != place]))
+
+    found = {}
+    for name, changed in (("poisoned", poisoned), ("without", without)):
+        monkeypatch.setattr(NeuralLearner, "draw", changed)
+        found[name] = run(plant_store, tmp_path / name, settings)
+    assert all(torch.equal(found["poisoned"][key], found["without"][key]) for key in found["without"])
+    lines = read_metrics(tmp_path / "poisoned")
+    assert "1 windows were left out of their batches" in lines[-1]["verdict"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from neurodyn import load
-from neurodyn.core.artifacts import read_json
+from neurodyn.core.artifacts import read_json, read_tree
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
@@ -26,6 +26,7 @@ from neurodyn.learn.world_model.settings import (
     load_world_settings,
 )
 from neurodyn.learn.world_model.train import finetune_world_model, require_log, train_world_model
+from neurodyn.learn.world_model.trainer import WorldModelLearner
 from neurodyn.robots import Joint, Robot, names
 from neurodyn.robots import load as load_robot
 from tests import worlds
@@ -262,3 +263,32 @@ def test_fine_tuning_refuses_another_robot(robot: Robot, tmp_path: Path):
     with pytest.raises(MismatchError, match="not the robot that the model of 'spring' was trained on"):
         finetune_world_model(str(tmp_path / "first"), "other.h5", other, tmp_path / "second", settings)
     assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_poisoned_window_is_left_out_and_the_gradient_is_that_of_the_others(
+    late: bool, robot: Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In a window within its episode, or in one that a failure cuts off."""
+    settings = msgspec.structs.replace(QUICK, phases=(PHASES[1],), steps=1)
+    store, draw = worlds.make_store(), WorldModelLearner.draw
+    size = settings.phases[0].batch
+    place = size + 1 if late else 5
+
+    def poisoned(self: WorldModelLearner) -> None:
+        draw(self)
+        windows, at = (self._batch[1].windows, place - size) if late else (self._batch[0], place)
+        windows.qd[-1, at, 2] = torch.nan  # of one member
+
+    def without(self: WorldModelLearner) -> None:
+        draw(self)
+        self.take(torch.tensor([i for i in range(self.windows()) if i != place]))
+
+    found = {}
+    for name, changed in (("poisoned", poisoned), ("without", without)):
+        monkeypatch.setattr(WorldModelLearner, "draw", changed)
+        train_world_model(robot, "spring", "spring.h5", store, tmp_path / name, settings)
+        found[name] = read_tree(tmp_path / name / "state", "training")["model"]
+    assert all(torch.equal(found["poisoned"][key], found["without"][key]) for key in found["without"])
+    verdict = read_metrics(tmp_path / "poisoned")[-1]["verdict"]
+    assert "1 windows were left out of their batches" in verdict

@@ -19,7 +19,7 @@ from neurodyn.control.mpc.plant import WalkingPlant
 from neurodyn.control.mpc.settings import MpcSettings
 from neurodyn.control.mpc.situation import Situation
 from neurodyn.control.mpc.walk import walk
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, require
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.seeds import derive_seed, generator
@@ -57,7 +57,7 @@ class ImitationSettings(Config, frozen=True):
         require(self.rounds >= 0, "rounds", self.rounds, "at least 0")
         for name in ("seconds", "share", "rate"):
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
-        require(self.push >= 0, "push", self.push, "at least 0")
+        require_numbers(self)
 
 
 @dataclass

@@ -19,13 +19,8 @@ LONGEST = 8.0
 """Length of the film on the page [s]."""
 
 
-def walk_verdict(result: WalkResult) -> str:
-    """Return whether the controller can be used, in words."""
-    if result.falls > 0.5 * result.episodes:
-        return f"unusable: falls in {result.falls} of {result.episodes} episodes"
-    if result.fallbacks:
-        share = result.fallbacks / max(1, result.decisions)
-        return f"{result.fallbacks:,} of {result.decisions:,} decisions ({share:.1%}) found no forces: the last went on"
+def walk_headline(result: WalkResult) -> str:
+    """Return how well it walks, in a sentence."""
     fell = "no falls" if not result.falls else f"falls in {result.falls} of {result.episodes} episodes"
     return f"follows velocities to {_shown(result.velocity_error)} m/s; {fell}"
 
@@ -77,7 +72,7 @@ def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walke
     asked = np.linalg.norm(walked.command[..., :2], axis=-1).max()
     lead = (
         f"{result.episodes} episodes of {result.seconds:g} s; commands up to {asked:.2g} m/s and "
-        f"{np.abs(walked.command[..., 2]).max():.2g} rad/s. {walk_verdict(result)}."
+        f"{np.abs(walked.command[..., 2]).max():.2g} rad/s. Verdict: {result.verdict}."
     )
     body = [
         header(f"{result.robot}: {result.gait} by {result.law}"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the controller of a quadruped."""
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import require
 
 Weights = tuple[float, float, float, float, float, float, float, float, float, float, float, float]
@@ -44,6 +44,4 @@ class MpcSettings(Config, frozen=True):
         require(self.horizon >= 1, "horizon", self.horizon, "at least 1")
         for name in ("step", "effort", "friction", "greatest_force", "interval", "swing_frequency"):
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
-        for name in ("clearance", "swing_damping", "yaw_reach"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        require(min(self.weights) >= 0, "weights", list(self.weights), "numbers of at least 0")
+        require_numbers(self)

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from neurodyn.control.mpc.controller import QuadrupedController
 from neurodyn.control.mpc.plant import WalkingPlant, fallen
 from neurodyn.core.progress import tracked
 from neurodyn.core.records import Record
+from neurodyn.core.verdict import MOST_FAILED, Verdict, of_failed, of_last_resort, together
 from neurodyn.dynamics.interface import Environment, State, Trajectory
 
 SETTLING = 1.0
@@ -59,6 +61,26 @@ class WalkResult(Record, frozen=True):
     momentary_error: float | UnsetType = UNSET
     yaw_rate_error: float | UnsetType = UNSET
     worst_velocity_error: float | UnsetType = UNSET
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the controller can be used."""
+        share = self.falls / self.episodes
+        found = [
+            of_failed(share, "end in a fall", "give a lower --command, another --gait, or even --ground"),
+            of_last_resort(
+                self.fallbacks, max(1, self.decisions), "forces", "give a lower --command, or another `solver`"
+            ),
+        ]
+        if 0 < share <= MOST_FAILED:
+            fell = f"falls in {self.falls} of {self.episodes} episodes"
+            found.append(Verdict("warning", fell, "give a lower --command, or more --seconds to see how often"))
+        judged = together(found)
+        return judged if judged.grade != "ok" else Verdict("ok", f"no falls in {self.episodes} episodes")
+
+    def plain(self) -> dict[str, Any]:
+        """Return the result as JSON holds it, the verdict with it."""
+        return {**super().plain(), "verdict": str(self.verdict)}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from msgspec import UNSET, UnsetType
@@ -20,6 +21,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.records import Record
 from neurodyn.core.seeds import derive_seed
+from neurodyn.core.verdict import Verdict, of_failed
 from neurodyn.dynamics.generators import device_generator
 from neurodyn.dynamics.interface import State, Trajectory, present_state
 from neurodyn.dynamics.tangent import position_difference
@@ -85,6 +87,24 @@ class ControlResult(Record, frozen=True):
     gradient_frames: float
     fallbacks: int
     model_error: list[ModelError] | UnsetType = UNSET
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the planner can be used."""
+        if self.fallbacks:
+            found = f"in {self.fallbacks:,} decisions no plan was finite, and the last one went on"
+            return Verdict("fails", found, "give a model that stays finite, or a shorter --horizon")
+        failed = of_failed(self.result.failed, "fail", "give more --samples or --rounds, or a better model")
+        if failed.grade != "ok":
+            return failed
+        if self.decision_ms > self.frame_ms:
+            found = f"a decision takes {self.decision_ms:.3g} ms, a frame {self.frame_ms:.3g}"
+            return Verdict("warning", f"too slow for real time here: {found}", "give fewer --samples or --rounds")
+        return Verdict("ok", f"a decision takes {self.decision_ms:.3g} ms of a frame's {self.frame_ms:.3g}")
+
+    def plain(self) -> dict[str, Any]:
+        """Return the result as JSON holds it, the verdict with it."""
+        return {**super().plain(), "verdict": str(self.verdict)}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from neurodyn.control.grounds import home_ground
 from neurodyn.control.planning.closed_loop import ControlResult, Path
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
-from neurodyn.core.verdict import MOST_FAILED, Verdict
 from neurodyn.dynamics.interface import Trajectory
 from neurodyn.report.film import film_of
 from neurodyn.report.numbers import MISSING
@@ -34,7 +33,7 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
     """Return the page as HTML."""
     lead = (
         f"{result.result.episodes} episodes of {result.task}; {result.planner} plans in {result.model} and acts in "
-        f"{result.plant}. {verdict(result)}."
+        f"{result.plant}. Verdict: {result.verdict}."
     )
     body = [
         header(f"{result.task}: planned by {result.planner}"),
@@ -49,20 +48,6 @@ def render_control_report(task: Task, result: ControlResult, found: Path) -> str
         section("Settings", folded("settings", code(to_yaml(result.settings)))),
     ]
     return page(f"{result.task}: {result.planner}", body)
-
-
-def verdict(result: ControlResult) -> Verdict:
-    """Return whether the planner can be used."""
-    if result.fallbacks:
-        found = f"in {result.fallbacks:,} decisions no plan was finite, and the last one went on"
-        return Verdict("fails", found, "give a model that stays finite, or a shorter --horizon")
-    if result.result.failed > MOST_FAILED:
-        found = f"{result.result.failed:.0%} of episodes fail"
-        return Verdict("fails", found, "give more --samples or --rounds, or a better model")
-    if result.decision_ms > result.frame_ms:
-        found = f"a decision takes {result.decision_ms:.3g} ms, a frame {result.frame_ms:.3g}"
-        return Verdict("warning", f"too slow for real time here: {found}", "give fewer --samples or --rounds")
-    return Verdict("ok", f"a decision takes {result.decision_ms:.3g} ms of a frame's {result.frame_ms:.3g}")
 
 
 def control_tables(result: ControlResult) -> list[Table]:

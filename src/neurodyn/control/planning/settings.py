@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any, TypeVar
 
-from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, require
 from neurodyn.learn.presets import load_preset
 
@@ -32,6 +32,7 @@ class PlannerSettings(Config, frozen=True):
         require(0 < self.discount <= 1, "discount", self.discount, "above 0, at most 1")
         require(0 <= self.penalty < math.inf, "penalty", self.penalty, "a finite number of at least 0")
         require(self.seed >= 0, "seed", self.seed, "at least 0")
+        require_numbers(self)
         self.check()
 
     def check(self) -> None:

@@ -38,6 +38,7 @@ from torch import Tensor, nn
 
 from neurodyn.core.config import Config
 from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.errors import InputError
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.scene import Vector3
 from neurodyn.core.spec import StateSpec
@@ -105,6 +106,16 @@ class EncodingConfig(Config, frozen=True):
             msgspec.structs.force_setattr(self, "free_motion", UNSET)
 
 
+def _require_fit(spec: StateSpec, config: EncodingConfig) -> None:
+    """Refuse constants of another robot, which only files that were edited have."""
+    if len(config.kappa) != spec.nv:
+        raise InputError(f"encoding: kappa has {len(config.kappa)} numbers; valid: {spec.nv}")
+    scalars = [place.q.start for place, joint in zip(spec.places, spec.joints, strict=True) if joint.scalar]
+    for name, rows in (("limits", [limit.coordinate for limit in config.limits]), ("invariant", config.invariant)):
+        if wrong := [row for row in rows if row not in scalars]:
+            raise InputError(f"encoding: {name} names coordinate {wrong[0]}; valid: {', '.join(map(str, scalars))}")
+
+
 class Encoding(nn.Module):
     """Inputs and predictions of one robot.
 
@@ -145,9 +156,10 @@ class Encoding(nn.Module):
             mechanism: The robot's tree of links; needed for a base only.
 
         Raises:
-            InputError: A base is asked for without a mechanism.
+            InputError: A base is asked for without a mechanism, or constants do not fit the spec.
         """
         super().__init__()
+        _require_fit(spec, config)
         self.spec = spec
         self.config = config
         self.layout = layout

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.blueprint import Blueprint
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import present_work, stage, tell, tracked
 from neurodyn.core.spec import StateSpec
@@ -74,6 +74,7 @@ class DiscoverySettings(Config, frozen=True):
         for name in ("horizon", "windows", "held_out", "steps", "refit"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; valid: at least 1")
+        require_numbers(self, above=("hidden", "rate"))
         if not self.kappas or list(self.kappas) != sorted(self.kappas) or self.kappas[0] <= 0:
             raise ValueError(f"kappas is {list(self.kappas)}; valid: numbers above 0, rising")
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from neurodyn.core import artifacts
 from neurodyn.core.actuator_network import ActuatorNetwork, Signal
 from neurodyn.core.blueprint import Augmentation, Blueprint
-from neurodyn.core.config import Config, to_dict
+from neurodyn.core.config import Config, require_numbers, to_dict
 from neurodyn.core.drive import Drive
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.core.progress import stage, tracked
@@ -73,6 +73,7 @@ class DriveNetworkSettings(Config, frozen=True):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(self.length > _WARM_UP, "length", self.length, f"more than {_WARM_UP} frames")
         require(0 < self.rate < 1, "rate", self.rate, "between 0 and 1")
+        require_numbers(self, above=("hidden",))
 
 
 class JointTorques(Record, frozen=True):

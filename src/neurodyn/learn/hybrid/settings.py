@@ -4,15 +4,8 @@
 import math
 from typing import ClassVar, Literal
 
-from neurodyn.core.config import Config
+from neurodyn.core.config import Config, require_numbers
 from neurodyn.learn.optimiser import OPTIMISERS
-
-
-def require_counts(settings: Config, *names: str) -> None:
-    """Refuse settings of which one of `names` is below 1."""
-    for name in names:
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name} is {getattr(settings, name)}; valid: at least 1")
 
 
 class NetworkSettings(Config, frozen=True):
@@ -59,4 +52,4 @@ class NetworkSettings(Config, frozen=True):
         for name in ("parameter_rate", "regularisation"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; valid: a finite number of at least 0")
-        require_counts(self, "batch", "windows", "validations", "patience", "steps")
+        require_numbers(self, above=("batch", "windows", "validations", "patience", "steps"))

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from neurodyn.core.config import replaced
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.learn.loop import TrainState
@@ -42,7 +41,7 @@ def train_run(
     log = any(store.header.source == "log" for store in mixture.stores)
     settings = with_budget(load_settings(robot, size, net, log=log), minutes, steps, seed, threads)
     if members is not None:
-        settings = msgspec.structs.replace(settings, members=members)
+        settings = replaced(settings, members=members)
     return train(robot, name, place_of(mixture), mixture, out, settings, **options)
 
 

@@ -19,7 +19,7 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Split, Store
 from neurodyn.data.stored_rows import IN_MEMORY
 from neurodyn.dynamics.guard import Before, Fault, fault_of, guard_bounds_of, report
-from neurodyn.dynamics.interface import State, Trajectory, Window
+from neurodyn.dynamics.interface import State, Window
 from neurodyn.dynamics.neural.artifact import NEURAL
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.dynamics.recorded_environment import RecordedEnvironments
@@ -90,37 +90,56 @@ class NeuralLearner(WindowLearner):
         return total_weight(self._model, self._batch, self._phase, self._scale)
 
     def windows(self) -> int:
-        """Return how many windows the batch has; those of members are not taken apart."""
-        return 0 if self._model.members > 1 else sum(len(part.batch.q) for part in self._batch)
+        """Return how many windows the batch has; of members, how many each has."""
+        return sum(len(part.batch.q) for part in self._batch) // self._model.members
 
     def take(self, rows: Tensor) -> None:
-        """Replace the batch by some of its windows."""
-        parts, first = [], 0
+        """Replace the batch by some of its windows; of members, by those at the same places of each member's batch."""
+        wanted = torch.zeros(self.windows(), dtype=torch.bool)
+        wanted[rows] = True
+        parts, before = [], [0] * self._model.members
         for part in self._batch:
-            size = len(part.batch.q)
-            own = rows[(rows >= first) & (rows < first + size)] - first
-            first += size
+            members = torch.zeros(len(part.batch.q), dtype=torch.int64) if part.members is None else part.members
+            places = torch.empty_like(members)
+            for m in range(self._model.members):
+                own = members == m
+                count = int(own.sum())
+                places[own] = torch.arange(before[m], before[m] + count)
+                before[m] += count
+            own = wanted[places].nonzero()[:, 0]
             if len(own):
                 environment = None if part.environment is None else part.environment.rows(own)
-                parts.append(Part(part.batch.rows(own), environment))
+                parts.append(
+                    Part(part.batch.rows(own), environment, None if part.members is None else part.members[own])
+                )
         self._batch = parts
 
     @torch.no_grad()
     def broken(self, row: int) -> None:
         """Report a window on which the model breaks down: where its roll-out does, or its gradient."""
         self.take(torch.tensor([row]))
-        (part,) = self._batch
-        batch, where = part.batch, f"training of neural dynamics of {self._model.spec.robot!r}"
-        path = Trajectory(batch.q, batch.qd)
-        state = State(batch.q[:, 0], batch.qd[:, 0])
-        predicted = self._model._rollout(state, batch.control, part.environment)
-        fault = fault_of(guard_bounds_of(self._model), predicted, where)
+        found = [(part, self._fault(part)) for part in self._batch]
+        part, fault = next(((part, fault) for part, fault in found if fault is not None), (self._batch[0], None))
+        batch, world = part.batch, 0 if fault is None else fault.world
         frames = batch.control.shape[1]
         if fault is None:
-            fault = Fault(where, 0, frames, "the gradient", None, None, None)
+            fault = Fault(self._where, 0, frames, "the gradient", None, None, None)
         last = max(1, min(fault.frame, frames))
-        window = Window(path.q[:, : last + 1], path.qd[:, : last + 1], batch.control[:, :last])
-        report(msgspec.structs.replace(fault, world=row), Before(self._model.spec, window, part.environment))
+        own = slice(world, world + 1)
+        window = Window(batch.q[own, : last + 1], batch.qd[own, : last + 1], batch.control[own, :last])
+        before = Before(self._model.spec, window, part.environment, world)
+        report(msgspec.structs.replace(fault, world=row), before)
+
+    @property
+    def _where(self) -> str:
+        return f"training of neural dynamics of {self._model.spec.robot!r}"
+
+    def _fault(self, part: Part) -> Fault | None:
+        """Return where roll-outs along windows break down; None where they do not."""
+        batch = part.batch
+        state = State(batch.q[:, 0], batch.qd[:, 0])
+        predicted = self._model._rollout(state, batch.control, part.environment)
+        return fault_of(guard_bounds_of(self._model), predicted, self._where)
 
     def zero_gradients(self) -> None:
         """Forget the gradients; the optimiser sees views of those of members."""

@@ -52,9 +52,18 @@ def world_model_loss(
         weights: Weights of the events.
         ends: Windows that a failure cuts off, for the termination's loss.
     """
-    states = model.observation.join(batch.q, batch.qd, batch.channels)
-    first, members = phase.context, model.members
-    loss = states.new_zeros(members)
+    first, loss = phase.context, change.new_zeros(model.members)
+    if batch.q.shape[1]:  # none, where all that is left of a batch are ends
+        loss = loss + _whole_loss(model, batch, phase, settings, change, weights)
+    return loss if ends is None else loss + _ends_loss(model, ends, first, weights)
+
+
+def _whole_loss(
+    model: WorldModel, batch: Batch, phase: WorldPhase, settings: WorldSettings, change: Tensor, weights: EventWeights
+) -> Tensor:
+    """Return the losses of the members over windows that lie within their episodes, shape [members]."""
+    states, first = model.observation.join(batch.q, batch.qd, batch.channels), phase.context
+    loss = states.new_zeros(model.members)
     if first:
         inputs, top, hidden = model.read(states[:, :, :first], batch.control[:, :, :first])
         if phase.teach:
@@ -66,8 +75,7 @@ def world_model_loss(
         hidden = model.net.begin(states.shape[1], states)
     isolate = phase.loss == "absolute"
     found = model.follow(hidden, states[:, :, first], batch.control[:, :, first:], isolate=isolate)
-    loss = loss + _frames_loss(model, found, batch, slice(first + 1, None), True, phase, settings, change, weights)
-    return loss if ends is None else loss + _ends_loss(model, ends, first, weights)
+    return loss + _frames_loss(model, found, batch, slice(first + 1, None), True, phase, settings, change, weights)
 
 
 def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> Forecast:

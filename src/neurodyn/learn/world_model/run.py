@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from neurodyn.core.config import replaced
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.learn.loop import TrainState
@@ -45,7 +44,7 @@ def train_run(
     mixture = open_mixture(data, shares, partial(open_measured_data, robot))
     settings = with_budget(load_world_settings(robot, size), minutes, steps, seed, threads)
     if members is not None:
-        settings = msgspec.structs.replace(settings, net=msgspec.structs.replace(settings.net, members=members))
+        settings = replaced(settings, net=replaced(settings.net, members=members))
     return train_world_model(robot, name, place_of(mixture), mixture, out, settings, **options)
 
 

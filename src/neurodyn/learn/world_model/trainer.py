@@ -3,11 +3,14 @@
 
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from neurodyn.core.verdict import Verdict, of_data
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Split, Store
+from neurodyn.dynamics.guard import Before, Fault, report
+from neurodyn.dynamics.interface import Window
 from neurodyn.dynamics.world_model.artifact import WORLD_MODEL
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.learn.devices import require_device
@@ -16,7 +19,7 @@ from neurodyn.learn.loop import TrainState
 from neurodyn.learn.member_parameters import MemberParameters
 from neurodyn.learn.optimiser import build_optimiser, trainable
 from neurodyn.learn.ranks import here
-from neurodyn.learn.world_model.ends import EpisodeSampler
+from neurodyn.learn.world_model.ends import Ends, EpisodeSampler
 from neurodyn.learn.world_model.loss import EventWeights, world_model_loss
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.validation import WorldValidation
@@ -76,8 +79,38 @@ class WorldModelLearner(WindowLearner):
 
     def draw(self) -> None:
         """Draw the next windows, and some that end in a failure."""
-        super().draw()
-        self._ends = self._sampler.draw_ends() if self._model.terminates else None
+        ends = self._sampler.draw_ends() if self._model.terminates else None
+        self._batch = (self._sampler.draw(), ends)
+
+    def windows(self) -> int:
+        """Return how many windows each member has, those that end in a failure last."""
+        batch, ends = self._batch
+        return batch.q.shape[1] + (0 if ends is None else ends.windows.q.shape[1])
+
+    def take(self, rows: Tensor) -> None:
+        """Replace the batch by the windows at some places of each member's batch."""
+        batch, ends = self._batch
+        whole = batch.q.shape[1]
+        late = rows[rows >= whole] - whole
+        self._batch = (
+            batch.rows((slice(None), rows[rows < whole])),
+            None if ends is None or not len(late) else Ends(ends.windows.rows((slice(None), late)), ends.weight),
+        )
+
+    def broken(self, row: int) -> None:
+        """Report a window on which the model, or its gradient, breaks down."""
+        self.take(torch.tensor([row]))
+        batch, ends = self._batch
+        windows = batch if batch.q.shape[1] else ends.windows
+        where, frames = f"training of a world model of {self._model.spec.robot!r}", windows.control.shape[2]
+        parts = (windows.q, windows.qd, windows.control, windows.channels)
+        # Of the members' windows at this place the first that is not finite; where all are, the first.
+        sound = torch.stack([x[:, 0].isfinite().all((-1, -2)) for x in parts if x is not None]).all(0)
+        m = int(sound.int().argmin())
+        q, qd, control, channels = (None if x is None else x[m] for x in parts)
+        window = Window(q, qd, control, channels)  # pyright: ignore[reportArgumentType]
+        fault = Fault(where, row, frames, "the gradient", None, None, None)
+        report(fault, Before(self._model.spec, window))
 
     def zero_gradients(self) -> None:
         """Forget the gradients of the ensemble, which the optimiser sees views of."""
@@ -85,8 +118,9 @@ class WorldModelLearner(WindowLearner):
 
     def loss(self) -> Tensor:
         """Return the loss of the batch, by member."""
+        batch, ends = self._batch
         return world_model_loss(
-            self._model, self._batch, self._phase, self._settings, self._change, self._weights, self._ends
+            self._model, batch, self._phase, self._settings, self._change, self._weights, ends
         )  # fmt: skip
 
     def clip_gradients(self) -> Tensor:

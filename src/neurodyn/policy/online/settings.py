@@ -4,7 +4,7 @@
 import math
 from typing import Any, ClassVar
 
-from neurodyn.core.config import Config, from_dict, to_dict
+from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, require
 from neurodyn.policy.settings import PolicySettings
 from neurodyn.policy.settings import with_flags as policy_with_flags
@@ -82,6 +82,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
             raise ValueError(f"optimistic is {self.optimistic}, but there is no penalty to leave out; valid: 0")
         if self.model_minutes is not None:
             require(0 < self.model_minutes < math.inf, "model_minutes", self.model_minutes, "above 0")
+        require_numbers(self, above=("members",))
 
 
 def with_flags(settings: OnlineSettings, *, policy: dict[str, Any], **flags: Any) -> OnlineSettings:

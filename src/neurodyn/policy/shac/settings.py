@@ -29,6 +29,8 @@ class ShacSettings(TrainingSettings, frozen=True):
 
     algorithm: ClassVar[str] = "shac"
     counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "critic_epochs", "critic_minibatches")
+    positive: ClassVar[tuple[str, ...]] = ("critic_rate", "action_gradient")
+    signed: ClassVar[tuple[str, ...]] = ("failure",)
 
     worlds: int = 64
     horizon: int = 32
@@ -46,15 +48,11 @@ class ShacSettings(TrainingSettings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rate", "critic_rate", "gradient"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
         require(0 <= self.average < 1, "average", self.average, "at least 0, below 1")
         for name in ("final", "target"):
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
         require(self.entropy >= 0, "entropy", self.entropy, "at least 0")
         require(all(0 <= beta < 1 for beta in self.betas), "betas", self.betas, "at least 0, below 1")
-        if self.action_gradient is not None:
-            require(self.action_gradient > 0, "action_gradient", self.action_gradient, "above 0")
         require(self.penalty != "auto", "penalty", "auto", "a number (auto is for ppo)")
         require(self.clone is None, "clone", "given", "none (imitation is for ppo; begin with its policy: --policy)")
         if self.worlds * self.horizon < self.critic_minibatches:

@@ -104,13 +104,18 @@ def declare(
         InputError: The asset is bad, the folder exists, or no simulator of the robot can be learned from.
     """
     path = Path(asset)
-    facts = read_facts(path, floating=floating, lock=lock)
     robot_name = name or path.stem.replace("_", "-").lower()
     folder = Path(out) if out is not None else Path(robot_name)
     if folder.exists() and not force:
         raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
     if not (math.isfinite(dt) and dt > 0):
         raise InputError(f"dt is {dt}; valid: the length of a frame in seconds, above 0")
+    if budget < 1:
+        raise InputError(f"points is {budget}; valid: at least 1")
+    if Path(robot_name).name != robot_name:
+        raise InputError(f"name is {robot_name!r}; valid: a name that a folder can have")
+    artifacts.require_writable(folder / "robot.yaml")
+    facts = read_facts(path, floating=floating, lock=lock)
     draft = _Draft(facts, robot_name, dt, budget, accept or (lambda _: None))
     tree = draft.complete()
     existed = folder.exists()
