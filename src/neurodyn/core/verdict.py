@@ -57,8 +57,8 @@ def grade_of(verdict: str) -> str:
 def as_verdict(text: str) -> Verdict:
     """Return a verdict that was written; what to do stays behind what was found."""
     grade, _, told = text.partition(":")
-    known = next((one for one in _ORDER if one == grade), "ok")
-    return Verdict(known, told.strip())
+    grades: dict[str, Grade] = {one: one for one in _ORDER}
+    return Verdict(grades.get(grade, "ok"), told.strip())
 
 
 def worst_grade(grades: Iterable[Grade]) -> Grade:
