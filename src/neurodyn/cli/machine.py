@@ -17,7 +17,6 @@ MOST_THREADS = 4096
 """More than any machine has cores."""
 
 
-
 def _count(given: list[str]) -> int:
     text = given[0]
     if not text.isdecimal() or not 1 <= int(text) <= MOST_THREADS:
