@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings as Rerun files (.rrd): links as moving meshes, coordinates and their errors over time."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,12 @@ def require_rerun() -> Any:
         InputError: It is not installed.
     """
     try:
-        import rerun
+        return importlib.import_module("rerun")
     except ImportError as error:
         raise InputError(
             f"rrd needs a package that is not installed ({error}); install it with: pip install 'neurodyn[rerun]', "
             "or ask for --format html"
         ) from None
-    return rerun
 
 
 def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
