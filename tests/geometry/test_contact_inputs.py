@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contact features: the documented functions of the readings, with their gradients."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -68,6 +71,19 @@ def test_gradients_are_those_of_finite_differences(first):
     assert ((depths[..., 0] > 0) & (depths[..., 0] < 1)).any()
     assert ((depths[..., 1] == 0) & (depths[..., 2] > 0)).any()
     assert torch.autograd.gradcheck(lambda q, qd: ours(ground, q, qd), (q, qd), atol=1e-7)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_what_was_measured_with_gradients_is_forgotten_with_its_graph(backward):
+    ours = contacts()
+    q, qd = (x.requires_grad_() for x in random_state(ours.proximity, 4))
+    loss = ours(PLANE, q + 0.1, qd + 0.1).sum()
+    if backward:
+        loss.backward()
+    gone = weakref.ref(ours)
+    del ours, loss
+    gc.collect()
+    assert gone() is None
 
 
 def test_features_go_into_part_of_a_wider_tensor():

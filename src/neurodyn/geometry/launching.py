@@ -158,14 +158,24 @@ class Launch:
         self._keep = keep
         self._device = device
         self._changing = [i for i, argument in enumerate(arguments) if isinstance(argument, tuple)]
-        whole = [wp.from_torch(*x, requires_grad=False) if isinstance(x, tuple) else x for x in arguments]
+        whole = [wp.from_torch(_bare(x[0]), x[1], requires_grad=False) if isinstance(x, tuple) else x for x in arguments]
         self._command: Any = wp.launch(kernel, dim, inputs=whole, device=warp_device(device), record_cmd=True)
 
     def __call__(self, tensors: list[tuple[Tensor, Any]]) -> None:
         """Launch with these tensors (and their Warp types) in place of those it was recorded with."""
         for index, (tensor, kind) in zip(self._changing, tensors, strict=True):
-            self._command.set_param_at_index_from_ctype(index, wp.from_torch(tensor, kind, False, None, True))
+            self._command.set_param_at_index_from_ctype(index, wp.from_torch(_bare(tensor), kind, False, None, True))
         self._command.launch(warp_stream(self._device))
+
+
+def _bare(tensor: Tensor) -> Tensor:
+    """Return a tensor that never becomes part of a graph of autograd, of the same memory.
+
+    A recorded launch keeps its last tensors, also those to which an operation writes what it returns. Were they part of
+    a graph, whose operations hold the launch, graph, model and data would stay in memory for good: a collector sees no
+    circle that runs through autograd.
+    """
+    return tensor.detach()
 
 
 class Chain:
