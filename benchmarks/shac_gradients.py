@@ -16,8 +16,7 @@ from torch.nn.functional import cosine_similarity
 
 from _common import require, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
-from neurodyn.policy import PolicyEnvironment, SampledStarts
-from neurodyn.policy.artifact import load_policy
+from neurodyn.policy import PolicyEnvironment, SampledStarts, load_policy
 from neurodyn.tasks import load
 
 

@@ -108,7 +108,8 @@ class Soak:
         data, model, found = folder / "data.h5", folder / "run", folder / "found.json"
         generate = ["generate", robot, "--transitions", "4000", "--threads", "1", "--out", str(data)]
         train = ["train", robot, "--data", str(data), "--steps", ROBOTS[robot], "--out", str(model)]
-        evaluate = ["evaluate", str(model), "--horizon", "50", "--rollouts", "32", "--threads", "1", "--json", str(found)]
+        evaluate = ["evaluate", str(model), "--horizon", "50", "--rollouts", "32", "--threads", "1"]
+        evaluate += ["--json", str(found)]
         return {"generate": (generate, data), "train": (train, model), "evaluate": (evaluate, found)}
 
     def sound(self, robot: str, folder: Path) -> None:

@@ -158,7 +158,9 @@ class Launch:
         self._keep = keep
         self._device = device
         self._changing = [i for i, argument in enumerate(arguments) if isinstance(argument, tuple)]
-        whole = [wp.from_torch(_bare(x[0]), x[1], requires_grad=False) if isinstance(x, tuple) else x for x in arguments]
+        whole = [
+            wp.from_torch(_bare(x[0]), x[1], requires_grad=False) if isinstance(x, tuple) else x for x in arguments
+        ]
         self._command: Any = wp.launch(kernel, dim, inputs=whole, device=warp_device(device), record_cmd=True)
 
     def __call__(self, tensors: list[tuple[Tensor, Any]]) -> None:
