@@ -49,7 +49,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     bad.write_text("1,2,3\n")
     rows = ["--reader", "rwm-csv", *out]
     for arguments, message in (
-        (["policy", "log", *out], "no policy given; expected at least one folder"),
+        (["policy", "log", *out], "policy log: missing POLICIES"),
         (["policy", "log", str(tmp_path / "none"), *out], "no such folder; expected a folder written by"),
         (["policy", "log", velocity, cartpole, *out], "valid: one or more policies for one task"),
         (["policy", "log", "random", *out], "--task is missing; 'random' alone does not say which task it acts in"),

@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("cartpole-swingup", ["--parameters", "slider.mass"], "--parameters is for --kind hybrid"),
         ("cartpole-swingup", ["--penalty", "1"], "a new model of kind neural does not know how uncertain it is"),
         ("cartpole-swingup", ["--penalty", "1", "--members", "2", "--reference", "nowhere"], "no such dynamics"),
-        ("cartpole-swingup", ["--members", "0"], "members is 0; valid: at least 1"),
+        ("cartpole-swingup", ["--members", "0"], "members is 0; valid: a whole number of at least 1"),
         ("cartpole-swingup", ["--kind", "hybrid", "--members", "2"], "--members is for --kind neural and world-model"),
         ("cartpole-swingup", ["--size", "{}/none.yaml"], "none.yaml"),
         ("cartpole-swingup", ["--finetune", "{}/none.yaml"], "none.yaml"),

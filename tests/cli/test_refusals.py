@@ -23,6 +23,8 @@ SOUND = {
     "hybrid": "cartpole --out {out}",
     "reproduce": "{run} --out {out}",
     "evaluate": "{run}",
+    "compare": "{run}",
+    "examples": "--out {out}",
     "view": "{run} --out {out}.html",
     "check": "cartpole",
     "inspect": "{data}",
@@ -42,12 +44,13 @@ SOUND = {
 VALID = {
     "evaluate --stability", "import --alignment -1", "generate --worlds 0", "control --delay 0", "imitate --rounds 0",
     "identify --bootstrap 0", "identify --profile 0", "init --name no-such-thing", "policy log --noise 0",
-    "policy online --frames 0", "policy online --log-frames 0", "policy online --rollout 0",
+    "policy online --frames 0", "policy online --log-frames 0", "policy online --optimistic 0",
+    "policy online --rollout 0",
 }  # fmt: skip
 """What is taken although the lists below have it."""
 OUTPUTS = {"out", "json", "report", "plot", "csv"}
-ELSEWHERE = {"imitate", "doctor", "policy import"}
-"""Verbs that need what is not here, or take nothing; tests/cli/test_walking.py and tests/policy/test_published.py."""
+ELSEWHERE = {"imitate", "doctor", "sweep", "policy import"}
+"""Verbs that need what is not here, or take nothing; their own tests have them."""
 WORK = (
     "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batch_maker.BatchMaker.__call__",
     "neurodyn.dynamics.base.BaseDynamics.rollout",

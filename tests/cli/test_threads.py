@@ -22,6 +22,6 @@ def test_a_wrong_number_is_one_line(verb, given, tmp_path, capsys):
     words = [word.format(folder=tmp_path) for word in VERBS[verb]]
     assert run([verb, *words, "--threads", given]) == 2
     said = capsys.readouterr()
-    assert said.err.splitlines() == [f"neurodyn: --threads is {given!r}; valid: a whole number of at least 1"]
+    assert said.err.splitlines() == [f"neurodyn: --threads is {given!r}; valid: a whole number from 1 to 4,096"]
     assert said.out == ""
     assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,7 @@ def compare(
     split: Literal["train", "validation", "test", "all"] | None = None,
     ground: str | None = None,
     dynamics: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
-    episodes: int = 256,
+    episodes: int | None = None,
     starts: str | None = None,
     task: str | None = None,
     device: Device = "cpu",
@@ -44,7 +44,7 @@ def compare(
         ground: Ground of the robot by name, or a YAML file with a scene.
         dynamics: Where policies act: analytic, hybrid, a run directory, or pretrained:NAME; give the flag once for
             each. By default the simulator.
-        episodes: Number of episodes of each policy.
+        episodes: Number of episodes of each policy; by default 256.
         starts: HDF5 store after whose windows episodes of policies start in models of logs.
         task: FILE.py:CLASS, for policies of a task of your own; its code runs only if you name it.
         device: Where it computes: cpu, cuda, cuda:1 ...
@@ -66,15 +66,23 @@ def compare(
     from neurodyn.report.run_comparison import LEAD, broken_lines
 
     require_writable(json, report, text=True)
+    if not any(is_policy(run) for run in runs):
+        given = {"dynamics": dynamics or None, "episodes": episodes, "starts": starts, "task": task}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(f"--{name} is for policies, of which none is named here; valid: without it")
+    if episodes is not None and episodes < 1:
+        raise InputError(f"--episodes is {episodes}; valid: at least 1")
 
     def measure(run: str) -> RunFigures:
         if is_policy(run):
             require_learner()
             from neurodyn.policy.compared import policy_figures
+            from neurodyn.policy.evaluate import EPISODES
 
             return policy_figures(
-                run, dynamics=dynamics, episodes=episodes, seed=seed, starts=starts, ground=ground, task=task,
-                device=device,
+                run, dynamics=dynamics, episodes=episodes or EPISODES, seed=seed, starts=starts, ground=ground,
+                task=task, device=device,
             )  # fmt: skip
         return model_figures(
             run, horizon=horizon, rollouts=rollouts, seed=seed, data=data, split=split, ground=ground, device=device,

@@ -48,6 +48,8 @@ def import_(
     if model is not None:
         _import_model(files, out, robot, model, statistics)
         return
+    if statistics is not None:
+        raise InputError("--statistics is of a model's inputs; valid with --model")
     from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_import
     from neurodyn.data.header import Split
