@@ -158,9 +158,9 @@ def _steps(env: object) -> LaunchCount:
         ("ant-run", "ant", 100),
         ("ant-spin-track", "ant", 110),
         ("ant-run@nerd", "ant", 120),
-        ("anymal-forward", "anymal-c", 123),
-        ("anymal-forward@nerd", "anymal-c", 136),
-        ("cartpole-swingup", "cartpole", 105),
+        ("anymal-forward", "anymal-c", 129),
+        ("anymal-forward@nerd", "anymal-c", 142),
+        ("cartpole-swingup", "cartpole", 108),
     ],
 )
 def test_an_environment_step_with_episodes_that_end(task: str, model: str, ceiling: int) -> None:
@@ -192,7 +192,7 @@ def test_a_step_of_a_world_model() -> None:
 
 def test_a_step_of_imagination() -> None:
     model = _world_model()
-    _require(_steps(_environment("anymal-velocity", model, EmptyWindows(model.spec), penalty=1.0, noisy=True)), 195)
+    _require(_steps(_environment("anymal-velocity", model, EmptyWindows(model.spec), penalty=1.0, noisy=True)), 200)
 
 
 def test_ends_of_episodes_are_read_when_they_are_asked_for() -> None:

@@ -17,7 +17,7 @@ def test_heights_are_read(tmp_path):
 
 
 def test_bad_heights_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no such heightfield"):
+    with pytest.raises(InputError, match=r"none\.npy: no such file; valid: a \.npy file of heights"):
         heightfield_heights(tmp_path / "none.npy")
     broken = np.zeros((4, 5))
     broken[2, 3] = np.inf

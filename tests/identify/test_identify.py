@@ -256,7 +256,7 @@ def test_bad_parameters_are_refused_in_one_line(
         (["--bootstrap", -5], "bootstrap is -5; valid: 0 for none, or at least 40 resamples"),
         (["--bootstrap", 10], "bootstrap is 10; valid: 0 for none, or at least 40 resamples"),
         (["--profile", -1], "profile is -1; valid: 0 for none, or 3 to 101 points"),
-        (["--starts", -2], "starts is -2; valid: at least 1"),
+        (["--starts", -2], "starts is -2; valid: a whole number of at least 1"),
         (["--horizons", 0.2, 0.1], "valid: growing horizons"),
         (["--prior", "elbow.mass=0"], "its width is not a finite number above 0"),
         (["--prior", "elbow.mass"], "is malformed; valid: NAME=STANDARD_DEVIATION"),

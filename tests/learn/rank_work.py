@@ -107,9 +107,8 @@ class ExactWorld(WorldModelLearner):
 
     def draw(self) -> None:
         super().draw()
-        self._batch = doubled(self._batch)
-        if self._ends is not None:
-            self._ends = replace(self._ends, windows=doubled(self._ends.windows))
+        batch, ends = self._batch
+        self._batch = (doubled(batch), None if ends is None else replace(ends, windows=doubled(ends.windows)))
 
     def finish(self, at: TrainState) -> None:
         """Calibrate nothing: no model was kept."""

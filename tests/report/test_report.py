@@ -150,8 +150,8 @@ def test_a_log_report_has_groups_windows_and_alignment(trained_run: Path, logged
     html = write_report(trained_run, logged, path=tmp_path / "log.html", moving=False).read_text(encoding="utf-8")
     page = check_self_contained(html)
     assert headings(html) == [
-        "What this is", "Errors on recorded trajectories", "Sample trajectories", "By group", "By joint",
-        "The recordings", "Training", "How to repeat this",
+        "What this is", "Errors on recorded trajectories", "Sample trajectories", "Whole runs",
+        "By group", "By joint", "The recordings", "Training", "How to repeat this",
     ]  # fmt: skip
     assert "even" in page.text
     assert "odd" in page.text

@@ -198,7 +198,8 @@ class GradientLearner(Learner):
         else:
             closure(here().share(self.batch_weight))
             here().average([last, *self.gradients()])
-            taken = bool(torch.isfinite(self.clip_gradients()))
+            # The gradient of an absolute error that is not a number is 0: only the loss shows it.
+            taken = bool(torch.isfinite(self.clip_gradients()) & torch.isfinite(last))
             if not taken:
                 taken, left_out = self._isolated(closure)
             if taken:
@@ -234,8 +235,7 @@ class GradientLearner(Learner):
         def finite(rows: Tensor) -> bool:
             self._batch = whole
             self.take(rows)
-            closure()
-            return bool(torch.isfinite(self.clip_gradients()))
+            return bool(torch.isfinite(closure()) & torch.isfinite(self.clip_gradients()))
 
         bad: list[int] = []
         parts = list(torch.arange(count).chunk(2))

@@ -189,7 +189,7 @@ def test_commands_can_be_given():
         ({"planner": "mppi", "temperature": 0.0}, "temperature is 0.0; valid: above 0"),
         ({"planner": "gradient", "samples": 8}, "samples is not a setting of the planner 'gradient'; it has"),
         ({"planner": "gradient", "steps": 0}, "steps is 0; valid: at least 1"),
-        ({"noise": float("nan")}, "noise is nan; valid: a finite number above 0"),
+        ({"noise": float("nan")}, "noise is nan; valid: a finite number of at least 0"),
         ({"penalty": -1.0}, "penalty is -1.0; valid: a finite number of at least 0"),
         ({"penalty": 1.0}, "do not know how uncertain they are"),
         ({"delay": 40}, "delay is 40 frames; valid: 0 to 39, less than the horizon"),
