@@ -44,7 +44,7 @@ SOUND = {
 VALID = {
     "evaluate --stability", "import --alignment -1", "generate --worlds 0", "control --delay 0", "imitate --rounds 0",
     "identify --bootstrap 0", "identify --profile 0", "init --name no-such-thing", "policy log --noise 0",
-    "policy online --frames 0", "policy online --log-frames 0", "policy online --optimistic 0",
+    "policy online --frames 0", "policy online --log-frames 0",
     "policy online --rollout 0",
 }  # fmt: skip
 """What is taken although the lists below have it."""

@@ -39,7 +39,6 @@ def online(
     worlds: int | None = None,
     further: float | None = None,
     penalty: float | Literal["auto"] | None = None,
-    optimistic: int | None = None,
     tolerance: float | None = None,
     patience: int | None = None,
     seed: int | None = None,
@@ -80,8 +79,6 @@ def online(
         further: Updates in each further round, as a share of those in the first; by default .5.
         penalty: Weight (lambda) of the model's uncertainty that is subtracted from the reward; auto to let the model
             choose it. By default that of the task's settings.
-        optimistic: First rounds without the penalty, whose policies go where the model is wrong and are logged there;
-            by default 0.
         tolerance: Relative difference of the returns within which they agree; by default .05.
         patience: Rounds without progress, the last of which agrees, after which it stops; by default 2.
         seed: Seed of everything random.
@@ -108,7 +105,7 @@ def online(
         policy={"iterations": iterations, "worlds": worlds, "penalty": penalty},
         reference=reference, rounds=rounds, frames=frames, log_frames=log_frames, noise=noise, rollout=rollout,
         random_share=random_share, parameters=parameters or None, size=size, finetune=finetune,
-        members=members, model_minutes=model_minutes, further=further, optimistic=optimistic, tolerance=tolerance,
+        members=members, model_minutes=model_minutes, further=further, tolerance=tolerance,
         patience=patience, seed=seed,
     )  # fmt: skip
     with _Stages() as stages:

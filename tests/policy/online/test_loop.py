@@ -15,11 +15,9 @@ from neurodyn.dynamics import load
 from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
-from neurodyn.policy.online.problem import pose
 from neurodyn.policy.online.refit import NeuralRefit
-from neurodyn.policy.online.rounds import Known, RoundInProgress
+from neurodyn.policy.online.rounds import RoundInProgress
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.tasks import load as load_task
 
 pytest.importorskip("newton")
 pytest.importorskip("rsl_rl")
@@ -118,20 +116,6 @@ def test_the_second_policy_begins_with_the_first(whole):
     out, _, _ = whole
     record = (out / "rounds" / "02" / "policy" / "config.yaml").read_text()
     assert f"base: {out / 'rounds' / '01' / 'policy'}" in record
-
-
-@pytest.mark.parametrize(("optimistic", "penalties"), [(0, [2.0, 2.0, 2.0]), (2, [0.0, 0.0, 2.0])])
-def test_the_first_policies_may_go_without_the_penalty(tmp_path, optimistic, penalties):
-    penalised = msgspec.structs.replace(POLICY, penalty=2.0)
-    chosen = settings(tmp_path, members=2, optimistic=optimistic, policy=penalised)
-    problem = pose(load_task(TASK), "new", "neural", chosen)
-    found = [RoundInProgress(problem, tmp_path, k, Known((), ()), None)._policy_settings().penalty for k in (1, 2, 3)]
-    assert found == penalties
-
-
-def test_optimism_without_a_penalty_is_refused():
-    with pytest.raises(ValueError, match="optimistic is 2, but there is no penalty to leave out; valid: 0"):
-        OnlineSettings(optimistic=2)
 
 
 @pytest.mark.parametrize(

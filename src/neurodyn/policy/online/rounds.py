@@ -199,7 +199,6 @@ class RoundInProgress:
             frames=policy.frames if settings.rollout is None else settings.rollout,
             clone=policy.clone if first and self.problem.policy is None else None,
             seed=derive_seed(settings.seed, "online policy", self.number),
-            penalty=0.0 if self.number <= settings.optimistic else policy.penalty,
         )
         if first or policy.iterations is None:
             return policy

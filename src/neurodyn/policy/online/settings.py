@@ -28,8 +28,6 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         random_share: Share of random data, and of data that are given, in what the model learns from, once there are
             logs of policies.
         further: Updates of the policy in each round after the first, as a share of those in the first.
-        optimistic: First rounds, whose policies are trained without the penalty: they go where the model is wrong, and
-            their logs show it what happens there.
         tolerance: Relative difference of the returns in model and reference up to which these agree, and relative gain
             above which a round counts as progress.
         patience: Rounds without progress, the last of which agrees, after which the loop ends.
@@ -55,7 +53,6 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     task_share: float = 0.25
     random_share: float = 0.3
     further: float = 0.5
-    optimistic: int = 0
     tolerance: float = 0.05
     patience: int = 2
     episodes: int = 128
@@ -70,16 +67,13 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("rounds", "log_frames", "episodes", "patience"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("frames", "optimistic"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        require(self.frames >= 0, "frames", self.frames, "at least 0")
         require(self.rollout is None or self.rollout >= 1, "rollout", self.rollout, "at least 1 frame")
         require(0 <= self.noise < math.inf, "noise", self.noise, "a finite number of at least 0")
         require(self.further > 0, "further", self.further, "above 0")
         for name in ("task_share", "random_share"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
         require(0 < self.tolerance < 1, "tolerance", self.tolerance, "between 0 and 1")
-        if self.optimistic and not self.policy.penalty:
-            raise ValueError(f"optimistic is {self.optimistic}, but there is no penalty to leave out; valid: 0")
         if self.model_minutes is not None:
             require(0 < self.model_minutes < math.inf, "model_minutes", self.model_minutes, "above 0")
         require_numbers(self, above=("members",))
