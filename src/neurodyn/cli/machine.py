@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.constructors import PrimitiveConstructorSpec
 
+from neurodyn.cli.choice import read_by
 from neurodyn.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,32 +18,17 @@ MOST_THREADS = 4096
 """More than any machine has cores."""
 
 
-def _count(given: list[str]) -> int:
-    text = given[0]
+def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MOST_THREADS:
-        # Passes the parser by, as an error of the verb itself.
         raise InputError(f"--threads is {text!r}; valid: a whole number from 1 to {MOST_THREADS:,}")
     return int(text)
 
 
-Threads = (
-    Annotated[
-        int,
-        PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="N",
-            instance_from_str=_count,
-            is_instance=lambda value: isinstance(value, int),
-            str_from_instance=lambda value: [str(value)],
-        ),
-    ]
-    | None
-)
+Threads = Annotated[int, read_by(_count, "N", int)] | None
 """How many cores a verb uses; None for its default."""
 
 
-def _device(given: list[str]) -> str:
-    name = given[0]
+def _device(name: str) -> str:
     if name != "cpu":  # which is there without torch, whose import takes a second
         from neurodyn.learn.devices import require_device
 
@@ -53,16 +39,7 @@ def _device(given: list[str]) -> str:
     return name
 
 
-Device = Annotated[
-    str,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="cpu|cuda|cuda:N",
-        instance_from_str=_device,
-        is_instance=lambda value: isinstance(value, str),
-        str_from_instance=lambda value: [value],
-    ),
-]
+Device = Annotated[str, read_by(_device, "cpu|cuda|cuda:N", str)]
 """Where a verb computes: a torch device that is there."""
 
 

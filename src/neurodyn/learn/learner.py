@@ -198,8 +198,7 @@ class GradientLearner(Learner):
         else:
             closure(here().share(self.batch_weight))
             here().average([last, *self.gradients()])
-            # The gradient of an absolute error that is not a number is 0: only the loss shows it.
-            taken = bool(torch.isfinite(self.clip_gradients()) & torch.isfinite(last))
+            taken = self._clipped(last)
             if not taken:
                 taken, left_out = self._isolated(closure)
             if taken:
@@ -235,7 +234,7 @@ class GradientLearner(Learner):
         def finite(rows: Tensor) -> bool:
             self._batch = whole
             self.take(rows)
-            return bool(torch.isfinite(closure()) & torch.isfinite(self.clip_gradients()))
+            return self._clipped(closure())
 
         bad: list[int] = []
         parts = list(torch.arange(count).chunk(2))
@@ -263,7 +262,14 @@ class GradientLearner(Learner):
             for tensor in own:
                 tensor.zero_()
         here().average(own)
-        return bool(torch.isfinite(self.clip_gradients())), int(left_out)
+        return self._clipped(own[0]), int(left_out)
+
+    def _clipped(self, loss: Tensor) -> bool:
+        """Cut the gradients off; return whether they and the loss are finite.
+
+        The gradient of an absolute error that is not a number is 0: only the loss shows it.
+        """
+        return bool(torch.isfinite(self.clip_gradients()) & torch.isfinite(loss))
 
     def _weight_of(self, kept: int) -> Tensor:
         """Return what the batch weighs after so many of its windows were kept."""
