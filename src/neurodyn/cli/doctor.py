@@ -33,9 +33,11 @@ def doctor() -> None:
         neurodyn doctor
     """
     from neurodyn.cli.console import terminal
+    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.fit import print_table
 
-    found = list(findings())
+    with ProgressBar("looking at this machine"):
+        found = list(findings())
     print_table(terminal(80), ("", "Found", "To do"), found)
     open_points = sum(bool(one.advice) for one in found)
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")
