@@ -99,8 +99,9 @@ def test_it_is_said_from_when_on_a_model_is_no_better_than_a_baseline(simulated:
     assert references is not None
     still = with_errors(found.baselines.persistence, 0.5, 0.5)
     baselines = change(found.baselines, persistence=still, constant_velocity=still)
+    perturbed = with_errors(references.perturbed, 0.0, apart)
     result = change(
-        simulated, driven=None, reference_errors=change(references, perturbed=with_errors(references.perturbed, 0, apart)),
+        simulated, driven=None, reference_errors=change(references, perturbed=perturbed),
         comparison=change(found, by_horizon=with_errors(found.by_horizon, 0.1, 1.0), baselines=baselines),
     )  # fmt: skip
     (line,) = (line for line in accuracy.reach(result) if line.startswith("Joint angle"))
