@@ -39,7 +39,8 @@ def import_(
             say); or random by run.
         alignment: Delay from logged control to motion [s], in place of the column map's.
         seed: Seed of a random split.
-        model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model.
+        model: Layout of a checkpoint that is read as a model: rwm, a world model of Robotic World Model; or nerd, a
+            network of NeRD.
         statistics: File with what the model's inputs were normalised with; by default the robot's own.
 
     Example:
@@ -87,5 +88,6 @@ def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout:
         raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")
     with ProgressBar(f"reading {files[0].name}"):
         found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
-    print(f"{found.network} with {found.members} members, {found.spec.context} frames of warm-up: {out}")
-    print(f"next: neurodyn evaluate {out} --data LOG.h5")
+    members = f" with {found.members} members" if hasattr(found, "members") else ""
+    print(f"{found.network}{members}, {found.spec.context} frames of warm-up: {out}")
+    print(f"next: neurodyn evaluate {out}{' --data LOG.h5' if found.measured else ''}")

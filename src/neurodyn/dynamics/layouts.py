@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from neurodyn.robots import Robot
 
 MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
-    "layout of a model", rwm="neurodyn.dynamics.world_model.rwm:read_rwm"
+    "layout of a model",
+    rwm="neurodyn.dynamics.world_model.rwm:read_rwm",
+    nerd="neurodyn.dynamics.nerd.checkpoint:read_nerd",
 )
 """Readers by the name of their layout: (checkpoint, robot, statistics) to a model."""

@@ -16,10 +16,10 @@ def import_model(
     """Write somebody else's model as a run of ours.
 
     Args:
-        file: The checkpoint; of it, tensors and numbers alone are read.
+        file: The checkpoint; nothing of it is executed.
         robot: Robot that it is a model of, by name or path.
         out: Run directory to write.
-        layout: Layout of the file: "rwm".
+        layout: Layout of the file: "rwm" or "nerd".
         statistics: File with what the inputs were normalised with; None for the one that the robot comes with.
 
     Returns:

@@ -50,6 +50,11 @@ def require_same_simulator(robot: Robot, store: Store) -> None:
         raise MismatchError(f"data do not fit robot {robot.name!r}, which changed since they were generated: {shown}")
 
 
+def built_articulation(robot: Robot) -> Fingerprint:
+    """Return the identity of a robot as it is built today."""
+    return _built(robot)[0]
+
+
 def _unchanged(robot: Robot, store: Store) -> bool:
     """Return whether the robot is built from what the data's robot was built from."""
     try:
