@@ -7,7 +7,7 @@ from neurodyn.core.config import Config
 from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.artifact import Artifact
-from neurodyn.dynamics.nerd.model import NerdDynamics
+from neurodyn.dynamics.nerd.model import NerdDynamics, Part
 from neurodyn.dynamics.nerd.network import NerdNetConfig
 
 
@@ -26,7 +26,7 @@ class NerdConfig(Config, frozen=True):
     net: NerdNetConfig
     robot: str
     window: int
-    parts: tuple[Literal["states", "torques"], ...]
+    parts: tuple[Part, ...]
 
 
 class NerdSpec(Config, frozen=True):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from neurodyn.core.config import from_dict, read_plain
 from neurodyn.core.errors import InputError, choices
-from neurodyn.dynamics.nerd.model import NerdDynamics
+from neurodyn.dynamics.nerd.model import NerdDynamics, Part
 from neurodyn.dynamics.nerd.network import NerdNetConfig
 from neurodyn.dynamics.same_robot import built_articulation
 from neurodyn.nets.checkpoint import take
@@ -27,7 +27,12 @@ from neurodyn.robots import Robot
 
 _OF = "NeRD"
 _FRAMES = 10
-_PARTS = {"states_embedding": "states", "states": "states", "joint_f": "torques", "joint_acts": "torques"}
+_PARTS: dict[str, Part] = {
+    "states_embedding": "states",
+    "states": "states",
+    "joint_f": "torques",
+    "joint_acts": "torques",
+}
 """What inputs are, by their names."""
 _SOLVER = {
     "prediction_type": ("relative",), "states_embedding_type": (None, "identical"),
@@ -69,7 +74,7 @@ def read_nerd(path: Path, robot: Robot, statistics: Path | None) -> NerdDynamics
     return dynamics.requires_grad_(False).eval()
 
 
-def _parts(model: Inert, where: str) -> tuple[list[str], tuple[str, ...]]:
+def _parts(model: Inert, where: str) -> tuple[list[str], tuple[Part, ...]]:
     """Return what the network sees of a frame: names as in the file, and as of `NerdDynamics`."""
     names = model.get("low_dim_input_names")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):

@@ -6,7 +6,7 @@ predicts the change of state. History is kept as a window, which worlds fill fro
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from neurodyn.dynamics.control import frame_torque
 from neurodyn.dynamics.interface import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.nerd.network import NerdNet, NerdNetConfig
 from neurodyn.geometry.array_shapes import WorldMask
+
+Part = Literal["states", "torques"]
+"""What a network sees of a frame: positions and velocities, or torques of all joints."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,15 @@ class NerdDynamics(LearnedDynamics):
 
     kind = "nerd"
 
+    _continuous: Tensor
+    _driven: Tensor
+
     def __init__(
         self,
         spec: StateSpec,
         net: NerdNetConfig,
         window: int,
-        parts: tuple[str, ...],
+        parts: tuple[Part, ...],
         fingerprint: Fingerprint | None = None,
         declaration: str | None = None,
     ) -> None:
