@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from neurodyn.learn.loop import TrainState
 
 
+_LONG, _STARVED = 20.0, 0.5
+"""Length of a training [s] from which on, and share of it below which, its processor time is worth a word."""
+
+
 def terminal(width: int = 0, **options: Any) -> "Console":
     """Return a console that prints text as it is: `pretrained:ant` is no emoji, and units stand in brackets.
 
@@ -63,5 +67,25 @@ def report_training(out: Path, end: "TrainState") -> None:
     print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
     if grade_of(end.verdict) == "fails":
         raise InputError(f"{out}: verdict: {end.verdict}")
+    if _starved(out, end):
+        print(
+            f"note: others took this machine's cores: {end.cpu_seconds:.0f} of {end.seconds:.0f} s were left for "
+            "the training; more --minutes with --resume make up for it, and so does `clock: cpu` in the settings"
+        )
     print(f"next: neurodyn evaluate {out}")
     print(f"verdict: {end.verdict}")
+
+
+def _starved(out: Path, end: "TrainState") -> bool:
+    """Return whether a training whose budget is wall time hardly ran, though it computes on the processor."""
+    from neurodyn.core.artifacts import read_json
+    from neurodyn.core.config import read_plain
+    from neurodyn.learn.manifest import MANIFEST
+
+    path, manifest = out / "config.yaml", out / MANIFEST
+    short = end.seconds < _LONG or end.cpu_seconds > _STARVED * end.seconds
+    if short or not (path.is_file() and manifest.is_file()):
+        return False
+    plain, device = read_plain(path), read_json(manifest).get("device")
+    settings = plain.get("settings", {}) if isinstance(plain, dict) else {}
+    return settings.get("minutes") is not None and settings.get("clock") == "wall" and device == "cpu"
