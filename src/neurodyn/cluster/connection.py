@@ -70,7 +70,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
     """
     ray = require_ray()
     if ray.is_initialized():
-        with _watched(ray):
+        with _watched(ray, address):
             yield
         return
     with contextlib.ExitStack() as context:
@@ -85,7 +85,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
                 if not left or address != LOCAL:
                     raise _unreachable(address, error) from None
         context.callback(_leave, ray)
-        context.enter_context(_watched(ray))
+        context.enter_context(_watched(ray, address))
         yield
 
 
@@ -129,7 +129,7 @@ def _leave(ray: ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def _watched(ray: ModuleType) -> Iterator[None]:
+def _watched(ray: ModuleType, asked: str) -> Iterator[None]:
     """Ask the head whether it is there, and end the context with an InputError where it is not.
 
     Ray itself would end the process after a minute, with pages of traces.
@@ -145,14 +145,14 @@ def _watched(ray: ModuleType) -> Iterator[None]:
                 dead.set()
                 break
         if dead.is_set() and main:
-            _interrupt_main(over, _lost(address))
+            _interrupt_main(over, _lost(address, asked))
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     except (KeyboardInterrupt, Exception):
         if dead.is_set() or not _answers(address):
-            raise _lost(address) from None
+            raise _lost(address, asked) from None
         raise
     finally:
         over.set()
@@ -167,10 +167,12 @@ def _interrupt_main(over: threading.Event, error: InputError) -> None:
         os._exit(2)
 
 
-def _lost(address: str) -> InputError:
+def _lost(address: str, asked: str) -> InputError:
+    valid = "the same command with --resume"
+    if asked != LOCAL:
+        valid = f"start it again (docs/scale.md), then {valid}"
     return InputError(
-        f"the head of the Ray cluster at {address} does not answer any more; what was finished is kept; valid: start "
-        "it again (docs/scale.md), then the same command with --resume"
+        f"the head of the Ray cluster at {address} does not answer any more; what was finished is kept; valid: {valid}"
     )
 
 

@@ -65,7 +65,10 @@ def _predictable(result: Simulated, horizon: str, name: str, unit: str) -> str:
     said = f"starts 1e-6 off part by {quantity(off, unit)}"
     if off > _CHAOS * model:
         return f"; nor can any model be: in the simulator {said}"
-    return f", though the motion can be predicted (in the simulator {said}): train longer, or on more data"
+    return (
+        f", though the motion can be predicted (in the simulator {said}): train longer, on more data, or with a known "
+        "`base` (docs/which-dynamics.md)"
+    )
 
 
 def references_lead(result: Simulated) -> str:
