@@ -33,6 +33,13 @@ def pytest_runtest_setup():
     random.seed(0)
 
 
+@pytest.fixture(autouse=True)
+def no_pulse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """Bars show what work says, not for how long a busy machine has taken so far."""
+    if request.module.__name__ != "tests.cli.test_progress":
+        monkeypatch.setattr("neurodyn.cli.progress.ProgressBar._repeat", lambda self: None)
+
+
 @pytest.fixture(scope="session")
 def cartpole() -> Robot:
     return load("cartpole")

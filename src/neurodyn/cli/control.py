@@ -120,7 +120,8 @@ def control(
     wanted, sway = load(task), from_dict({"position": noise, "velocity": velocity_noise}, Noise, "control")
     for path in (json, None if out is None else out / "report.html"):
         require_writable(path, text=True)
-    where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
+    with ProgressBar(f"opening {model} and {plant}"):
+        where, real = (open_dynamics(wanted, name, device=device) for name in (model, plant))
     critic = None
     if value is not None:
         from neurodyn.policy.critic import load_critic

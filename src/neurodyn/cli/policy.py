@@ -89,7 +89,8 @@ def train(
 
     require_tracker(logger, out)
     chosen, wanted = ALGORITHMS[algorithm], load(task)
-    where = open_dynamics(wanted, dynamics, device=own_device(device, gpu_ids), starts=starts)
+    with ProgressBar(f"opening {dynamics}"):
+        where = open_dynamics(wanted, dynamics, device=own_device(device, gpu_ids), starts=starts)
     chosen.require(where.dynamics)
     resolved = with_flags(
         load_settings(task, settings, logs=where.dynamics.measured, kind=chosen.settings),
@@ -101,7 +102,8 @@ def train(
         begun, resolved = begun_with(wanted, policy, resolved)
     require_writable(here().writes(out / "config.yaml"))
     require_fit(wanted, where.dynamics, resolved.penalty)
-    beside = open_reference(wanted, where, reference)
+    with ProgressBar("opening the reference"):
+        beside = open_reference(wanted, where, reference)
     with ProgressBar(f"training {task} in {dynamics}") as bar:
         end = train_policy(
             wanted, where, out, resolved, reference=beside, starts=starts, initial=begun, resume=resume, progress=bar,

@@ -87,7 +87,8 @@ def log(
     behaviours = [Behaviour(name, networks[name][1] if name in networks else None) for name in policies]
     written = coordinates if coordinates or measured else None
     declared = is_declared(dynamics)
-    robot = open_dynamics(wanted, dynamics, starts=None if declared else TASK).dynamics
+    with ProgressBar(f"opening {dynamics}"):
+        robot = open_dynamics(wanted, dynamics, starts=None if declared else TASK).dynamics
     with ProgressBar("recording"):
         found = record_log(
             wanted, robot, behaviours, out,
