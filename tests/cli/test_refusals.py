@@ -52,7 +52,7 @@ OUTPUTS = {"out", "json", "report", "plot", "csv"}
 ELSEWHERE = {"imitate", "doctor", "sweep", "policy import"}
 """Verbs that need what is not here, or take nothing; their own tests have them."""
 WORK = (
-    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batch_maker.BatchMaker.__call__",
+    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.generation.batch_maker.BatchMaker.__call__",
     "neurodyn.dynamics.base.BaseDynamics.rollout",
 )  # fmt: skip
 """What works."""
