@@ -40,7 +40,13 @@ from neurodyn.learn.run_record import RunRecord
 from neurodyn.learn.train import finetune, train
 
 _RESULTS = ("model/*.safetensors", "policy.safetensors", "policy/policy.safetensors")
-_SCORES: Mapping[str, Callable[..., float]] = {"rollout_score": min, "return_training": max, "held_out_error": min}
+_SCORES: Mapping[str, Callable[..., float]] = {
+    "rollout_score": min,
+    "return_training": max,
+    "return_reference": max,
+    "held_out_error": min,
+}
+"""What tells how good a result is, by its name in the metrics of a run, and which is the best; the first counts."""
 _MOST_NAMED = 3
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from neurodyn.core.errors import InputError
 from neurodyn.core.fingerprint import Fingerprint
+from neurodyn.core.locks import exclusive
 from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.notices import notice
 from neurodyn.core.parameter import select_parameters
@@ -86,11 +87,11 @@ def write_declared_hybrid(
     """
     from neurodyn.dynamics.hybrid.artifact import HYBRID
 
-    folder = Path(run) / "model"
-    if folder.exists():
-        raise InputError(f"{run}: holds a model already; valid: another directory")
-    dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
-    HYBRID.save(Path(run), dynamics)
+    with exclusive(run):
+        if (Path(run) / "model").exists():
+            raise InputError(f"{run}: holds a model already; valid: another directory")
+        dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
+        HYBRID.save(Path(run), dynamics)
     return dynamics
 
 
