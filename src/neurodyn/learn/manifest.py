@@ -65,8 +65,8 @@ class Manifest(Config, frozen=True, kw_only=True):
 def start_run(out: Path, record: RunRecord[Any], *, device: torch.device | str = "cpu") -> None:
     """Write how a run is made, as its training begins or goes on: config.yaml, and its manifest.
 
-    A run that is gone on with keeps its manifest; only its files change there, where they lie elsewhere now, or where the
-    run begins anew with others.
+    A run that is gone on with keeps its manifest. Only its files change, where they lie elsewhere now, or where the run
+    begins anew with others.
 
     Args:
         out: Run directory.
