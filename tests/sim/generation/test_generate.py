@@ -200,6 +200,25 @@ def test_a_finished_file_is_replaced_only_when_asked_for(cartpole, tmp_path):
     assert generate(cartpole, transitions=200, frames=10, out=path, overwrite=True).transitions == 200
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_interrupted_file_is_replaced_only_when_asked_for(cartpole, tmp_path, linked):
+    path = tmp_path / "a.h5"
+    if linked:
+        (tmp_path / "disk").mkdir()
+        path.symlink_to(tmp_path / "disk" / "b.h5")
+    settings = {"transitions": 500, "frames": 20, "worlds": 4, "out": path}
+    with pytest.raises(KeyboardInterrupt), showing(Interrupts(240 / 500)):
+        generate(cartpole, **settings)
+    part = path.resolve().with_name(f"{path.resolve().name}.part")
+    before = part.read_bytes()
+    with pytest.raises(InputError, match=r"h5\.part holds an interrupted data set; valid: --resume .* or --overwrite"):
+        generate(cartpole, **settings)
+    assert part.read_bytes() == before
+    assert generate(cartpole, **settings, overwrite=True).simulated == 500
+    assert path.is_symlink() == linked
+    assert not part.exists()
+
+
 def test_ranges_that_exclude_random_states_are_refused(cartpole, tmp_path):
     robot = msgspec.structs.replace(cartpole, range=Ranges(q={"slider": (-1.0, 1.0)}))
     with pytest.raises(InputError, match="keep `sampling` within `range`"):

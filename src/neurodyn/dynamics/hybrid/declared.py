@@ -13,6 +13,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
+from neurodyn.core.locks import exclusive
 from neurodyn.core.notices import notice
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig, nominal
@@ -86,11 +87,11 @@ def write_declared_hybrid(
     """
     from neurodyn.dynamics.hybrid.artifact import HYBRID
 
-    folder = Path(run) / "model"
-    if folder.exists():
-        raise InputError(f"{run}: holds a model already; valid: another directory")
-    dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
-    HYBRID.save(Path(run), dynamics)
+    with exclusive(run):
+        if (Path(run) / "model").exists():
+            raise InputError(f"{run}: holds a model already; valid: another directory")
+        dynamics = declared_hybrid(robot, contact=contact, substeps=substeps, parameters=parameters)
+        HYBRID.save(Path(run), dynamics)
     return dynamics
 
 

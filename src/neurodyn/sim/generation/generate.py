@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from neurodyn.core.artifacts import regular_file
 from neurodyn.core.config import Config, to_dict
 from neurodyn.core.cores import resolve_threads
 from neurodyn.core.description.drive import require_simulated
@@ -135,9 +136,9 @@ def generate(
     require_seed(seed)
     if executor is not None and device != "cpu":
         raise InputError(f"device is {device!r}; valid with a cluster, whose workers simulate on their cores: cpu")
-    _check_new(path, resume or overwrite)
     _check_space(robot, path, transitions)
     with exclusive(path):
+        _check_new(path, resume or overwrite)
         start = time.perf_counter()
         episodes = math.ceil(transitions / frames)
         worlds = min(batch_worlds(episodes, device) if worlds is None else worlds, episodes)
@@ -223,7 +224,8 @@ def _check(path: Path, transitions: int, worlds: int | None, frames: int, passiv
 
 def _check_new(path: Path, permitted: bool) -> None:
     """Refuse to replace a data set, finished or interrupted, which may have taken hours."""
-    part = path.with_name(f"{path.name}.part")
+    target = regular_file(path)
+    part = target.with_name(f"{target.name}.part")
     if part.exists() and not permitted:
         raise InputError(f"{part} holds an interrupted data set; valid: --resume to go on with it, or --overwrite")
     if path.exists() and not permitted:
@@ -234,7 +236,7 @@ def _check_new(path: Path, permitted: bool) -> None:
 
 def _check_space(robot: Robot, path: Path, transitions: int) -> None:
     """Refuse a data set that the disk cannot hold before hours are spent on filling it."""
-    folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
+    folder = next((parent for parent in regular_file(path).absolute().parents if parent.is_dir()), None)
     needed = 4 * (robot.spec.nq + robot.spec.nv + robot.spec.nu) * transitions
     disk = shutil.disk_usage(folder) if folder is not None else None
     free = disk.free if disk is not None and disk.total else math.inf  # some file systems do not tell
