@@ -32,9 +32,9 @@ def doctor() -> None:
     Example:
         neurodyn doctor
     """
-    from neurodyn.cli.console import terminal
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.fit import print_table
+    from neurodyn.cli.terminal.console import terminal
+    from neurodyn.cli.terminal.progress import ProgressBar
 
     with ProgressBar("looking at this machine"):
         found = list(findings())

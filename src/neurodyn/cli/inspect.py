@@ -35,8 +35,8 @@ def inspect(
     if file.suffix.lower() not in SUFFIXES or is_log(file):
         _inspect_log(file, robot, map, json)
         return
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_inspection
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.errors import InputError
     from neurodyn.core.progress import stage
@@ -68,8 +68,8 @@ def inspect(
 
 def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Path | None) -> None:
     """Show what a raw log holds, and draft a column map."""
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_log
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import require_writable, write_json, write_text
     from neurodyn.data.log_inspection import inspect_log
     from neurodyn.robots import load

@@ -74,7 +74,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
             yield
         return
     with contextlib.ExitStack() as context:
-        _require_address(address)
+        require_cluster(address)
         for left in reversed(range(_STARTS)):
             folder = context.enter_context(_short_folder()) if address == LOCAL else None
             try:
@@ -89,7 +89,16 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
         yield
 
 
-def _require_address(address: str) -> None:
+def require_cluster(address: str) -> None:
+    """Refuse an address at which no cluster can be, before anything is started there.
+
+    Args:
+        address: As of `connected`.
+
+    Raises:
+        InputError: Ray is not installed, it is no address, or nothing answers there.
+    """
+    require_ray()
     host, _, port = address.rpartition(":")
     if address in (LOCAL, RUNNING):
         return

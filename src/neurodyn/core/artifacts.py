@@ -2,9 +2,10 @@
 """Files that outlive a process: tensors as safetensors, everything else as JSON or YAML; never pickle.
 
 Every file is written under another name and then renamed, so that a killed process leaves either the old
-file or the new one, never half of one.
+file or the new one, never half of one. So is a folder; the one that it replaces goes after it is there.
 """
 
+import ctypes
 import errno
 import glob
 import itertools
@@ -38,6 +39,8 @@ _POLICY_ROOT = _PRETRAINED_ROOT.with_name("pretrained_policies")
 _TENSOR = "__tensor__"
 _AXES = "axes"
 _COUNT = itertools.count()
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+"""Of linux/fcntl.h and linux/fs.h."""
 
 
 @contextmanager
@@ -84,9 +87,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         for file in (partial, *partial.rglob("*")):
             synchronise(file)
         if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(partial, target)
+            _exchange(partial, target)
+        else:
+            os.replace(partial, target)
         synchronise(target.parent)
+        _remove(partial)  # the old one, where there was one
     except OSError as error:
         _remove(partial)
         raise unwritable(path, error) from error
@@ -96,6 +101,28 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         _remove(partial)
         raise
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange two folders, in one step where the system can, so that there is a whole one under each name throughout.
+
+    Elsewhere one name is free for a moment: folders cannot take each other's place.
+    """
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+        done = call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    except (AttributeError, OSError, TypeError):  # not Linux, or a C library without it
+        done = False
+    if done:
+        return
+    aside = _partial(other)
+    os.replace(other, aside)
+    try:
+        os.replace(one, other)
+    except BaseException:
+        os.replace(aside, other)
+        raise
+    os.replace(aside, one)
 
 
 def regular_file(path: Path) -> Path:

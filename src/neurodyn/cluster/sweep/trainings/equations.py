@@ -8,8 +8,8 @@ import msgspec
 
 from neurodyn.cluster.sweep.trainings.training import Paths, Training, paths_of
 from neurodyn.core.artifacts import read_json
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import Config, read_config
+from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.evaluate.runs.comparison import Figure
 
 

@@ -87,7 +87,7 @@ class Finetune(Training):
 
     def settings(self, given: FinetuneArguments) -> Config:
         """See `Training`."""
-        from neurodyn.dynamics.artifact import kind_of, require_match
+        from neurodyn.dynamics.files.artifact import kind_of, require_match
         from neurodyn.learn.devices import require_device
 
         require_device(given.device)
@@ -103,7 +103,7 @@ class Finetune(Training):
 
     def settings_type(self, given: FinetuneArguments) -> type[Config]:
         """See `Training`."""
-        from neurodyn.dynamics.artifact import kind_of
+        from neurodyn.dynamics.files.artifact import kind_of
 
         return _part(kind_of(given.run), "settings")
 
