@@ -4,9 +4,9 @@
 from typing import Literal
 
 from neurodyn.core.config import Config
-from neurodyn.core.fingerprint import Fingerprint
-from neurodyn.core.spec import StateSpec
-from neurodyn.dynamics.artifact import Artifact
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.dynamics.files.artifact import Artifact
 from neurodyn.dynamics.nerd.model import NerdDynamics, Part
 from neurodyn.dynamics.nerd.network import NerdNetConfig
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from neurodyn.core.config import from_dict, read_plain
 from neurodyn.core.errors import InputError, choices
+from neurodyn.dynamics.files.same_robot import built_articulation
 from neurodyn.dynamics.nerd.model import NerdDynamics, Part
 from neurodyn.dynamics.nerd.network import NerdNetConfig
-from neurodyn.dynamics.same_robot import built_articulation
 from neurodyn.nets.checkpoint import take
 from neurodyn.nets.inert import Inert, read_inert, tensor_of
 from neurodyn.robots import Robot
