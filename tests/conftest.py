@@ -55,7 +55,7 @@ def plant_file(plant_store: Store, tmp_path_factory: pytest.TempPathFactory) -> 
 def simulator_file(cartpole: Robot, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """40 episodes of 25 frames of the declared cartpole, from Newton."""
     pytest.importorskip("newton")
-    from neurodyn.sim.generate import generate
+    from neurodyn.sim.generation.generate import generate
 
     path = tmp_path_factory.mktemp("teacher") / "cartpole.h5"
     generate(cartpole, transitions=1000, out=path, worlds=40, seed=3, frames=25)

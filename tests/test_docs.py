@@ -21,12 +21,12 @@ import torch
 import yaml
 
 from neurodyn.cli.main import VERBS, _parse, run
-from neurodyn.cli.policy import ACTIONS
+from neurodyn.cli.policy.actions import ACTIONS
 from neurodyn.core.artifacts import pretrained_names
 from neurodyn.core.config import from_dict
-from neurodyn.core.controllers import Controller
-from neurodyn.core.scene import Scene
-from neurodyn.core.sensors import Sensor
+from neurodyn.core.description.controllers import Controller
+from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.floating import Floating
 from neurodyn.data.readers.measured import MeasuredColumns

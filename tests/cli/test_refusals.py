@@ -62,7 +62,7 @@ VALID = {
 """What is taken although the lists below have it."""
 OUTPUTS = {"out", "json", "report", "plot", "csv"}
 WORK = (
-    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batch_maker.BatchMaker.__call__",
+    "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.generation.batch_maker.BatchMaker.__call__",
     "neurodyn.dynamics.base.BaseDynamics.rollout", "neurodyn.cluster.connection._join",
     "neurodyn.control.mpc.controller.QuadrupedController.act",
 )  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from neurodyn.cli.console import report_training
+from neurodyn.cli.terminal.console import report_training
 from neurodyn.core.errors import InputError
 from neurodyn.learn.loop import TrainState
 

@@ -32,8 +32,8 @@ def doctor() -> None:
     Example:
         neurodyn doctor
     """
-    from neurodyn.cli.console import terminal
     from neurodyn.cli.tables.fit import print_table
+    from neurodyn.cli.terminal.console import terminal
 
     found = list(findings())
     print_table(terminal(80), ("", "Found", "To do"), found)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.choice import one_of
+from neurodyn.cli.terminal.choice import one_of
 from neurodyn.data.writers import WRITERS
 from neurodyn.dynamics.simulators import SIMULATORS
 from neurodyn.policy.checkpoints import POLICY_FORMATS
@@ -36,7 +36,7 @@ def export(
         neurodyn export runs/cartpole
         neurodyn export walks.h5 --to lerobot --out walks
     """
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, require_writable
 
     is_data = Path(run).suffix.lower() in {".h5", ".hdf5"}
@@ -60,8 +60,8 @@ def export(
         with ProgressBar(f"exporting {run}"):
             difference = export_policy(run, path)
     else:
-        from neurodyn.dynamics.artifact import load
-        from neurodyn.dynamics.export import export_model
+        from neurodyn.dynamics.files.artifact import load
+        from neurodyn.dynamics.files.export import export_model
 
         model = load(run)
         require_writable(path)
@@ -83,7 +83,7 @@ def _export_policy(policy: str, to: str, out: Path | None) -> None:
 
 def _export_data(data: Path, to: str | None, out: Path | None) -> None:
     """Write a dataset in the format of other tools."""
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.errors import InputError, choices
     from neurodyn.data.store import Store
 

@@ -40,7 +40,7 @@ def imitate(
     """
     import msgspec
 
-    from neurodyn.cli.progress import ProgressBar
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.control.mpc.gait import GAITS
     from neurodyn.control.mpc.imitate import ImitationSettings
     from neurodyn.control.mpc.imitate import imitate as learn

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from neurodyn.cli.choice import one_of
+from neurodyn.cli.terminal.choice import one_of
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.layouts import MODEL_LAYOUTS
+from neurodyn.dynamics.files.layouts import MODEL_LAYOUTS
 
 
 def import_(
@@ -50,8 +50,8 @@ def import_(
         return
     if statistics is not None:
         raise InputError("--statistics is of a model's inputs; valid with --model")
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.data import print_import
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
     from neurodyn.data.readers.column_map import with_alignment
@@ -81,7 +81,7 @@ def import_(
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
     """Write a checkpoint as a run, and say what it holds."""
-    from neurodyn.dynamics.published import import_model
+    from neurodyn.dynamics.files.published import import_model
 
     if len(files) != 1 or robot is None:
         raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")

@@ -30,8 +30,8 @@ def robots(
 
 
 def _list(json: Path | None) -> None:
-    from neurodyn.cli.console import terminal
     from neurodyn.cli.tables.fit import print_table
+    from neurodyn.cli.terminal.console import terminal
     from neurodyn.core.artifacts import write_json
     from neurodyn.core.config import to_dict
     from neurodyn.robots.listing import list_policies, list_robots
@@ -66,7 +66,7 @@ def _list(json: Path | None) -> None:
 
 
 def _show(name: str, json: Path | None) -> None:
-    from neurodyn.cli.console import terminal
+    from neurodyn.cli.terminal.console import terminal
     from neurodyn.core.artifacts import require_writable, write_json
     from neurodyn.core.config import to_dict
     from neurodyn.dynamics.hybrid.declared import declared_hybrid

@@ -40,8 +40,8 @@ def sweep(
         neurodyn sweep sweep.yaml --out sweeps/width
         neurodyn sweep sweep.yaml --out sweeps/width --cluster auto --resume
     """
-    from neurodyn.cli.progress import ProgressBar
     from neurodyn.cli.tables.results import print_tables
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.cluster.sweep.sweep import PAGE, RESULT
     from neurodyn.cluster.sweep.sweep import sweep as run
     from neurodyn.core.artifacts import require_writable, write_json

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neurodyn.core.artifacts import make_folder, regular_file, synchronise
+from neurodyn.core.description.scene import IDENTITY
+from neurodyn.core.description.sensors import stream_columns
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
-from neurodyn.core.scene import IDENTITY
-from neurodyn.core.sensors import stream_columns
-from neurodyn.core.spec import StateSpec
 from neurodyn.data.checksums import CHECKSUMS, PIECE_ROWS, Checksums, crc, record_type, records
 from neurodyn.data.header import EPISODE, Split, Status, StoreHeader, dataset, read_header, write_header
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import read_config
+from neurodyn.core.description.blueprint import Blueprint
+from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.core.parameter import Parameter
 from neurodyn.core.progress import Progress
 from neurodyn.core.workers import Executor
 from neurodyn.data.episodes import joined
 from neurodyn.data.store import Store
-from neurodyn.dynamics.same_robot import require_same_simulator
+from neurodyn.dynamics.files.same_robot import require_same_simulator
 from neurodyn.identify.drives.drive_start import drive_parameters, with_drives
 from neurodyn.identify.identify import Identification, Problem
 from neurodyn.identify.identify import identify as identify_problem

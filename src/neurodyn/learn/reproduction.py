@@ -24,7 +24,7 @@ from neurodyn.core.plain_data import require_regular
 from neurodyn.core.progress import Progress
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Verdict
-from neurodyn.dynamics.artifact import ROBOT
+from neurodyn.dynamics.files.artifact import ROBOT
 from neurodyn.learn.devices import require_device
 from neurodyn.learn.manifest import (
     Manifest,

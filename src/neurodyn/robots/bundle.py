@@ -19,8 +19,8 @@ import yaml
 
 from neurodyn.core.artifacts import atomic, atomic_folder
 from neurodyn.core.config import to_dict
+from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Heightfield, Mesh, Scene
 from neurodyn.core.versions import package_versions
 from neurodyn.robots.asset import asset_path
 from neurodyn.robots.asset_files import fits_meshes, relocate_mjcf, relocate_urdf

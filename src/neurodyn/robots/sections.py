@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.contact_points import ChainJoint
+from neurodyn.core.description.contact_points import ChainJoint
+from neurodyn.core.description.scene import Vector3
 from neurodyn.core.errors import require
-from neurodyn.core.scene import Vector3
 
 Interval = tuple[float, float]
 """Least and greatest value."""

@@ -10,8 +10,8 @@ import torch
 
 from neurodyn import robots
 from neurodyn.cli.main import run
+from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Scene, Terrain
 from neurodyn.dynamics import AnalyticDynamics, Environment, State, declared_hybrid, load
 from neurodyn.dynamics.hybrid.declared import simulated_contact
 from neurodyn.geometry.ground import Ground

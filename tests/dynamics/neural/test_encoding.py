@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.spec import JointSpec, StateSpec
 from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Limit, fit_encoding
 from neurodyn.dynamics.tangent import position_difference, wrap_angle

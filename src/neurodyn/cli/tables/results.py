@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from neurodyn.cli.console import terminal
 from neurodyn.cli.tables.fit import print_table
+from neurodyn.cli.terminal.console import terminal
 from neurodyn.evaluate.records import Evaluation, Forecast, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, calibration, forecast, log
 from neurodyn.report.overview import in_a_sentence

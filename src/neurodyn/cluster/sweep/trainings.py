@@ -155,9 +155,9 @@ class Identify(Training):
 
     def settings(self, given: IdentifyArguments) -> Config:
         """See `Training`."""
-        from neurodyn.core.blueprint import Blueprint
         from neurodyn.core.config import read_config
-        from neurodyn.dynamics.same_robot import require_same_simulator
+        from neurodyn.core.description.blueprint import Blueprint
+        from neurodyn.dynamics.files.same_robot import require_same_simulator
         from neurodyn.identify.run import open_logs
         from neurodyn.identify.settings import changed, load_identification
         from neurodyn.robots import load

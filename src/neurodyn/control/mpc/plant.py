@@ -11,8 +11,8 @@ import torch
 
 from neurodyn.control.mpc.kinematics import LegKinematics
 from neurodyn.control.mpc.quadruped import Quadruped, find_quadruped
+from neurodyn.core.description.scene import Scene, Terrain
 from neurodyn.core.errors import InputError
-from neurodyn.core.scene import Scene, Terrain
 from neurodyn.core.seeds import generator
 from neurodyn.dynamics.interface import Dynamics, Environment, State
 from neurodyn.dynamics.kinds import KINDS
@@ -110,7 +110,7 @@ def walking_plant(robot: Robot, name: str = "hybrid", ground: str | None = None)
         InputError: The robot is no quadruped, there are no such dynamics or no such ground, or the frames of a run are
             too long.
     """
-    from neurodyn.dynamics.artifact import load
+    from neurodyn.dynamics.files.artifact import load
     from neurodyn.dynamics.hybrid.declared import declared_mechanism
 
     if not robot.spec.floating:

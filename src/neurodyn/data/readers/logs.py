@@ -12,13 +12,13 @@ import numpy as np
 
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import describe_os_error, to_dict
+from neurodyn.core.description.scene import IDENTITY
+from neurodyn.core.description.sensors import stream_columns
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.notices import notice
 from neurodyn.core.progress import tell, tracked
-from neurodyn.core.scene import IDENTITY
-from neurodyn.core.sensors import stream_columns
-from neurodyn.core.spec import StateSpec
 from neurodyn.core.versions import package_versions
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.readers.alignment import Alignment, measure

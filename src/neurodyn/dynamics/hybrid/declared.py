@@ -8,13 +8,13 @@ joint friction are the same soft constraints, with the parameters of the model t
 from collections.abc import Sequence
 from pathlib import Path
 
+from neurodyn.core.description.fingerprint import Fingerprint
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.fingerprint import Fingerprint
 from neurodyn.core.locks import exclusive
-from neurodyn.core.mechanism import Mechanism
 from neurodyn.core.notices import notice
-from neurodyn.core.parameter import select_parameters
-from neurodyn.core.scene import Scene
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig, nominal
 from neurodyn.robots import Robot, load, locate
@@ -37,7 +37,7 @@ def declared_hybrid(
             Featherstone.
         substeps: Steps in a frame; None for as many as the simulator takes.
         parameters: Quantities that are free, or that have another value than is declared: texts as of
-            `core.parameter.select_parameters`, such as "contact.friction=0.4:0.1:2".
+            `core.description.parameter.select_parameters`, such as "contact.friction=0.4:0.1:2".
         device: Torch device.
         threads: CPU threads among which worlds are split.
 

@@ -37,11 +37,11 @@ from msgspec import UNSET, UnsetType
 from torch import Tensor, nn
 
 from neurodyn.core.config import Config
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
+from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.mechanism import Mechanism
-from neurodyn.core.scene import Vector3
-from neurodyn.core.spec import StateSpec
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.interface import Environment, State
 from neurodyn.dynamics.neural.base_prediction import (

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core import artifacts
-from neurodyn.core.blueprint import Blueprint
 from neurodyn.core.config import to_dict, to_yaml
 from neurodyn.core.cores import resolve_threads
+from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.versions import package_versions
 from neurodyn.data.store import Split, Store
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.artifact import robot_of
+from neurodyn.dynamics.files.artifact import robot_of
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics

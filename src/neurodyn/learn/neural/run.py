@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from neurodyn.core.config import replaced
+from neurodyn.dynamics.files.same_robot import require_same_simulator
 from neurodyn.dynamics.neural.artifact import NEURAL
-from neurodyn.dynamics.same_robot import require_same_simulator
 from neurodyn.learn.loop import TrainState
 from neurodyn.learn.neural.settings import load_finetuning, load_settings
 from neurodyn.learn.neural.train import finetune, train

@@ -141,7 +141,7 @@ class NeuralRefit(Refit):
 
     def random(self, task: Task, reference: ResolvedDynamics, frames: int, out: Path, seed: int) -> int:
         """Write data from random states; the network has to learn the motion everywhere."""
-        from neurodyn.sim.generate import generate
+        from neurodyn.sim.generation.generate import generate
 
         robot = task.declaration()
         worlds = max(8, min(512, frames // robot.frames))

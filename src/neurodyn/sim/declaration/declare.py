@@ -13,7 +13,7 @@ import torch
 
 from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict
-from neurodyn.core.contact_points import ContactPointLayout
+from neurodyn.core.description.contact_points import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing, stage, tell, tracked
