@@ -18,6 +18,7 @@ def examples(*, out: Path = Path("examples")) -> None:
     Example:
         neurodyn examples --out examples
     """
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.core.artifacts import atomic_folder
     from neurodyn.core.errors import InputError
     from neurodyn.core.locks import exclusive
@@ -28,7 +29,7 @@ def examples(*, out: Path = Path("examples")) -> None:
     with exclusive(out):
         if out.exists():
             raise InputError(f"{out}: is there already; give another --out")
-        with atomic_folder(out) as folder:
+        with ProgressBar("writing examples"), atomic_folder(out) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
     count = sum(path.is_file() for path in out.rglob("*"))
     print(f"{count} files: {out}")

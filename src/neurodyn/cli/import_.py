@@ -64,27 +64,28 @@ def import_(
         if alignment is not None:
             raise InputError("--alignment is for column maps; rows say which action produced which state")
         given = None if split in {"declared", "random"} else Split[split.upper()]
-        print_import(import_rows(files, layout, out, split=given, seed=seed), out)
+        with ProgressBar("reading logs"):
+            store = import_rows(files, layout, out, split=given, seed=seed)
+        print_import(store, out)
         return
-    if reader is not None:
-        columns, spec = find_reader(reader, robot)
-    else:
-        if not files:
-            raise InputError("no log file given; expected at least one path")
-        columns, spec = find_map(files[0], robot or "")
-    if alignment is not None:
-        columns = with_alignment(columns, alignment)
+    if reader is None and not files:
+        raise InputError("no log file given; expected at least one path")
     with ProgressBar("reading logs"):
+        columns, spec = find_map(files[0], robot or "") if reader is None else find_reader(reader, robot)
+        if alignment is not None:
+            columns = with_alignment(columns, alignment)
         store = import_logs(files, columns, spec, out, split=split, seed=seed)
     print_import(store, out)
 
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:
     """Write a checkpoint as a run, and say what it holds."""
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.dynamics.files.published import import_model
 
     if len(files) != 1 or robot is None:
         raise InputError(f"--model {layout} reads one checkpoint of one robot; give one file, and --robot")
-    found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
+    with ProgressBar(f"reading {files[0].name}"):
+        found = import_model(files[0], robot, out, layout=layout, statistics=statistics)
     print(f"{found.network} with {found.members} members, {found.spec.context} frames of warm-up: {out}")
     print(f"next: neurodyn evaluate {out} --data LOG.h5")

@@ -155,6 +155,15 @@ def identify(
         return _Identification(problem, out, settings, progress, callbacks).run(resume)
 
 
+def require_problem(problem: Problem, settings: IdentificationSettings) -> None:
+    """Refuse what `identify` refuses before it begins: unknown quantities and sensors, data of another robot.
+
+    Raises:
+        InputError: There is such a thing.
+    """
+    _Identification(problem, Path(), settings, None, ())
+
+
 class _Identification:
     def __init__(
         self,

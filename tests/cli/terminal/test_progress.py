@@ -2,6 +2,7 @@
 """Bars on terminals, lines elsewhere, and the time that is left."""
 
 import io
+from time import sleep
 
 import pytest
 
@@ -65,6 +66,20 @@ def test_quick_work_prints_nothing(time: Time):
     assert out.getvalue() == ""
 
 
+def test_silent_work_is_said_to_go_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "_SOON", 0.05)
+    monkeypatch.setattr(progress, "_SECONDS", 0.1)
+    out = io.StringIO()
+    with ProgressBar("compiling ant", console.terminal(file=out)) as bar:
+        sleep(0.12)
+        assert out.getvalue() == "compiling ant: 0:00 so far\n"
+        bar.update(0.3, "kernels")
+        sleep(0.2)
+    lines = out.getvalue().splitlines()[1:]
+    assert len(lines) >= 2  # the last word once more where nothing new comes
+    assert all(line.startswith("compiling ant:  30%") and line.endswith("kernels") for line in lines)
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_bar_fits_the_terminal(width: int):
     out = io.StringIO()
@@ -91,4 +106,4 @@ def test_a_dumb_terminal_gets_lines(time: Time, monkeypatch: pytest.MonkeyPatch)
     with ProgressBar("checking ant", console.terminal(file=out, force_terminal=True)) as bar:
         time.now += 5
         bar.update(0.1, "rest")
-    assert out.getvalue() == "checking ant:  10%  rest\n"
+    assert out.getvalue() == "checking ant:  10%  0:05 so far  rest\n"

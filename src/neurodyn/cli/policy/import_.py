@@ -28,9 +28,11 @@ def import_(
     Example:
         neurodyn policy import Ant.pth --task ant-run@nerd --out policies/ant
     """
+    from neurodyn.cli.terminal.progress import ProgressBar
     from neurodyn.policy.published import import_policy
 
-    config = import_policy(file, task, out, layout=layout, activation=activation)
+    with ProgressBar(f"reading {file.name}"):
+        config = import_policy(file, task, out, layout=layout, activation=activation)
     widths = "-".join(str(width) for width in config.network.hidden)
     print(
         f"policy for {config.task} with {len(config.observations)} observations, {widths} {activation}, and "

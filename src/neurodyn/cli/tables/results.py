@@ -25,7 +25,8 @@ _PAGES_ONLY = ("p10 – p90",)
 
 def print_evaluation(result: Evaluation) -> None:
     """Print what `evaluate.evaluate` returns."""
-    print_tables(in_a_sentence(result), evaluation_tables(result))
+    remarks = accuracy.reach(result) if isinstance(result, Simulated) else []
+    print_tables(in_a_sentence(result), evaluation_tables(result), *remarks)
 
 
 def print_identification(result: "Identified") -> None:

@@ -15,6 +15,7 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_config, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.core.locks import exclusive
+from neurodyn.core.progress import tell
 from neurodyn.core.records import Record
 from neurodyn.evaluate.runs.comparison import Broken, RunComparison, RunFigures, compare_figures
 from neurodyn.evaluate.runs.facts import run_settings, size_of, training_of
@@ -94,6 +95,7 @@ def sweep(
     with exclusive(folder):
         _begin(asked, folder, cluster, resume)
         queue = Queue(plan, folder, told)
+        tell(len(queue.outcomes) / queue.total, f"{len(queue.outcomes)} of {queue.total} trials")
         if len(queue.outcomes) < queue.total:
             run_trials(
                 queue, cluster, cores=asked.cores, device=asked.arguments.get("device", "cpu"), workers=workers,
