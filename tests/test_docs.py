@@ -242,6 +242,13 @@ def test_links_lead_somewhere(page: Path):
             assert base_prediction in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tests_that_a_page_names_are_there(page: Path):
+    named = re.findall(r"`(tests/[\w/]+\.py)`", page.read_text())
+    assert named or page.stem != "reliability"
+    assert not [name for name in named if not (ROOT / name).is_file()]
+
+
 def test_the_index_links_every_page():
     text = (ROOT / "docs/index.md").read_text()
     assert all(f"({page.name})" in text for page in PAGES if page.stem != "index")

@@ -338,6 +338,11 @@ def test_links_are_followed_and_special_files_are_left_alone(tmp_path: Path):
         (partial / "a").touch()
     assert (tmp_path / "folder").is_symlink()
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a"]
+    (tmp_path / "new").symlink_to(tmp_path / "far" / "away")  # where no folder is yet
+    artifacts.require_writable(tmp_path / "new" / "a.json")
+    assert not (tmp_path / "far").exists()
+    artifacts.write_json(tmp_path / "new" / "a.json", {})
+    assert (tmp_path / "far" / "away" / "a.json").exists()
     os.mkfifo(tmp_path / "pipe")
     heard = socket.socket(socket.AF_UNIX)
     heard.bind(str(tmp_path / "s"))
@@ -349,6 +354,10 @@ def test_links_are_followed_and_special_files_are_left_alone(tmp_path: Path):
         for refused in (artifacts.require_writable, lambda path: artifacts.write_json(path, {})):
             with pytest.raises(InputError, match=f"is {kind} and cannot be written"):
                 refused(path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match=r"loop: cannot be written \(Too many levels of symbolic links\)"):
+        artifacts.write_json(tmp_path / "loop", {})
+    assert (tmp_path / "loop").is_symlink()
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 

@@ -55,7 +55,7 @@ def atomic(path: Path) -> Iterator[Path]:
     target = regular_file(path)
     partial = _partial(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make(target.parent)
         _remove_stale(target)
         yield partial
         synchronise(partial)
@@ -129,14 +129,16 @@ def regular_file(path: Path) -> Path:
     """Return the file that a path leads to, links followed, if it is a regular file or not there.
 
     Raises:
-        InputError: It is a folder, a device, a pipe or a socket.
+        InputError: It is a folder, a device, a pipe or a socket, or a link that leads to itself.
     """
     if path == STANDARD_OUTPUT:
         raise InputError("-: only text goes to standard output; give the path of a file")
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = target.stat().st_mode
-    except (OSError, ValueError):  # not there, or said by whatever writes it
+    except (OSError, ValueError) as error:  # not there, or said by whatever writes it
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise unwritable(path, error) from None
         return target
     if not stat.S_ISREG(mode):
         kind = next((word for test, word in _KINDS if test(mode)), "no regular file")
@@ -148,6 +150,22 @@ _KINDS = (
     (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
 )  # fmt: skip
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, with those above it, where there is none; of a link, the folder that it leads to.
+
+    Raises:
+        InputError: It cannot be made.
+    """
+    try:
+        _make(path)
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from error
+
+
+def _make(path: Path) -> None:
+    Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
 
 
 def synchronise(path: Path) -> None:
@@ -203,8 +221,9 @@ def require_writable(*paths: Path | None, text: bool = False) -> None:
             continue
         if path == STANDARD_OUTPUT and text:
             continue
-        path = regular_file(path)
-        trial, made = path.with_name(path.name + ".probe"), [folder for folder in path.parents if not folder.exists()]
+        target = regular_file(path)
+        trial = Path(os.path.realpath(target.parent), f"{target.name}.probe")
+        made = [folder for folder in trial.parents if not folder.exists()]
         try:
             with atomic(trial) as partial:
                 partial.touch()

@@ -44,7 +44,7 @@ _SCORES: Mapping[str, Callable[..., float]] = {
     "rollout_score": min,
     "return_training": max,
     "return_reference": max,
-    "held_out_error": min,
+    "held_out": min,
 }
 """What tells how good a result is, by its name in the metrics of a run, and which is the best; the first counts."""
 _MOST_NAMED = 3

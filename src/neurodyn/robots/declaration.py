@@ -197,6 +197,8 @@ class Robot(Config, frozen=True):
                 raise ValueError(f"end_effector: joints are {chain}; valid: all of the robot's joints, in order")
 
     def _check_scalars(self) -> None:
+        if not self.name or "/" in self.name:
+            raise ValueError(f"name is {self.name!r}; valid: a name that a folder can have")
         require(math.isfinite(self.dt) and self.dt > 0, "dt", self.dt, "the length of a frame in seconds, above 0")
         require(self.frames >= 1, "frames", self.frames, "at least 1")
         require(self.evaluation_horizon >= 1, "evaluation_horizon", self.evaluation_horizon, "at least 1")

@@ -28,7 +28,7 @@ def _policy(folder: Path, task: str = "anymal-velocity") -> Path:
     return folder
 
 
-def test_a_log_is_written_as_a_store_and_as_rows(tmp_path: Path) -> None:
+def test_a_log_is_written_as_a_store_and_as_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("newton")
     out, rows = tmp_path / "log.h5", tmp_path / "log.csv"
     given = ["policy", "log", str(_policy(tmp_path / "still")), "--out", str(out), "--csv", str(rows)]
@@ -37,6 +37,10 @@ def test_a_log_is_written_as_a_store_and_as_rows(tmp_path: Path) -> None:
     store = Store.open(out)
     assert store.header.spec.control_kind == "target"
     assert int(store.table["length"].sum()) >= 1000
+    before = out.read_bytes()
+    assert run(given) == 2
+    assert "log.h5: is there already; valid: another --out, or --overwrite" in capsys.readouterr().err
+    assert out.read_bytes() == before
     again = tmp_path / "again.h5"
     assert run(["import", str(rows), "--reader", "rwm-csv", "--robot", "anymal-c", "--out", str(again)]) == 0
     np.testing.assert_allclose(Store.open(again).frames, store.frames, atol=1e-5)

@@ -150,6 +150,8 @@ def test_random_data_that_were_cut_short_are_made_anew(whole, tmp_path, monkeypa
 
     def kill(*given):
         own(*given)
+        path = tmp_path / "out" / "random.h5"
+        path.rename(path.with_name("random.h5.part"))  # as of a process that was killed while it was written
         raise KeyboardInterrupt
 
     def stop(self):

@@ -23,6 +23,7 @@ def log(
     coordinates: bool = False,
     measured: bool = False,
     task: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Record what several policies of one task do in the simulator or in a model, with rewards and ends.
 
@@ -47,6 +48,7 @@ def log(
             joints, and of a floating base height, orientation and velocities.
         task: Name of the task, where "random" is the only policy; FILE.py:CLASS for policies of a task of your own,
             whose code runs only if you name it.
+        overwrite: Replace a finished file.
 
     Example:
         neurodyn policy log policies/walk random --out walks.h5 --transitions 100000
@@ -73,6 +75,8 @@ def log(
     if coordinates and measured:
         raise InputError("--coordinates and --measured exclude each other; valid: one of them, or neither")
     require_writable(out, csv)
+    if out.exists() and not overwrite:
+        raise InputError(f"{out}: is there already; valid: another --out, or --overwrite")
     sway = from_dict({"position": position_noise, "velocity": velocity_noise}, Noise, "log")
     networks = {name: load_policy(name) for name in policies if name != RANDOM}
     configs = {name: config for name, (config, _) in networks.items()}

@@ -34,7 +34,7 @@ from neurodyn.data.readers.velocity_delay import velocity_delay
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.data.stored_rows import IN_MEMORY
-from neurodyn.data.writer import StoreWriter, require_store_name, widths
+from neurodyn.data.writer import StoreWriter, require_replaceable, require_store_name, widths
 
 SplitChoice = Literal["declared", "train", "validation", "test", "random"]
 """Where the split comes from: the log itself (else random), one split for all, or random by run."""
@@ -103,6 +103,7 @@ def import_logs(
     require_store_name(out)
     require_writable(out)
     with exclusive(out):
+        require_replaceable(out)
         try:
             with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
                 header, table = _collect([Path(file) for file in files], columns, spec, rows, (split, None, seed))

@@ -176,7 +176,7 @@ def identify_drive_network(
     )
     weights = {name: value.detach().float().contiguous() for name, value in net.state_dict().items()}
     model = None if settings.network == "gru" else driven_by(robot, described, weights)
-    out.mkdir(parents=True, exist_ok=True)
+    artifacts.make_folder(out)
     if model is not None:
         model.training_range = training_range(store)
         HYBRID.save(out, model)

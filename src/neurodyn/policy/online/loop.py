@@ -100,7 +100,7 @@ def _begin(problem: Problem, name: str, out: Path, resume: bool) -> OnlineRecord
         versions=package_versions("torch", "rsl-rl-lib", "newton"),
         base=UNSET if problem.policy is None else str(problem.policy),
     )  # fmt: skip
-    check_run(out, record, resume)
+    check_run(out, record, resume, state=None)
     if resume:
         _require_same_data(record, out)
     artifacts.require_writable(out / RESULT)

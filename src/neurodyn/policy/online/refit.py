@@ -145,7 +145,10 @@ class NeuralRefit(Refit):
 
         robot = task.declaration()
         worlds = max(8, min(512, frames // robot.frames))
-        found = generate(robot, transitions=frames, out=out, worlds=worlds, seed=seed, ground=robot.ground, threads=1)
+        found = generate(
+            robot, transitions=frames, out=out, worlds=worlds, seed=seed, ground=robot.ground, threads=1,
+            overwrite=True,
+        )  # fmt: skip
         return found.simulated
 
     def fit(self, fit: Fit) -> None:
