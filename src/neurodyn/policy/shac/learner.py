@@ -142,8 +142,9 @@ class ShacLearner(PolicyLearner):
         if not share:
             return fresh
         before = self._noise
-        self._noise = fresh if before is None else share * before + (1.0 - share * share) ** 0.5 * fresh
-        return self._noise
+        drawn = fresh if before is None else share * before + (1.0 - share * share) ** 0.5 * fresh
+        self._noise = drawn
+        return drawn
 
     def value(self, observation: Tensor) -> Tensor:
         """Return what the slow copy of the critic says, shape [rows]."""
